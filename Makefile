@@ -16,7 +16,8 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
-  tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py
+  tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py \
+  tests/faults/test_distributed_ingest_killed.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
 # The seed of `make test-long`; a new one when left out.
@@ -58,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui bench bench-curves check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -81,6 +82,9 @@ bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large
 
 bench-curves: setup ## how the cost grows with records, keys, partitions and dirty share
 	@$(BIN)/python -m bench curves $(ARGS)
+
+bench-archives: setup ## how archives of sinks go in, beside a plain Spark job; SIZE=small for 100,000 records
+	@$(BIN)/python -m bench archives $(SIZE) $(ARGS)
 
 ##@ Work on it
 

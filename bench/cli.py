@@ -1,4 +1,4 @@
-"""Commands of the benchmark: run, prepare, control, curves, report, document, list, clean."""
+"""Commands of the benchmark: run, prepare, control, archives, curves, report, document, list, clean."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ Winnow beside what a user would pick instead, on the same segment files, in one 
   python -m bench run large              48 M records in 8 topic partitions, about 6 GB of segments
   python -m bench run 12m --only winnow,duckdb --workloads uniform --rounds 1 --json /tmp/mine.json --fresh
   python -m bench control                ten thousand partitions, a thousand topics, two hundred compactions
+  python -m bench archives 12m           10 M records as sinks leave them: in one process, on Spark, plain Spark
   python -m bench curves                 cost against records, keys, partitions and dirty share
   python -m bench report --plot docs/img/performance.svg
   python -m bench document               the page docs/performance.md from what was measured
@@ -56,6 +57,9 @@ def build_parser() -> argparse.ArgumentParser:
     control.add_argument(
         "--parts", default="", metavar="A,B", help="only these: assess, topics, commits, incremental-bytes"
     )
+    archives = commands.add_parser("archives", help="how archives of sinks go in, beside a plain Spark job")
+    archives.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
+    archives.add_argument("--records", type=int, metavar="N", help="records of each archive; default: by size")
     curves = commands.add_parser("curves", help="cost against records, keys, partitions, dirty share")
     curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
     report = commands.add_parser("report", help="print the tables of what was measured, or draw the plot")
@@ -175,6 +179,13 @@ def _control(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     return _finish(results, shown, None)
 
 
+def _archives(given: argparse.Namespace, shown: ProgressPrinter) -> int:
+    from bench.archives import run_archives
+
+    runs = run_archives(get_bench_folder(), given.size, given.records, shown.say)
+    return 1 if any(run.note for run in runs) else 0
+
+
 def _curves(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.growth_curves import run_curves
 
@@ -213,6 +224,7 @@ def _clean(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     for folder in (
         *(get_bench_folder() / name for name in SIZES),
         get_bench_folder() / "control",
+        get_bench_folder() / "archives",
         get_bench_folder() / "curves",
     ):
         shutil.rmtree(folder, ignore_errors=True)
@@ -224,6 +236,7 @@ _COMMANDS = {
     "run": _run,
     "prepare": _prepare,
     "control": _control,
+    "archives": _archives,
     "curves": _curves,
     "report": _report,
     "document": _document,

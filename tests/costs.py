@@ -23,6 +23,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "dags/test_alerts_in_airflow.py": ("slow",),
         "docs/test_operations.py": ("slow",),
         "faults/test_concurrent_processes.py": ("slow",),
+        "faults/test_distributed_ingest_killed.py": ("spark", "slow"),
         "faults/test_power_cut.py": ("spark", "slow"),
         "faults/test_spark_killed.py": ("spark", "slow"),
         "integration/test_demo_strategies.py": ("slow",),
@@ -32,6 +33,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "integration/test_state_machine.py": ("slow",),
         "spark/test_application.py": ("spark",),
         "spark/test_cli_compact.py": ("spark",),
+        "spark/test_ingest_on_spark.py": ("spark",),
         "spark/test_job_batch.py": ("spark",),
         "spark/test_job_limits.py": ("spark",),
     }

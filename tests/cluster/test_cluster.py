@@ -85,15 +85,19 @@ class Server:
         ) as connection:
             return list(connection.execute(query.encode()).fetchall())
 
-    def objects(self) -> set[str]:
-        """Every object of the bucket."""
-        store = fs.S3FileSystem(
+    @property
+    def store(self) -> fs.S3FileSystem:
+        """The object store."""
+        return fs.S3FileSystem(
             endpoint_override=f"http://127.0.0.1:{self.machine.ports[7070]}",
             region="us-east-1",
             access_key=self.secret("objects/access-key-id"),
             secret_key=self.secret("objects/secret-access-key"),
         )
-        found = store.get_file_info(fs.FileSelector("winnow", recursive=True))
+
+    def objects(self) -> set[str]:
+        """Every object of the bucket."""
+        found = self.store.get_file_info(fs.FileSelector("winnow", recursive=True))
         return {each.path for each in found if each.type == fs.FileType.File}
 
 
@@ -181,6 +185,36 @@ def test_the_lake_is_in_the_bucket_and_the_sweep_empties_it_of_what_was_replaced
     left = {key for key in server.objects() if key.startswith(data)}
     assert left == {key for key in before if key.startswith(f"{data}{plan_id}/")}
     assert len(server.winnow("read", TOPIC).splitlines()) == len(compute_survivors(records()))
+
+
+def test_an_archive_in_the_bucket_is_ingested_by_the_spark_cluster(server: Server) -> None:
+    """What a sink wrote, with objects that overlap; each record is in the log once, and nothing else is left."""
+    for first in range(0, 600, 150):
+        lines = [
+            {
+                "key": base64.b64encode(b"key-%d\xff" % (offset % 7)).decode(),
+                "value": base64.b64encode(b"value-%d\xff" % offset).decode(),
+                "offset": offset,
+                "timestamp": "2024-01-02T03:04:05.678Z",
+                "headers": [],
+            }
+            for offset in range(first, first + 200)
+        ]
+        with server.store.open_output_stream(f"winnow/archive/sunk-0-{first}.jsonl") as stream:
+            stream.write("\n".join(map(json.dumps, lines)).encode())
+    options = ["--create", "--on", "spark", "--json"]
+    said = server.machine.run(
+        "airflow-scheduler", "winnow", "ingest", "files", "sunk", "s3://winnow/archive/", *options, timeout_s=600
+    )
+    report = json.loads(said)
+    assert (report["records_appended"], report["records_skipped"]) == (650, 150)
+    read = [json.loads(line) for line in server.winnow("read", "sunk").splitlines()]
+    assert [(each["offset"], _bytes(each["value"])) for each in read] == [
+        (offset, b"value-%d\xff" % offset) for offset in range(650)
+    ]
+    left = {key for key in server.objects() if key.startswith("winnow/warehouse/winnow/sunk/data/")}
+    assert left
+    assert all(key.endswith(".parquet") for key in left)
 
 
 def test_every_service_is_healthy_by_its_own_check(server: Server) -> None:

@@ -2,6 +2,8 @@
 
     python crash_points.py MOMENT FOLDER NOW_MS [kill|stop]
 
+MOMENT is one of :data:`MOMENTS`, or a number: that step of an ingest as Spark does it (distributed_ingest_steps.py).
+
 Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
 with the exit code of what it did.
 """
@@ -135,11 +137,20 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
 }
 
 
+def ingest_by_tasks(world: World, step: str) -> None:
+    """Ingest an archive as Spark does, until a step given by its number."""
+    from tests.faults.distributed_ingest_steps import ingest_until
+
+    ingest_until(world, int(step), kill_process)
+
+
 def main() -> None:
     """Arrange the moment and do the work."""
     moment, folder, now_ms, *how = sys.argv[1:]
     _left[:] = how or _left
-    arrange, work = MOMENTS[moment]
+    arrange, work = (
+        MOMENTS[moment] if moment in MOMENTS else (lambda: None, lambda world: ingest_by_tasks(world, moment))
+    )
     with open_world(Path(folder), FakeClock(int(now_ms))) as world:
         arrange()
         try:

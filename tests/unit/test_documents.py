@@ -137,7 +137,7 @@ def test_the_house_shows_every_package() -> None:
 
 
 def _read_names(line: str) -> list[str]:
-    head = re.match(r"\s*((?:[a-z]+/?)(?: \| [a-z]+)*)(?=\s{2,})", line)
+    head = re.match(r"\s*((?:[a-z_]+/?)(?: \| [a-z_]+)*)(?=\s{2,})", line)
     return [] if head is None else [name.rstrip("/") for name in head[1].split(" | ")]
 
 

@@ -297,6 +297,8 @@ giant_bytes = "1GB"
 [facts]
 workers = 3
 spark_from_bytes = "2GB"
+[ingest]
+spark_from_bytes = "3GB"
 [alert]
 webhook = "https://hooks.example.org/T0"
 page_url = "https://airflow.example.org/"
@@ -348,6 +350,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.engine.bytes_per_second == 50_000_000
     assert settings.engine.giant_bytes == 1_000_000_000
     assert (settings.facts.workers, settings.facts.spark_from_bytes) == (3, 2_000_000_000)
+    assert settings.ingest.spark_from_bytes == 3_000_000_000
     assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None
     assert settings.alert.webhook.get_secret_value() == "https://hooks.example.org/T0"

@@ -84,6 +84,15 @@ def files(
         typer.Option("--deletes", metavar="null-text|debezium", help="Values that stand for a deletion."),
     ] = None,
     exclude: Exclude = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="local|spark",
+            help="Read an archive in this process or on Spark. Default: by its size (ingest.spark_from_bytes).",
+            show_default=False,
+        ),
+    ] = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the topic if it is not there, with the partitions seen.")
     ] = False,
@@ -120,12 +129,14 @@ def files(
     check_choice("--tombstones", tombstones, TOMBSTONES)
     check_choice("--empty-values", empty_values, EMPTY_VALUES)
     check_choice("--deletes", deletes, DELETES)
+    check_choice("--on", on, ("local", "spark"))
     options = IngestOptions(
         again=again,
         trust_compacted=trust_compacted,
         source_topic=source_topic,
         layout=layout,
         choices=choices,
+        on=on,
         creates=create,
         partitions=partitions,
     )
@@ -158,6 +169,7 @@ class IngestOptions:
     source_topic: str | None
     layout: str
     choices: Choices
+    on: str | None
     creates: bool
     partitions: int | None
 
@@ -189,6 +201,7 @@ def _ingest(ctx: Context, topic: str, paths: list[str], options: IngestOptions, 
             source_topic=options.source_topic,
             layout=options.layout,
             choices=options.choices,
+            on=options.on,
             progress=bar.move,
         )
 

@@ -158,6 +158,16 @@ class FactsSettings(_Frozen):
     )
 
 
+class IngestSettings(_Frozen):
+    """Where archives are read."""
+
+    spark_from_bytes: SizeBytes = describe_setting(
+        "An archive of which at least this much is new is read by a Spark application instead of the ingesting "
+        "process. `winnow ingest files --on` decides it for one call.",
+        default=2**30,
+    )
+
+
 class NotifierSettings(_Frozen):
     """One of Airflow's notifiers: its class and its arguments.
 
@@ -284,6 +294,7 @@ class SettingFields(BaseSettings):
     spark: SparkSettings
     engine: EngineSettings
     facts: FactsSettings
+    ingest: IngestSettings = Field(default_factory=IngestSettings)
     expectations: FolderPath | None = describe_setting(
         "Folder with content suites of your own.",
         default=None,

@@ -78,6 +78,15 @@ def find_first_dirty_offset(state: PartitionState) -> int:
     return checkpoint
 
 
+def find_cleaned_offset(state: PartitionState) -> int:
+    """Return the offset below which records may have been compacted away.
+
+    A run over part of a log under another strategy lowers the checkpoint; removed records stay removed.
+    """
+    ends = [entry.end_offset for entry in state.history if entry.cleaning_time_ms is not None]
+    return max([find_first_dirty_offset(state), *ends[-1:]])
+
+
 def find_append_as_of_ms(segment: Segment, appends: Sequence[Append]) -> int | None:
     """Return the as-of of the append that brought ``segment``; it replaces missing timestamps of its records.
 

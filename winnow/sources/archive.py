@@ -117,6 +117,20 @@ class ArchiveInput:
         return replace(self.choices, encodings={**decided, **self.choices.encodings}).to_document()
 
 
+@dataclass(slots=True)
+class PassFindings:
+    """What a reading of objects found beside their records; that of several readings can be added up.
+
+    ``left_out``: records of other topics, by name. ``rendered``: as :attr:`ArchiveInput.rendered`.
+    """
+
+    evidence: EncodingEvidence = field(default_factory=EncodingEvidence)
+    empty_values: int = 0
+    deletions: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    rendered: frozenset[str] = frozenset()
+
+
 class ArchivePass:
     """One reading of an archive's objects."""
 
@@ -169,6 +183,28 @@ class ArchivePass:
             )
         source.empty_values = self._empty_values
         source.deletions = self._deleted.count
+
+    def get_findings(self) -> PassFindings:
+        """Return what this pass found so far."""
+        left_out, rendered = dict(self.records_of.left_out), frozenset(self._source.rendered)
+        return PassFindings(self._evidence, self._empty_values, self._deleted.count, left_out, rendered)
+
+    def add_findings(self, found: PassFindings) -> None:
+        """Count what another process found in objects of this input, before :meth:`finish`."""
+        self._evidence.add(found.evidence)
+        self._empty_values += found.empty_values
+        self._deleted.count += found.deletions
+        self.records_of.note_left_out(found.left_out)
+        self._source.rendered |= found.rendered
+
+    def decide_readings(self) -> dict[str, Reading]:
+        """Return how each field is to be read of which there are values, unless the user has said it."""
+        decided = self._evidence.decide()
+        return {
+            name: reading
+            for name, reading in decided.items()
+            if name not in self._fixed and self._evidence.fields[name].values and reading is not Reading.EITHER
+        }
 
     def _select(self, archive: ArchiveObject, chunk: RecordChunk) -> RecordChunk:
         """Leave out records of other topics; a record's own topic counts, else that of the object's name."""

@@ -100,7 +100,7 @@ class TopicFilter:
             raise self._no_topic(path, "line", int(lines[at]), where(at))
         if mine == len(names):
             return None
-        self._note(Counter(name for name in names if name != self.wanted and name is not None))
+        self.note_left_out(Counter(name for name in names if name != self.wanted and name is not None))
         return np.fromiter((name == self.wanted for name in names), np.bool_, len(names))
 
     def select_rows(self, column: Any, path: str, first: int, where: Coordinates) -> Mask | None:
@@ -127,10 +127,11 @@ class TopicFilter:
             place = column.indices[at].as_py() if pa.types.is_dictionary(column.type) else at
             raise self._other_topic(path, "row", first + at, where(at), format_topic_name(names[place].as_py()))
         others = column.filter(pc.invert(mine))
-        self._note(_count_names(others))
+        self.note_left_out(_count_names(others))
         return np.asarray(mine.to_numpy(zero_copy_only=False), np.bool_)
 
-    def _note(self, counts: Mapping[str, int]) -> None:
+    def note_left_out(self, counts: Mapping[str, int]) -> None:
+        """Count records of other topics, by name, that were skipped."""
         for name, count in counts.items():
             shown = format_topic_name(name)
             known = shown in self._left_out or len(self._left_out) < MAXIMUM_NAMES

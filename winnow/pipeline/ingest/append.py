@@ -118,7 +118,7 @@ class PartitionAppender:
         self._next = int(offsets[-1]) + 1
         self._appended += len(offsets)
         self._note_slices(batch.column("file").to_numpy(zero_copy_only=False), offsets)
-        self._writer.write(_build_segment_batch(batch, offsets))
+        self._writer.write(build_segment_batch(batch, offsets))
 
     def _check_increasing(self, batch: pa.RecordBatch, offsets: Offsets) -> None:
         previous = np.concatenate(([self._last_arrived], offsets[:-1]))
@@ -174,7 +174,7 @@ class PartitionAppender:
         found = sorted(self._slices.items())
         slices = [(files[number].slices[self.partition], *extent) for number, extent in found]
         if self._joins_slices:
-            digest = hashlib.sha256("\n".join(each[0] for each in slices).encode()).hexdigest()
+            digest = join_slice_digests([each[0] for each in slices])
             slices = [(digest, segments[0].first_offset, segments[-1].last_offset, self._appended)]
         prepared.slices[self.partition] = [
             Append(
@@ -187,6 +187,11 @@ class PartitionAppender:
             )
             for digest, first, last, count in slices
         ]
+
+
+def join_slice_digests(digests: Sequence[str]) -> str:
+    """Return the digest of the slices of several files as one slice; ``digests`` in the order of the files."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def build_order_error(path: str, row: int, partition: int, offset: int, previous: int) -> BadInputError:
@@ -217,7 +222,8 @@ def convert_to_timestamps(milliseconds: pa.Array) -> pa.Array:
     return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _build_segment_batch(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
+def build_segment_batch(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
+    """Return records of an input as those of a segment, with ``offsets``."""
     columns = [
         batch.column("partition"),
         pa.array(offsets),

@@ -331,12 +331,7 @@ class IngestCommit:
             raise LogMovedError  # a sweep voided this call, and may have deleted its files
         self.request.check_position(head.state)
         for partition, base in self.prepared.base.items():
-            current = head.state.partitions[partition]
-            if (current.log_end_offset, current.first_dirty_offset, current.log_start_offset) != (
-                base.log_end_offset,
-                base.first_dirty_offset,
-                base.log_start_offset,
-            ):
+            if self.has_moved(partition, base, head.state.partitions[partition]):
                 raise LogMovedError
         if self._is_known_meanwhile(head, taken):
             raise LogMovedError
@@ -387,6 +382,11 @@ class IngestCommit:
                 "winnow.records": str(sum(segment.records for segment in added)),
             },
         )
+
+    def has_moved(self, _partition: int, base: PartitionState, current: PartitionState) -> bool:
+        """Check whether what was prepared for a partition in state ``base`` does not hold in state ``current``."""
+        found = (current.log_end_offset, current.first_dirty_offset, current.log_start_offset)
+        return found != (base.log_end_offset, base.first_dirty_offset, base.log_start_offset)
 
     def _is_known_meanwhile(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
         """Check whether another call ingested one of the files without offsets since this try began."""

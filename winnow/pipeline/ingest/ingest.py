@@ -21,6 +21,15 @@ from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequ
 from winnow.pipeline.ingest.keyless import KeylessRecords, check_order, refuse_keyless, refuse_without_partition
 from winnow.pipeline.ingest.open_input import open_input
 from winnow.pipeline.ingest.overlap import check_overlap
+from winnow.pipeline.ingest.spark_ingest import (
+    LOCAL,
+    SPARK,
+    LocalOnlyError,
+    append_on_spark,
+    find_local_reason,
+    is_large,
+    refuse_spark,
+)
 from winnow.pipeline.ingest.spool import PartitionArrivals, Spool, SpooledFile
 from winnow.pipeline.ingest.stream import NotStreamableError, StreamingAppender
 from winnow.report.events import log_event
@@ -45,6 +54,7 @@ def ingest_files(
     source_topic: str | None = None,
     layout: str = AUTO,
     choices: Choices | None = None,
+    on: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
     """Append the records of ``paths`` to ``topic``: of Winnow's own layout in the order given, of others by offset.
@@ -61,6 +71,7 @@ def ingest_files(
         layout: the name of a layout (:mod:`winnow.sources.layouts.all_layouts`), or ``auto`` to find it by looking.
         choices: what the user decided about what the archive cannot tell; what is not decided is as in the last call
             for this topic and layout.
+        on: ``local`` or ``spark``, where the records are read; None: by the size of the input.
         progress: called with (bytes read, total bytes).
 
     Raises:
@@ -80,7 +91,7 @@ def ingest_files(
     )
     request = IngestRequest(ctx, log, opened.source, as_of_ms, again, trust_compacted, opened.describe, head)
     try:
-        done = append_records(request, head, progress)
+        done = _append_by_size(request, head, on, progress)
     except OtherTopicError as problem:
         raise build_other_topics_error(problem, topic, opened.source.names) from None
     notices = [*opened.list_notices(), *done.notices]
@@ -103,6 +114,24 @@ def ingest_files(
         duration_ms=ctx.now_ms() - started_ms,
     )
     return done
+
+
+def _append_by_size(
+    request: IngestRequest, head: Head, on: str | None, progress: Callable[[int, int], None] | None
+) -> IngestReport:
+    """Append the records of an input on Spark if it is large or if ``on`` says so, else in this process."""
+    if on == LOCAL or not request.source.names or (on is None and not is_large(request)):
+        return append_records(request, head, progress)
+    reason = find_local_reason(request, head)
+    if reason is None:
+        try:
+            return append_on_spark(request, head, progress)
+        except LocalOnlyError as problem:
+            reason = str(problem)
+    if on == SPARK:
+        raise refuse_spark(reason)
+    done = append_records(request, head, progress)
+    return replace(done, notices=(*done.notices, f"Read in one process and not on Spark, because {reason}."))
 
 
 def append_records(

@@ -39,10 +39,17 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state
     if found is None:
         return
     file, row, partition, offset, count = found
+    raise build_keyless_error(topic, file.path, row, partition, offset, count)
+
+
+def build_keyless_error(
+    topic: str, path: str, row: int, partition: int | None, offset: int | None, count: int
+) -> BadInputError:
+    """Make the error about ``count`` new records without a key; the others describe the first."""
     named = [("partition", partition), ("offset", offset)]
     where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
-    raise BadInputError(
-        f"{file.path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. Topic "
+    return BadInputError(
+        f"{path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. Topic "
         f"{topic} is compacted, so every record needs a key. Nothing of this call landed. To move such records to the "
         f"quarantine: winnow topics alter {topic} --config winnow.keyless=quarantine"
     )

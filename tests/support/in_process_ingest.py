@@ -1,0 +1,30 @@
+"""Carries out ingest plans without a JVM: the same tasks and documents, in process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from winnow import documents
+from winnow.engine.ingest import build_units
+from winnow.engine.ingest_documents import read_ingest_plan, read_ingest_result, write_ingest_plan, write_ingest_result
+from winnow.files import storage
+from winnow.ingest_plans import IngestPlan, IngestResult
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.range_work import carry_out_part
+
+Progress = Callable[[int, int], None]
+
+
+def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+    """Stands where spark-submit is started; nobody follows the progress."""
+    del progress
+    planned = read_ingest_plan(*write_ingest_plan(plan))
+    folder = storage.join(plan.folder, "app-1", "t0")
+    results = []
+    for unit in build_units("", planned):
+        assert unit.ingest is not None
+        part = documents.load_json(IngestPlan, documents.dump_json(unit.ingest))
+        results.append(carry_out_part(part, unit.number, folder, ctx.budget))
+    outcome = write_ingest_result(plan, "app-1", results)
+    assert outcome.sha256 is not None
+    return read_ingest_result(plan, "app-1", outcome.sha256)

@@ -1,0 +1,72 @@
+"""What a Spark task does with its part of an ingest plan, and how it says why it failed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import duckdb
+
+from winnow.engine.task_resources import TaskBudget, Throttle
+from winnow.errors import BadInputError, ServiceError, WinnowError
+from winnow.files import storage, storage_health
+from winnow.ingest_plans import IngestPlan, OtherTopic, RangeFailure, RangeResult
+from winnow.pipeline.ingest.range_input import LackingOffsetError, MisreadFieldError, ObjectReader
+from winnow.pipeline.ingest.range_task import ingest_range, survey_objects
+from winnow.sources.topic_filter import OtherTopicError
+
+
+def carry_out_part(plan: IngestPlan, number: int, folder: str, budget: TaskBudget) -> RangeResult | RangeFailure:
+    """Carry out ``plan``, which has one range or one surveyed group: the ``number``-th of the whole plan. Never raises.
+
+    New files are below ``folder`` and synced when this returns.
+    """
+    throttle = Throttle(budget.bytes_per_second)
+    own = plan.surveyed[0] if plan.surveyed else plan.ranges[0].objects
+    objects = {each.number: each for each in plan.objects}
+    readers: list[ObjectReader] = []
+
+    def open_reader(*, hashes: bool) -> ObjectReader:
+        readers.append(ObjectReader(plan, objects, own, throttle, hashes=hashes))
+        return readers[-1]
+
+    try:
+        if plan.surveyed:
+            return survey_objects(number, partial(open_reader, hashes=False), own)
+        result = ingest_range(
+            plan, number, partial(open_reader, hashes=True), folder=folder, budget=budget, throttle=throttle
+        )
+        storage.sync(segment.path for segment in result.segments)
+    except Exception as problem:  # a failing range must not end the application: the submitter decides
+        return describe_failure(problem, plan, number, readers[-1].current if readers else min(objects, default=0))
+    return result
+
+
+def describe_failure(problem: Exception, plan: IngestPlan, number: int, order: int) -> RangeFailure:
+    """Describe why a range failed, without user bytes; ``order``: the number of the object being read."""
+    if isinstance(problem, LackingOffsetError):
+        return RangeFailure(number, order, "a record has no offset", BadInputError.exit_code, lacks_offsets=True)
+    if isinstance(problem, MisreadFieldError):
+        error = f"field {problem} is text"
+        return RangeFailure(number, order, error, BadInputError.exit_code, misread_field=str(problem))
+    if isinstance(problem, OtherTopicError):
+        other = OtherTopic(problem.path, problem.found, problem.sentence)
+        return RangeFailure(number, order, str(problem), problem.exit_code, other)
+    if not isinstance(problem, WinnowError):
+        problem = _explain(problem, plan)
+    return RangeFailure(number, order, str(problem), problem.exit_code)
+
+
+def _explain(problem: Exception, plan: IngestPlan) -> WinnowError:
+    shortage = storage_health.describe_machine_fault(problem)
+    if shortage is not None:
+        return ServiceError(f"{shortage}, where a task of the ingest spills or writes. Nothing of this call landed.")
+    is_remote = any(not storage.is_local(each.uri) for each in plan.objects) or not storage.is_local(plan.folder)
+    if is_remote and isinstance(problem, OSError | duckdb.IOException):
+        return ServiceError(
+            f"The object store did not answer for a while ({type(problem).__name__}). Nothing of this call landed. "
+            "Run it again."
+        )
+    return WinnowError(
+        f"Unexpected {type(problem).__name__} while objects of topic {plan.topic} were ingested. Nothing of this call "
+        "landed."
+    )
