@@ -186,7 +186,13 @@ def test_text_that_each_object_reads_both_ways_needs_a_decision(worlds: tuple[Wo
         world.create(1)
     (tmp_path / "archive").mkdir()
     for offset in (0, 1):
-        line = {"key": "YWJj", "value": "YWJj", "offset": offset, "timestamp": "2024-01-02T03:04:05Z", "headers": []}
+        line: dict[str, object] = {
+            "key": "YWJj",
+            "value": "YWJj",
+            "offset": offset,
+            "timestamp": "2024-01-02T03:04:05Z",
+            "headers": [],
+        }
         (tmp_path / "archive" / f"orders-0-{offset}.jsonl").write_text(json.dumps(line))
     refuse(worlds, tmp_path / "archive", "may be text or base64")
     assert compare(worlds, tmp_path / "archive", choices=Choices(encodings={"key": "text", "value": "text"}))
