@@ -383,3 +383,21 @@ def test_own_files_are_read_as_before_whatever_they_are_called(world: World, tmp
     wrong = write_jsonl(tmp_path / "orders-0-3.jsonl", [replace(record(4, b"x", b"y"))])
     with pytest.raises(BadInputError, match="holds another record at this offset"):
         ingest_files(world.ctx, TOPIC, [wrong], as_of_ms=world.clock())
+
+
+def write_by_status(folder: Path, rows: Sequence[tuple[int, str, str]]) -> None:
+    """Confluent's JSON by a field, one object a folder: (first offset, status, key), each one value."""
+    for offset, status, key in rows:
+        place = folder / "topics" / "orders" / f"status={status}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"orders+0+{offset:010d}.json").write_text(f'{{"status":"{status}","at":{offset}}}\n')
+        (place / f"orders+0+{offset:010d}.keys.json").write_text(f'"{key}"\n')
+
+
+def test_values_of_a_key_in_several_folders_of_one_flush_are_refused(world: World, tmp_path: Path) -> None:
+    """Which is the newest is not in the archive; the same keys in folders of their own go in."""
+    write_by_status(tmp_path / "split", [(0, "new", "order!1"), (5, "paid", "order!1")])
+    with pytest.raises(BadInputError, match="orders-0: 1 keys have values in several folders"):
+        ingest(world, TOPIC, [str(tmp_path / "split")])
+    write_by_status(tmp_path / "apart", [(0, "new", "order!1"), (5, "paid", "order!2")])
+    assert ingest(world, TOPIC, [str(tmp_path / "apart")]).records_appended == 2

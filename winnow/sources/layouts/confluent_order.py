@@ -81,8 +81,24 @@ def find_unordered_keys(keys: Any, first_offsets: Integers, tombstones: Mask, fo
     blocks, _ = _find_blocks(objects[0], counts, objects[1])
     reach = _find_reach(blocks, objects[1])
     named = codes >= 0
-    unordered = _find_unordered(codes[named], blocks[owner][named], tombstones[named], reach)
+    unordered = _find_mixed(codes[named], blocks[owner][named], tombstones[named], reach)
     return encoded.dictionary.take(pa.array(unordered))
+
+
+def find_split_keys(keys: Any, first_offsets: Integers, folders: Integers) -> Any:
+    """Return the distinct keys with values in several folders of what may be one flush: their order is not known.
+
+    Arguments as for :func:`find_unordered_keys`, of values alone. Null keys have no order and are left out.
+    """
+    if not len(keys):
+        return keys
+    encoded = keys.dictionary_encode()
+    codes: Integers = encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    objects, counts, owner = _find_objects(np.asarray(first_offsets, np.int64), folders)
+    blocks, _ = _find_blocks(objects[0], counts, objects[1])
+    reach = _find_reach(blocks, objects[1])
+    named = codes >= 0
+    return encoded.dictionary.take(pa.array(_find_mixed(codes[named], blocks[owner][named], folders[named], reach)))
 
 
 def place_objects(
@@ -193,15 +209,16 @@ def _find_reach(blocks: Integers, folders: Integers) -> Integers:
     return reach
 
 
-def _find_unordered(codes: Integers, blocks: Integers, tombstones: Mask, reach: Integers) -> Integers:
-    """Return the codes of keys with a value and a tombstone in blocks that may be of one flush.
+def _find_mixed(codes: Integers, blocks: Integers, kinds: Any, reach: Integers) -> Integers:
+    """Return the codes of keys with records of different kinds in blocks that may be of one flush.
 
     Sorted by block, it is enough to look at neighbours of different kind: no pair lies closer than they do.
     """
-    packed = np.unique((codes * len(reach) + blocks) * 2 + tombstones)
-    kinds, places = packed % 2, packed // 2
+    several = int(kinds.max(initial=0)) + 1
+    packed = np.unique((codes * len(reach) + blocks) * several + kinds)
+    found, places = packed % several, packed // several
     names, where = places // len(reach), places % len(reach)
-    same = (names[1:] == names[:-1]) & (kinds[1:] != kinds[:-1]) & (where[1:] <= reach[where[:-1]])
+    same = (names[1:] == names[:-1]) & (found[1:] != found[:-1]) & (where[1:] <= reach[where[:-1]])
     return np.unique(names[1:][same])
 
 

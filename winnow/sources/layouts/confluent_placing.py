@@ -6,6 +6,7 @@ in the topic, so offsets counted on from the names would meet.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +20,18 @@ from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.confluent import read_confluent
 from winnow.sources.layouts.confluent_names import KEY, VALUE, parse_name
-from winnow.sources.layouts.confluent_order import Overlap, find_overlaps, find_unordered_keys, place_objects
+from winnow.sources.layouts.confluent_order import (
+    Overlap,
+    find_overlaps,
+    find_split_keys,
+    find_unordered_keys,
+    place_objects,
+)
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions
 
 FIRST = "first"
+_DATE = re.compile(r"(?:year|month|day|hour|minute|date|dt|y|m|d|h)=[\d-]+|\d{2,4}(?:-\d\d){0,3}", re.ASCII)
+"""A folder of the time-based partitioners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ def place_by_flush(objects: Sequence[ArchiveObject], choices: Choices) -> Sequen
         count = count_unordered_keys(mine, counted)
         if count and choices.tombstones is None:
             unordered.append(UnorderedKeys(topic, partition, count))
+        _refuse_split_keys(topic, partition, mine, counted)
         offsets = place_objects(
             [each.first_offset or 0 for each in mine],
             [count for count, _ in counted],
@@ -138,6 +148,41 @@ def _count_records(obj: ArchiveObject) -> tuple[int, Any]:
     if part != KEY:
         return count, None
     return count, pa.concat_arrays(columns) if columns else pa.nulls(0, pa.binary())
+
+
+def _refuse_split_keys(
+    topic: str, partition: int, objects: Sequence[ArchiveObject], counted: Sequence[tuple[int, Any]]
+) -> None:
+    """Raise if a key has values in several folders of one flush: which is the newest is not in the archive.
+
+    Folders of dates are not looked at: their order is that of time, and an archive by hours would be refused for every
+    key that was written before and after the hour.
+    """
+    values = [
+        (each, keys)
+        for each, (_, keys) in zip(objects, counted, strict=True)
+        if not _has_tombstones(each) and keys is not None and not _is_date(_find_folder(each))
+    ]
+    folders: dict[str, int] = {}
+    numbers = [folders.setdefault(_find_folder(each), len(folders)) for each, _ in values]
+    if len(folders) <= 1:
+        return
+    counts = [len(keys) for _, keys in values]
+    split = find_split_keys(
+        pa.concat_arrays([keys for _, keys in values]),
+        np.repeat(np.array([each.first_offset or 0 for each, _ in values], np.int64), counts),
+        np.repeat(np.array(numbers, np.int64), counts),
+    )
+    if len(split):
+        raise BadInputError(
+            f"{topic}-{partition}: {len(split):,} keys have values in several folders that were written in one flush, "
+            f"and which value came last is not in the archive. {NOTHING_INGESTED} Write the archive with the default "
+            "partitioner, or with the offset in the value."
+        )
+
+
+def _is_date(folder: str) -> bool:
+    return all(_DATE.fullmatch(part) for part in folder.split("/"))
 
 
 def _find_overlaps(objects: Sequence[ArchiveObject], counts: Sequence[int]) -> list[Overlap]:
