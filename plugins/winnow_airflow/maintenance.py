@@ -74,7 +74,7 @@ def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> lis
     reports = step(ctx, names, checked_before_ms=started_ms)
     for report in reports:
         log.info("%s", report.message)
-    is_left = any(report.oldest_checked_ms is None or report.oldest_checked_ms < started_ms for report in reports)
+    is_left = not all(report.is_checked_since(started_ms) for report in reports)
     if is_left and ctx.now_ms() - started_ms < MAXIMUM_SCRUB_RUN_MS:
         again_ms = max(find_budget_free_at_ms(ctx), ctx.now_ms() + MINIMUM_SCRUB_WAIT_MS)
         raise AirflowRescheduleException(  # type: ignore[no-untyped-call]

@@ -233,6 +233,17 @@ def test_topic_description_tells_when_segments_were_checked(world: World) -> Non
     assert (found.segments_unchecked, found.scrub_findings) == (1, 0)
 
 
+def test_a_topic_without_files_is_checked_as_it_is(world: World) -> None:
+    """A run that waits until all files are checked does not wait for a topic that has none."""
+    world.create(1, "empty")
+    (empty,) = open_scrub(world.ctx, ["empty"])
+    assert (empty.segments, empty.other_files, empty.oldest_checked_ms) == (0, 0, None)
+    assert empty.is_checked_since(NOW_MS)
+    (full,) = open_scrub(world.ctx, [TOPIC])
+    assert full.is_checked_since(NOW_MS)
+    assert not full.is_checked_since(NOW_MS + 1)
+
+
 def test_unknown_topic_is_refused(world: World) -> None:
     with pytest.raises(UnknownTopicError):
         open_scrub(world.ctx, ["nobody"])

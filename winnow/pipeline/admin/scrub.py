@@ -63,8 +63,8 @@ class ScrubReport:
 
     ``segments``: live ones; ``segments_checked``: by this scrub. ``other_files``: quarantine files and documents.
     ``bytes_left``: of files that this scrub did not check. ``oldest_checked_ms``: every live file was checked at that
-    time or
-    later, None: some never were. ``findings``: all open ones, of this scrub and of earlier ones.
+    time or later, None: some never were, or there is none. ``findings``: all open ones, of this scrub and of earlier
+    ones.
     """
 
     topic: str
@@ -78,6 +78,12 @@ class ScrubReport:
     oldest_checked_ms: int | None
     findings: tuple[ScrubFinding, ...]
     message: str
+
+    def is_checked_since(self, since_ms: int) -> bool:
+        """Check whether every live file was checked at ``since_ms`` or later; so it is if there is none."""
+        if not self.segments + self.other_files:
+            return True
+        return self.oldest_checked_ms is not None and self.oldest_checked_ms >= since_ms
 
 
 @dataclass(frozen=True, slots=True)
