@@ -57,6 +57,11 @@ def show_forecast(topics: list[str] | None, as_of_ms: int | None, *, as_json: bo
     exit_with(outcome.exit_code)
 
 
+def _make_document(assessment: Assessment) -> dict[str, Any]:
+    """Return the fields that the document has; when the active segment closes is for people alone."""
+    return {name: value for name, value in asdict(assessment).items() if name != "active_closes_ms"}
+
+
 def _make_forecast_document(found: TopicsForecast) -> dict[str, Any]:
     return {
         "as_of_ms": found.as_of_ms,
@@ -135,7 +140,7 @@ def assess(
     found = [assessment for per_topic in outcome.results for assessment in per_topic]
     if as_json:
         if not outcome.all_failed:
-            write_json([asdict(assessment) for assessment in found])
+            write_json([_make_document(assessment) for assessment in found])
     elif found:
         _show(found, as_of_ms)
     exit_with(outcome.exit_code)

@@ -69,7 +69,9 @@ class LogComparison:
         self._spool = spool
         self._partition = partition
         self._connection = connection
-        self._later = "false" if newest_ms is None else f"coalesce(arrived_ms > {newest_ms}, false)"
+        # Without a time in the log nothing is later; DuckDB refuses to order by the word false.
+        later = "arrived_ms <> arrived_ms" if newest_ms is None else f"arrived_ms > {newest_ms}"
+        self._later = f"coalesce({later}, false)"
 
     def refuse_different(self) -> None:
         """Raise if the log has another record at one of the offsets.

@@ -50,9 +50,11 @@ def recognise_winnow(obj: StoredObject) -> bool:
         record = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-    if not isinstance(record, dict) or not set(record) <= _FIELDS or isinstance(record.get("timestamp"), str):
+    if not isinstance(record, dict) or isinstance(record.get("timestamp"), str):
         return False
-    return not {"partition", "timestampType"}.isdisjoint(record) or isinstance(record.get("timestamp"), int)
+    if not {"partition", "timestampType"}.isdisjoint(record) and "value" in record:
+        return True  # a field that is not known is refused when it is read
+    return set(record) <= _FIELDS and isinstance(record.get("timestamp"), int)
 
 
 def has_winnow_extension(obj: StoredObject) -> bool:
