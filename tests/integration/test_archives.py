@@ -401,3 +401,18 @@ def test_values_of_a_key_in_several_folders_of_one_flush_are_refused(world: Worl
         ingest(world, TOPIC, [str(tmp_path / "split")])
     write_by_status(tmp_path / "apart", [(0, "new", "order!1"), (5, "paid", "order!2")])
     assert ingest(world, TOPIC, [str(tmp_path / "apart")]).records_appended == 2
+
+
+def test_what_a_log_holds_back_is_said(world: World, tmp_path: Path) -> None:
+    """Records above the last stable offset wait; a batch that is cut off at the end of the log is left out."""
+    unpack_sample("logdirs/hot", tmp_path / "archive")
+    done = ingest(world, "txn", [str(tmp_path / "archive" / "txn-*")])
+    assert sum("open transactions and are not taken" in notice for notice in done.notices) == 2
+    folder = tmp_path / "data" / "orders-0"
+    folder.mkdir(parents=True)
+    write_log(folder, 90)
+    (segment,) = folder.glob("*.log")
+    segment.write_bytes(segment.read_bytes()[:-20])
+    cut = ingest(world, TOPIC, [str(tmp_path / "data")])
+    assert cut.records_appended == 60
+    assert any("orders-0: the last batch of the active segment is cut off" in notice for notice in cut.notices)

@@ -20,7 +20,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.confluent_layout import CONFLUENT
 from winnow.sources.layouts.confluent_placing import count_overlaps, find_unordered
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading
-from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, survey_object
+from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, list_log_findings, survey_object
 from winnow.sources.layouts.layout import Finding, FindingKind
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk
 from winnow.sources.layouts.parquet_batches import count_parquet_rows
@@ -220,18 +220,7 @@ class _Inspector:
             counts.records += survey.records
             counts.add_offsets(survey.first_offset, survey.last_stable_offset - 1)
             counts.max_timestamp_ms = survey.maximum_timestamp_ms
-        if survey.waiting_records:
-            text = (
-                f"Records from offset {survey.last_stable_offset} on wait for {survey.open_transactions} open "
-                "transactions and are not taken; ingest the folder again when they are decided."
-            )
-            counts.findings.append(Finding(FindingKind.UNCOMMITTED_AT_END, text, survey.waiting_records))
-        if survey.tail.cut_off_bytes:
-            text = (
-                f"The last batch of the active segment is cut off: {survey.tail.cut_off_bytes:,} bytes behind offset "
-                f"{survey.end_offset} are not a whole batch and are left out."
-            )
-            counts.findings.append(Finding(FindingKind.CUT_OFF, text, 1))
+        counts.findings += list_log_findings(obj)
 
     def _add_forms(self, obj: ArchiveObject, chunk: RecordChunk) -> None:
         if FieldForm.TEXT_OR_BASE64 in obj.forms.values():

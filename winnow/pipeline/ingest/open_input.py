@@ -19,7 +19,7 @@ from winnow.pipeline.ingest.new_beginning import describe_other_topic_id
 from winnow.sources.archive import Archive, ArchiveInput, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_files import expand_paths
-from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, find_cleaner_checkpoint
+from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, find_cleaner_checkpoint, list_log_findings
 from winnow.sources.layouts.objects import ArchiveObject
 from winnow.sources.layouts.topic_ids import read_topic_ids
 from winnow.sources.layouts.winnow_layout import WINNOW
@@ -59,6 +59,8 @@ class OpenedInput:
         if source.deletions:
             found.append(f"{source.deletions:,} values that stand for a deletion became tombstones.")
         found += [finding.text for finding in source.archive.findings]
+        if layout is KAFKA_LOG:
+            found += [finding.text for each in source.objects for finding in list_log_findings(each)]
         return found
 
 

@@ -118,6 +118,29 @@ def survey_object(archive: ArchiveObject) -> LogSurvey:
     return _survey(log.topic, log.partition, log.log_start_offset, tuple(archive.parts.values()))
 
 
+def list_log_findings(archive: ArchiveObject) -> list[Finding]:
+    """List what of a log is not taken: records of transactions that are open, and a batch that is cut off at its end.
+
+    Reads the headers of the log's batches, once for all callers; raises as :func:`survey_object`.
+    """
+    survey = survey_object(archive)
+    found = []
+    name = f"{archive.topic}-{archive.partition}"
+    if survey.waiting_records:
+        text = (
+            f"{name}: records from offset {survey.last_stable_offset} on wait for {survey.open_transactions} open "
+            "transactions and are not taken; ingest the folder again when they are decided."
+        )
+        found.append(Finding(FindingKind.UNCOMMITTED_AT_END, text, survey.waiting_records))
+    if survey.tail.cut_off_bytes:
+        text = (
+            f"{name}: the last batch of the active segment is cut off: {survey.tail.cut_off_bytes:,} bytes behind "
+            f"offset {survey.end_offset} are no whole batch and are left out."
+        )
+        found.append(Finding(FindingKind.CUT_OFF, text, 1))
+    return found
+
+
 def read_kafka_log(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
     """Yield the committed records of ``archive``, up to its last stable offset."""
     yield from read_log(survey_object(archive), options)
