@@ -276,13 +276,14 @@ class ChainReference:
     """Location of the newest link of older references: an immutable file that names the link before it.
 
     ``count``: number of references in this link and those before it. ``newest_ms``: when the last receipt of this link
-    was finished, None where that is not known.
+    was finished, None where that is not known. ``archives``: how many of the references are to ledgers of archives.
     """
 
     path: str
     sha256: str
     count: int
     newest_ms: int | None = None
+    archives: int = 0
 
 
 @dataclass(frozen=True, slots=True)

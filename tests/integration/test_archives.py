@@ -18,6 +18,7 @@ from tests.support.record_batch_encoder import encode_batch, write_segment
 from tests.support.sample_archives import SAMPLES, Dump, encode, load_dump, unpack_sample
 from tests.support.world import TOPIC, World, build_versions, open_world, record, write_jsonl
 from winnow.errors import BadInputError
+from winnow.log import reference_chains
 from winnow.model import Record
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.creation import create_missing_topic
@@ -416,3 +417,35 @@ def test_what_a_log_holds_back_is_said(world: World, tmp_path: Path) -> None:
     cut = ingest(world, TOPIC, [str(tmp_path / "data")])
     assert cut.records_appended == 60
     assert any("orders-0: the last batch of the active segment is cut off" in notice for notice in cut.notices)
+
+
+def test_known_objects_are_remembered_over_many_calls(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when references to their ledgers have moved out of the state, between calls of other input."""
+    monkeypatch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 2)
+    world.create(1)
+    for number in range(0, 12, 2):
+        write_envelopes(tmp_path / "a" / f"orders-0-{number}", [{"key": "a!", "offset": number, "value": "v!"}])
+        assert ingest(world, TOPIC, [str(tmp_path / "a")]).files == 1
+        world.ingest(build_versions(number + 1, 1))
+    assert world.head().state.older_ingests is not None
+    assert ingest(world, TOPIC, [str(tmp_path / "a")]).files == 0
+
+
+def test_a_topic_without_archives_reads_no_old_ledger(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many ingests it has had: each further one costs the same."""
+    monkeypatch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 2)
+    world.create(1)
+    for number in range(9):
+        world.ingest(build_versions(number, 1))
+    state = world.head().state
+    assert state.older_ingests is not None
+
+    def refuse(*_: object) -> bytes:
+        raise AssertionError
+
+    monkeypatch.setattr(reference_chains, "_read_link", refuse)
+    assert list(reference_chains.read_ledgers(state, of_archives=True)) == []

@@ -158,7 +158,11 @@ def _write_link(table_location: str, link: _Receipts | _Ingests, newest_ms: int 
     path = storage.join(table_location, "winnow", "chains", f"{kind}-{uuid.uuid4().hex}.json")
     storage.write_bytes(path, data)
     count = _count_references(link.references, link.previous)
-    return ChainReference(path, hashlib.sha256(data).hexdigest(), count, newest_ms)
+    archives = 0
+    if isinstance(link, _Ingests):
+        before = 0 if link.previous is None else link.previous.archives
+        archives = before + sum(each.layout is not None for each in link.references)
+    return ChainReference(path, hashlib.sha256(data).hexdigest(), count, newest_ms, archives)
 
 
 def _read_link(topic: str, link: ChainReference) -> bytes:
@@ -188,10 +192,19 @@ def read_ledgers(state: TopicState, *, of_archives: bool = False) -> Iterator[In
 
     ``of_archives``: only of calls whose input was of another layout than Winnow's own.
     """
-    for reference in list_ingest_references(state):
-        if of_archives and reference.layout is None:
-            continue
+    for reference in _list_archive_references(state) if of_archives else list_ingest_references(state):
         yield read_ledger(state.topic, reference)
+
+
+def _list_archive_references(state: TopicState) -> list[IngestReference]:
+    """List references to ledgers of archives, oldest first; read only links that have such or stand before such."""
+    found = [each for each in state.ingests if each.layout is not None]
+    link = state.older_ingests
+    while link is not None and link.archives:
+        read = documents.load_json(_Ingests, _read_link(state.topic, link))
+        found[:0] = [each for each in read.references if each.layout is not None]
+        link = read.previous
+    return found
 
 
 def list_seen_digests(state: TopicState, partition: int) -> set[str]:
