@@ -74,6 +74,10 @@ def test_without_full_nothing_is_counted_that_would_need_all_bytes(tmp_path: Pat
     unpack_sample("logdirs/hot", tmp_path / "log")
     for entry in inspect(tmp_path / "json", full=False).partitions:
         assert (entry.records, entry.tombstones, entry.last_offset) == (None, None, None)
+        assert (entry.first_offset, entry.objects) == (0, 3 if entry.partition == 2 else 2)
+        assert entry.size_bytes == sum(
+            path.stat().st_size for path in (tmp_path / "json").glob(f"rich-small-{entry.partition}-*")
+        )
     assert sum(entry.records or 0 for entry in inspect(tmp_path / "parquet", full=False).partitions) == 1_939
     full = {(entry.topic, entry.partition): entry.records for entry in inspect(tmp_path / "log").partitions}
     assert {

@@ -178,11 +178,12 @@ class _Inspector:
                     counts.objects.add(obj.uri)
                     counts.offsets = obj.offsets
                     counts.is_complete = counts.is_complete and rows is not None and len(places) == 1
+                    lowest = pc.min(part.records.column("offset")).as_py()
+                    counts.add_offsets(lowest if obj.first_offset is None else obj.first_offset, None)
                     self._add_forms(obj, part)
-                if rows is not None and len(places) == 1:
-                    place = places[0][0]
-                else:
-                    return
+                if len(places) > 1:
+                    return  # its size belongs to all of them
+                place = places[0][0] if places else place
         counts = self._counts[place]
         counts.objects.add(obj.uri)
         counts.size_bytes += obj.size_bytes
