@@ -16,10 +16,12 @@ from winnow_airflow.xcom_values import TOPIC_PATTERN, IngestRow, build_ingest_ro
 DOC = """
 ### Appends files to topics
 
-JSON lines (`.jsonl`, `.jsonl.gz`) or Parquet with the columns of Spark's Kafka source. Each entry is one commit: all
-its files are appended, or none. The same offsets are never appended twice, so running it again changes nothing. Bad
-input is refused with the partition and offset at fault, and not retried. Records that name another topic are refused
-too, unless `source_topic` selects one topic.
+JSON lines, Parquet, and what sinks, brokers and tools leave behind (`winnow inspect PATH` says what an archive is).
+What an archive cannot tell is decided once, in a first `winnow ingest files` at the shell; it holds for the runs of
+this DAG, which read only objects that are new. Each entry is one commit: all its files are appended, or none. The same
+offsets are never appended twice, so running it again changes nothing. Bad input is refused with the partition and
+offset at fault, and not retried. Records that name another topic are refused too, unless `source_topic` selects one
+topic.
 
 | Param | meaning |
 | --- | --- |
