@@ -32,6 +32,32 @@ Exclude = Annotated[
     typer.Option("--exclude", metavar="GLOB", help="Leave out objects whose name or path ends so; may be repeated."),
 ]
 
+SourceTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--source-topic",
+        metavar="NAME",
+        help="Take the records that name this topic, and leave out those of others.",
+        show_default=False,
+    ),
+]
+
+Timestamps = Annotated[
+    str | None,
+    typer.Option("--timestamps", metavar="floor", help="Round timestamps finer than a millisecond down."),
+]
+
+Deletes = Annotated[
+    str | None,
+    typer.Option("--deletes", metavar="null-text|debezium", help="Values that stand for a deletion."),
+]
+
+Create = Annotated[
+    bool, typer.Option("--create", help="Create the topic if it is not there, with the partitions seen.")
+]
+
+Partitions = Annotated[int | None, typer.Option("--partitions", min=1, help="With --create: the number of partitions.")]
+
 
 def files(
     topic: Topic,
@@ -47,15 +73,7 @@ def files(
         bool,
         typer.Option("--trust-compacted", help="Treat missing offsets below the first dirty one as compacted away."),
     ] = False,
-    source_topic: Annotated[
-        str | None,
-        typer.Option(
-            "--source-topic",
-            metavar="NAME",
-            help="Take the records that name this topic, and leave out those of others.",
-            show_default=False,
-        ),
-    ] = None,
+    source_topic: SourceTopic = None,
     layout: Layout = "auto",
     encoding: Annotated[
         list[str] | None,
@@ -65,10 +83,7 @@ def files(
             help="key, value or headers = base64, text or json, for all objects.",
         ),
     ] = None,
-    timestamps: Annotated[
-        str | None,
-        typer.Option("--timestamps", metavar="floor", help="Round timestamps finer than a millisecond down."),
-    ] = None,
+    timestamps: Timestamps = None,
     tombstones: Annotated[
         str | None,
         typer.Option("--tombstones", metavar="first|last", help="Where tombstones stand if the archive cannot tell."),
@@ -79,10 +94,7 @@ def files(
             "--empty-values", metavar="keep|tombstone", help="What empty values are where null and empty are the same."
         ),
     ] = None,
-    deletes: Annotated[
-        str | None,
-        typer.Option("--deletes", metavar="null-text|debezium", help="Values that stand for a deletion."),
-    ] = None,
+    deletes: Deletes = None,
     exclude: Exclude = None,
     on: Annotated[
         str | None,
@@ -93,12 +105,8 @@ def files(
             show_default=False,
         ),
     ] = None,
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the topic if it is not there, with the partitions seen.")
-    ] = False,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="With --create: the number of partitions.")
-    ] = None,
+    create: Create = False,
+    partitions: Partitions = None,
     each_topic: Annotated[
         bool, typer.Option("--each-topic", help="Ingest each topic of the archive into the topic of its name.")
     ] = False,

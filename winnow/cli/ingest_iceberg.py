@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from winnow.cli.ingest import format_summary, show_partitions
+from winnow.cli.ingest import (
+    Create,
+    Deletes,
+    Partitions,
+    SourceTopic,
+    Timestamps,
+    format_summary,
+    show_partitions,
+)
 from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
 from winnow.cli.output import print_lines, print_message, write_json
 from winnow.cli.progress import ProgressBar
@@ -34,29 +42,11 @@ def iceberg(
             "repeated.",
         ),
     ] = None,
-    source_topic: Annotated[
-        str | None,
-        typer.Option(
-            "--source-topic",
-            metavar="NAME",
-            help="Take the records that name this topic, and leave out those of others.",
-            show_default=False,
-        ),
-    ] = None,
-    timestamps: Annotated[
-        str | None,
-        typer.Option("--timestamps", metavar="floor", help="Round timestamps finer than a millisecond down."),
-    ] = None,
-    deletes: Annotated[
-        str | None,
-        typer.Option("--deletes", metavar="null-text|debezium", help="Values that stand for a deletion."),
-    ] = None,
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the topic if it is not there, with the partitions seen.")
-    ] = False,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="With --create: the number of partitions.")
-    ] = None,
+    source_topic: SourceTopic = None,
+    timestamps: Timestamps = None,
+    deletes: Deletes = None,
+    create: Create = False,
+    partitions: Partitions = None,
     as_of: AsOf = None,
     as_json: Json = False,
 ) -> None:

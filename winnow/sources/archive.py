@@ -19,9 +19,9 @@ from winnow.sources.deletes import DeletedValues
 from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
 from winnow.sources.layouts.all_layouts import AUTO, find_layout, get_layout
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
-from winnow.sources.layouts.layout import Finding, FindingKind, Layout
+from winnow.sources.layouts.layout import Finding, Layout
 from winnow.sources.layouts.listing import list_objects
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import TopicFilter, format_topic_name
@@ -47,10 +47,6 @@ class Archive:
     def topics(self) -> tuple[str, ...]:
         """The topics that names tell, in order."""
         return tuple(sorted({each.topic for each in self.objects if each.topic is not None}))
-
-    def find_kinds(self) -> set[FindingKind]:
-        """Return the kinds of the findings."""
-        return {finding.kind for finding in self.findings}
 
 
 def open_archive(paths: Sequence[str], layout: str = AUTO, exclude: Sequence[str] = ()) -> Archive:
@@ -352,8 +348,3 @@ def count_partitions(archive: Archive, objects: Sequence[ArchiveObject]) -> int 
 def _find_highest(column: pa.Array) -> int:
     highest = pc.max(column).as_py()
     return -1 if highest is None else int(highest)
-
-
-def has_exact_offsets(objects: Sequence[ArchiveObject]) -> bool:
-    """Check whether every record of ``objects`` has its own offset."""
-    return all(each.offsets is Offsets.EXACT for each in objects)

@@ -86,24 +86,28 @@ def ingest_files(
         head = log.head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
-    opened = open_input(
-        head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic, progress=progress
-    )
+    opened = open_input(head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic)
     request = IngestRequest(ctx, log, opened.source, as_of_ms, again, trust_compacted, opened.describe, head)
     try:
         done = _append_by_size(request, head, on, progress)
     except OtherTopicError as problem:
         raise build_other_topics_error(problem, topic, opened.source.names) from None
-    notices = [*opened.list_notices(), *done.notices]
+    return finish_ingest(ctx, done, opened.list_notices(), as_of_ms=as_of_ms, started_ms=started_ms)
+
+
+def finish_ingest(
+    ctx: Context, done: IngestReport, notices: Sequence[str], *, as_of_ms: int, started_ms: int
+) -> IngestReport:
+    """Log the event of a call and return its report ``done``, with ``notices`` before its own."""
+    found = [*notices, *done.notices]
     if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
-        notices.append(
+        found.append(
             f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
             "count as that recent, so they are compacted and retired later, never earlier."
         )
-    done = replace(done, notices=tuple(notices))
     log_event(
         "ingested",
-        topic,
+        done.topic,
         files=done.files,
         layout=done.layout,
         records_appended=done.records_appended,
@@ -113,7 +117,7 @@ def ingest_files(
         snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
         duration_ms=ctx.now_ms() - started_ms,
     )
-    return done
+    return replace(done, notices=tuple(found))
 
 
 def _append_by_size(

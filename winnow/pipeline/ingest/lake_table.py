@@ -6,23 +6,21 @@ The position, a snapshot of that table, is committed with the records, so every 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from winnow.clock import format_ms
 from winnow.config.names import is_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, UnknownTopicError, UsageError, join_first
 from winnow.model import TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
-from winnow.pipeline.ingest.ingest import append_records
+from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.table_position import (
     EarlierIngest,
     check_position,
     find_earlier_ingest,
     make_position,
 )
-from winnow.report.events import log_event
 from winnow.sources.archive import ArchiveInput
 from winnow.sources.choices import Choices
 from winnow.sources.iceberg.column_map import FIELDS, ColumnMap, find_columns
@@ -121,25 +119,7 @@ def ingest_table(
             f"out: winnow ingest iceberg {topic} {wanted.table} --source-topic NAME"
         ) from None
     notices += _describe_reading(table, earlier, columns, source)
-    if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
-        notices.append(
-            f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
-            "count as that recent, so they are compacted and retired later, never earlier."
-        )
-    done = replace(done, notices=(*notices, *done.notices))
-    log_event(
-        "ingested",
-        topic,
-        files=done.files,
-        layout=done.layout,
-        records_appended=done.records_appended,
-        records_skipped=done.records_skipped,
-        records_quarantined=done.records_quarantined,
-        records_left_out=done.records_left_out,
-        snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
-        duration_ms=ctx.now_ms() - started_ms,
-    )
-    return done
+    return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=started_ms)
 
 
 def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: TableRequest) -> int | None:

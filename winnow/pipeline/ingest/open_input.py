@@ -27,7 +27,6 @@ from winnow.sources.record_input import FilesInput, RecordInput
 
 TOPIC_ID = "topic-id"
 """The name of the topic's id among the choices of a ledger."""
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -71,7 +70,6 @@ def open_input(
     layout: str,
     choices: Choices,
     source_topic: str | None,
-    progress: Progress | None = None,
 ) -> OpenedInput:
     """Open the input of an ingest call for the topic of ``state``; arguments as :func:`.ingest.ingest_files`.
 
