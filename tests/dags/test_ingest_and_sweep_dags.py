@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, read_topic, write_lines
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import DamagedSegmentError
+from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
 from winnow.pipeline.admin.topic_deletion import delete_topic
 from winnow.pipeline.admin.topics import create_topic
@@ -21,6 +21,7 @@ from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.report.alerts import AlertKind
 from winnow_airflow import maintenance
+from winnow_airflow.xcom_values import IngestRow
 
 
 def test_ingest_appends_each_entry_once_however_often_it_runs(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
@@ -48,6 +49,49 @@ def test_bad_input_fails_its_entry_alone(ctx: Context, run_dag: RunDag, tmp_path
     assert states["run", -1] == "failed"
     assert [states["ingest", number] for number in (0, 1)] == ["failed", "success"]
     assert (len(read_topic(ctx, "orders")), len(read_topic(ctx, "clicks"))) == (0, 20)
+
+
+def test_many_entries_share_few_tasks_and_a_bad_one_stops_no_other(
+    ctx: Context, run_dag: RunDag, tmp_path: Path
+) -> None:
+    """Twenty entries: eight tasks, one of them red; nineteen topics are there, and a second run adds nothing."""
+    topics = [f"orders-{number:02d}" for number in range(20)]
+    for topic in topics:
+        create_topic(ctx, topic, 1, {})
+    good, bad = write_lines(tmp_path / "good.jsonl", build_old_lines(20, 5)), tmp_path / "bad.jsonl"
+    bad.write_text("no json\n")
+    files = [{"topic": topic, "paths": [str(bad) if topic == "orders-03" else good]} for topic in topics]
+    for _ in range(2):
+        states = run_dag("ingest_topics", files=files)
+        assert states["run", -1] == "failed"
+        assert [states["ingest", number] for number in range(8)] == ["success", "failed", *["success"] * 6]
+        assert [len(read_topic(ctx, topic)) for topic in topics] == [20] * 3 + [0] + [20] * 16
+
+
+def test_failure_of_entries_names_them_and_stops_only_their_own_topics(
+    ctx: Context, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a topic whose first entry fails, the second is not tried: it would make the offsets of the first late."""
+    for topic in ("orders", "clicks", "returns"):
+        create_topic(ctx, topic, 1, {})
+    lines = build_old_lines(20, 5)
+    early, late = write_lines(tmp_path / "1.jsonl", lines[:10]), write_lines(tmp_path / "2.jsonl", lines[10:])
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("no json\n")
+    entries = [
+        IngestRow(topic="orders", paths=[str(bad)]),
+        IngestRow(topic="clicks", paths=[early]),
+        IngestRow(topic="orders", paths=[late]),
+        IngestRow(topic="missing", paths=[early]),
+        IngestRow(topic="clicks", paths=[late]),
+        IngestRow(topic="returns", paths=[early]),
+    ]
+    with caplog.at_level("INFO", "airflow.task"), pytest.raises(BadInputError) as raised:
+        maintenance.ingest_entries(ctx, entries, as_of_ms=read_wall_clock_ms())
+    assert [line.split(":")[0] for line in str(raised.value).splitlines()] == ["orders", "missing"]
+    assert [len(read_topic(ctx, topic)) for topic in ("orders", "clicks", "returns")] == [0, 20, 10]
+    assert "clicks: 10 records appended from 1 file(s)" in caplog.text
+    assert "orders: an entry was not tried" in caplog.text
 
 
 def test_records_of_another_topic_fail_their_entry_unless_a_source_topic_is_picked(
