@@ -26,8 +26,9 @@ JSON lines, Parquet, and what sinks, brokers and tools leave behind (`winnow ins
 What an archive cannot tell is decided once, in a first `winnow ingest files` at the shell; it holds for the runs of
 this DAG, which read only objects that are new. Each entry is one commit: all its files are appended, or none. The same
 offsets are never appended twice, so running it again changes nothing. Bad input is refused with the partition and
-offset at fault, and not retried. Records that name another topic are refused too, unless `source_topic` selects one
-topic.
+offset at fault, and not retried. Paths must lie below a folder of the setting `ingest.roots`, in a new installation
+`incoming` in Winnow's home: a run reads with Airflow's rights, whoever
+triggers it. Records that name another topic are refused too, unless `source_topic` selects one topic.
 
 | Param | meaning |
 | --- | --- |
@@ -75,14 +76,20 @@ with DAG(
     doc_md=DOC,
     params={
         "topic": Param(
-            None, type=["null", "string"], title="Topic", description="An existing topic.", section="One topic"
+            None,
+            type=["null", "string"],
+            pattern=TOPIC_PATTERN,
+            title="Topic",
+            description="An existing topic.",
+            section="One topic",
         ),
         "paths": Param(
             [],
             type="array",
             items={"type": "string"},
             title="Paths",
-            description="Its files or folders, one per line, in the order of their offsets.",
+            description="Its files or folders, one per line, in the order of their offsets. They must lie below the "
+            "setting ingest.roots.",
             section="One topic",
         ),
         "source_topic": Param(
@@ -100,7 +107,7 @@ with DAG(
             items={
                 "type": "object",
                 "properties": {
-                    "topic": {"type": "string"},
+                    "topic": {"type": "string", "pattern": TOPIC_PATTERN},
                     "paths": {"type": "array", "items": {"type": "string"}},
                     "source_topic": {"type": "string", "pattern": TOPIC_PATTERN},
                 },

@@ -124,7 +124,9 @@ def ingest_entries(ctx: Pipeline, entries: Sequence[IngestRow], *, as_of_ms: int
 
 def _ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
     from winnow.pipeline.ingest.ingest import ingest_files
+    from winnow.sources.ingest_roots import check_ingest_paths
 
+    check_ingest_paths(entry["paths"], ctx.settings.ingest.roots)
     done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms, source_topic=entry.get("source_topic"))
     for notice in done.notices:
         log.warning("%s: %s", done.topic, notice)
