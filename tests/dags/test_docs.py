@@ -135,7 +135,7 @@ def test_airflows_commands_on_both_pages_do_what_they_say(
     database.close()
     runs = runs_of(settings) - before
     assert (slots["winnow_spark"], slots["winnow_commit"]) == (4, POOLS["winnow_commit"]["slots"])
-    triggered = ("compact_topics", "change_partitions", "ingest_topics")
+    triggered = ("compact_now", "change_partitions", "ingest_topics")
     assert {(dag, "manual"): 1 for dag in triggered} | {("backfill_topics", "backfill"): 31} == runs
 
 
