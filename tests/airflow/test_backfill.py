@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oracle.log_model import LogModel
 from oracle.model_values import ModelConfig
-from tests.support.airflow_standalone import Standalone
+from tests.support.embedded_airflow import EmbeddedAirflow
 from tests.support.world import record, write_jsonl
 from winnow.model import Record, Strategy
 from winnow.pipeline.admin.topics import create_topic, describe_topic
@@ -107,7 +107,7 @@ def first_dirty_offsets(lake: Context, topic: str) -> dict[int, int | None]:
     return {number: state.first_dirty_offset for number, state in describe_topic(lake, topic).states.items()}
 
 
-def check_all_green(airflow: Standalone, since: str, *dag_ids: str) -> None:
+def check_all_green(airflow: EmbeddedAirflow, since: str, *dag_ids: str) -> None:
     """No run failed, and no task had to be tried again."""
     for dag_id in dag_ids:
         for run in airflow.runs(dag_id, start_date_gte=since):
@@ -125,7 +125,7 @@ def published_by(lake: Context, topic: str) -> list[str]:
 
 
 def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
-    real_airflow: Standalone, lake: Context, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
 ) -> None:
     """Forwards by the CLI, backwards by the API, meeting each other and the schedule, and again: what the oracle says.
 
