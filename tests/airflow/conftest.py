@@ -12,6 +12,7 @@ from tests.support.receivers import Posted, open_webhook
 from winnow.pipeline.context import Context, open_context
 
 DAGS = ("backfill_topics", "change_partitions", "compact_topics", "ingest_topics", "sweep_topics")
+USERS = {"vera": "viewer", "uma": "user", "otto": "op"}
 TIMEOUT_S = 2_400
 """Half of a test's time is Airflow's and Spark's starting; a machine with other work to do takes several times that."""
 
@@ -34,7 +35,7 @@ def webhook() -> Iterator[Posted]:
 def airflow_of_the_session(webhook: Posted, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAirflow]:
     """The embedded Airflow with every DAG parsed, Spark on one core, and a lake of its own."""
     variables = {"WINNOW_SPARK__MASTER": "local[1]", "WINNOW_ALERT__WEBHOOK": webhook.url}
-    with start_airflow(tmp_path_factory.mktemp("airflow"), variables, DAGS) as airflow:
+    with start_airflow(tmp_path_factory.mktemp("airflow"), variables, DAGS, USERS) as airflow:
         yield airflow
 
 

@@ -14,15 +14,18 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
+
+import psutil  # type: ignore[import-untyped]
 
 from winnow.config.settings import Settings, load_settings
 from winnow.embedded.airflow_components import HEALTHY
 from winnow.embedded.airflow_env import LOOPBACK, PORT_VARIABLE
-from winnow.embedded.airflow_users import LOGIN, locate_password_file
+from winnow.embedded.airflow_users import LOGIN, add_user, locate_password_file
 from winnow.embedded.processes import stop_processes
 
 START_S = 600
@@ -186,6 +189,27 @@ class EmbeddedAirflow:
         body = {"dag_id": dag_id, "from_date": first.isoformat(), "to_date": last.isoformat(), **options}
         self.call("POST", "/backfills", body)
 
+    def submit_form(self, dag_id: str, first: datetime, last: datetime, conf: object, **choices: object) -> None:
+        """Ask for a backfill as the form of the UI does: it counts the runs first, and its last day is a whole one."""
+        body = {
+            "dag_id": dag_id,
+            "from_date": first.isoformat(),
+            "to_date": (last + timedelta(days=1, milliseconds=-1)).isoformat(),
+            "max_active_runs": 1,
+            "reprocess_behavior": "none",
+            "run_backwards": False,
+            "run_on_latest_version": True,
+            **choices,
+        }
+        self.call("POST", "/backfills/dry_run", body)
+        self.call("POST", "/backfills", {**body, "dag_run_conf": conf})
+
+    def find_component(self, name: str) -> psutil.Process:
+        """The process of a component."""
+        children = psutil.Process(self.process.pid).children()
+        (found,) = [child for child in children if child.is_running() and name in child.cmdline()]
+        return found
+
     def wait_backfill(self, dag_id: str, *, within_s: float = RUN_S) -> None:
         """Wait until the DAG's backfill is marked complete, as it must be before the next one.
 
@@ -259,10 +283,12 @@ def find_free_port() -> int:
 
 
 @contextmanager
-def start_airflow(folder: Path, variables: Mapping[str, str], dags: Sequence[str]) -> Iterator[EmbeddedAirflow]:
+def start_airflow(
+    folder: Path, variables: Mapping[str, str], dags: Sequence[str], users: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[EmbeddedAirflow]:
     """The embedded Airflow with a home of its own below ``folder``, healthy and with ``dags`` parsed and paused.
 
-    ``variables``: further settings of Winnow and Airflow, which tasks see too.
+    ``variables``: further settings of Winnow and Airflow, which tasks see too. ``users``: their roles.
     """
     port = find_free_port()
     env = {
@@ -277,6 +303,9 @@ def start_airflow(folder: Path, variables: Mapping[str, str], dags: Sequence[str
         PORT_VARIABLE: str(port),
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }
+    settings = load_settings(cwd=folder, env=env)
+    for name, role in users.items():
+        add_user(settings, name, role)
     log = folder / "ui.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -288,7 +317,7 @@ def start_airflow(folder: Path, variables: Mapping[str, str], dags: Sequence[str
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    airflow = EmbeddedAirflow(f"http://{LOOPBACK}:{port}", load_settings(cwd=folder, env=env), env, log, process)
+    airflow = EmbeddedAirflow(f"http://{LOOPBACK}:{port}", settings, env, log, process)
     try:
         airflow.until(lambda: "Ctrl-C ends it" in log.read_text(), "Airflow is healthy", within_s=START_S)
         airflow.until(lambda: set(dags) <= set(airflow.dags()), f"{', '.join(dags)} are parsed", within_s=START_S)
