@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import psycopg
 
 from tests.support.dag_topics import build_old_lines, make_topic, read_topic
