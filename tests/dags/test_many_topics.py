@@ -17,7 +17,7 @@ from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction import plan as planning
 from winnow.pipeline.context import Context
 from winnow.store import RunState
-from winnow_airflow import compaction_steps
+from winnow_airflow import compaction_steps, eligibility_steps
 from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, MAXIMUM_MAPPED_TASKS, TopicCheck
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_what_is_too_much_for_one_run_is_given_back_for_the_next(
     monkeypatch.setattr(compaction_steps, "MAXIMUM_MAPPED_TASKS", 2)
     monkeypatch.setattr(planning, "pack_batches", partial(planning.pack_batches, batch_bytes=1))
     run = as_run(ctx, "airflow:compact_topics:first")
-    checks = [compaction_steps.check_topic(run, topic, as_of_ms=now_ms) for topic in ctx.log.names()]
+    checks = [eligibility_steps.check_topic(run, topic, as_of_ms=now_ms) for topic in ctx.log.names()]
 
     rows = compaction_steps.plan_topics(run, checks, as_of_ms=now_ms)
 
@@ -87,7 +87,7 @@ def test_what_is_too_much_for_one_run_is_given_back_for_the_next(
     for row in rows:
         compaction_steps.report_batch(run, row)
     following = as_run(ctx, "airflow:compact_topics:second")
-    checks = [compaction_steps.check_topic(following, topic, as_of_ms=now_ms) for topic in ("late", "never")]
+    checks = [eligibility_steps.check_topic(following, topic, as_of_ms=now_ms) for topic in ("late", "never")]
     assert [row["label"] for row in compaction_steps.plan_topics(following, checks, as_of_ms=now_ms)] == [
         "late",
         "never",

@@ -44,6 +44,7 @@ from winnow.errors import ConfigurationError, ServiceError, WinnowError
 POOLS: dict[str, dict[str, Any]] = {
     "winnow_spark": {"slots": 2, "description": "Spark applications at a time", "include_deferred": False},
     "winnow_commit": {"slots": 4, "description": "Commits to topic logs at a time", "include_deferred": False},
+    "winnow_check": {"slots": 2, "description": "Checks of topics at a time", "include_deferred": False},
     "winnow_scrub": {"slots": 1, "description": "Scrubs at a time", "include_deferred": False},
 }
 """A task of a missing pool waits for ever without an error, so pools are created before anything starts."""
