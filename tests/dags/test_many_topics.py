@@ -53,7 +53,9 @@ def test_what_is_due_in_any_share_is_compacted(
     for number in range(5):
         name, at_ms = f"t{number}", ctx.now_ms() if number % 2 else 1_700_000_000_000
         lines = build_old_lines(10, 10, at_ms=at_ms)
-        make_topic(ctx, tmp_path, name, [lines], cleanup_policy="delete", retention_ms=str(DAY_MS), segment_ms="3600000")
+        make_topic(
+            ctx, tmp_path, name, [lines], cleanup_policy="delete", retention_ms=str(DAY_MS), segment_ms="3600000"
+        )
     monkeypatch.setattr(eligibility_steps, "MAXIMUM_TOPICS_PER_TASK", 2)
 
     states = run_dag("compact_topics")
