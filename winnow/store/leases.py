@@ -13,6 +13,9 @@ from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.values import Lease
 
+AIRFLOW_HOLDER = "airflow:"
+"""Prefix of the names under which DAG runs hold topics."""
+
 
 class Leases(StorePart):
     """Leases: at most one holder per topic. Callers pass the time; leases save work, the commit loop keeps it safe."""
@@ -39,7 +42,7 @@ class Leases(StorePart):
             )
             current = _find_lease(session, topic)
             if not won or current is None:
-                raise _make_busy_error(topic, current)
+                raise _make_busy_error(topic, current, now_ms, ttl_ms)
             return current
 
     def renew(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
@@ -54,7 +57,7 @@ class Leases(StorePart):
                 update(tables.LeaseTable).where(_is_held(lease)).values(expires_ms=now_ms + ttl_ms),
             )
             if not renewed:
-                raise _make_busy_error(lease.topic, _find_lease(session, lease.topic))
+                raise _make_busy_error(lease.topic, _find_lease(session, lease.topic), now_ms, ttl_ms)
         return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
 
     def release(self, lease: Lease) -> bool:
@@ -91,13 +94,32 @@ def _find_lease(session: Session, topic: str) -> Lease | None:
     return Lease(row.topic, row.holder, row.token, row.expires_ms)
 
 
-def _make_busy_error(topic: str, current: Lease | None) -> TopicBusyError:
+def describe_holder(lease: Lease, now_ms: int, ttl_ms: int) -> str:
+    """Describe who holds ``lease`` until when, and that its process may be dead if nobody renewed it for long.
+
+    A process renews its leases three times per ``ttl_ms``. A DAG run keeps its leases between its tasks, and so it does
+    when its Airflow was killed.
+    """
+    text = f"held by {lease.holder} until {format_ms(lease.expires_ms)}"
+    renewed_ms = lease.expires_ms - ttl_ms
+    if now_ms - renewed_ms < ttl_ms / 2:
+        return text
+    minutes = (now_ms - renewed_ms) // 60_000
+    if lease.holder.startswith(AIRFLOW_HOLDER):
+        return (
+            f"{text}, but not renewed for {minutes} minutes: no task of that DAG run is at work. If its Airflow was "
+            "killed, start it again and the run goes on"
+        )
+    return f"{text}, but not renewed for {minutes} minutes: its process may be dead"
+
+
+def _make_busy_error(topic: str, current: Lease | None, now_ms: int, ttl_ms: int) -> TopicBusyError:
     if current is None:
         return TopicBusyError(
             f"The lease of topic {topic} was released meanwhile, so this run no longer holds the topic. Nothing was "
             "changed. Run it again."
         )
     return TopicBusyError(
-        f"Topic {topic} is held by {current.holder} until {format_ms(current.expires_ms)}. Nothing was changed. Run it "
-        "again when that run has ended; after that time its lease may be taken over."
+        f"Topic {topic} is {describe_holder(current, now_ms, ttl_ms)}. Nothing was changed. Run it again when that run "
+        "has ended; after that time its lease may be taken over."
     )
