@@ -77,13 +77,9 @@ def _compute_expected(flights: Sequence[Flight]) -> tuple[dict[str, Expected], i
 
 
 def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
-<<<<<<< HEAD
     airflow = until_end.enter_context(open_airflow(settings))
-    return until_end.enter_context(start_dag_runs(airflow.environment, locate_demo_folder(settings)))
-=======
-    environment = {**migrate(settings), name_variable("ingest.roots"): str(locate_archive_folder(settings))}
+    environment = {**airflow.environment, name_variable("ingest.roots"): str(locate_archive_folder(settings))}
     return until_end.enter_context(start_dag_runs(environment, locate_demo_folder(settings)))
->>>>>>> small
 
 
 def _check_result(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> bool:
