@@ -105,7 +105,8 @@ class GxSession:
             # The index and later builds of the site read the stored result.
             self._context.validation_results_store.set(identifier, add_suite_failures(result, findings))
         if topics:
-            result.meta.update({TOPICS_META: list(topics)})  # type: ignore[typeddict-item]
+            meta: dict[str, Any] = {**result.meta, TOPICS_META: list(topics)}
+            result.meta = meta
             self._context.validation_results_store.set(identifier, result)
         builder = self._make_site_builder()
         # About 4 MB that GX would copy with every page.

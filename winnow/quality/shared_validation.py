@@ -206,5 +206,5 @@ class _SharedRun:
                 return set(self._tables)
             if not result.success:
                 places = [int(place["partition"]) for place in result.result.get("unexpected_index_list") or ()]
-                suspects |= {place // _PARTITION_LIMIT for place in places} or set(self._tables)
+                suspects |= {place // _PARTITION_LIMIT for place in places} & self._tables.keys() or set(self._tables)
         return suspects

@@ -35,6 +35,7 @@ from winnow.pipeline.compaction.validate import (
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import HeldLeases
 from winnow.planning.plans import PlanReference
+from winnow.quality import start_import
 from winnow.quality.validation import build_site_index
 from winnow.results import Receipt, Verdict
 
@@ -94,11 +95,14 @@ def stage_plans(
     again with these plans, so the runs of those that failed are closed as void.
     """
     started_ms = ctx.now_ms()
-    begun: list[PlanReference] = []
-    for plan in plans:
+
+    def begin(plan: PlanReference) -> PlanReference | None:
         with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
             begin_attempt(ctx, plan, attempt)
-            begun.append(plan)
+            return plan
+        return None
+
+    begun = [plan for plan in map_side_by_side(begin, plans) if plan is not None]
     failures: dict[str, PlanFailure] = {}
     outcome = JobOutcome()
     reading = begun
@@ -109,15 +113,14 @@ def stage_plans(
         error = convert_to_winnow_error("the batch", problem, ctx.settings.places)
         failures |= {plan.plan_id: PlanFailure(str(error), error.exit_code) for plan in reading}
     failures |= outcome.failures
-    staged: list[PlanReference] = []
-    for plan in begun:
+
+    def end(plan: PlanReference) -> PlanReference | None:
         with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
             failure = failures.get(plan.plan_id)
             if failure is None or plan.plan_id in outcome.silent:
                 if staging.has_manifest(plan.uri, attempt):
                     end_attempt(ctx, plan, attempt, started_ms=started_ms)
-                    staged.append(plan)
-                    continue
+                    return plan
                 failure = failure or PlanFailure(
                     "the Spark application ended well but left no staging manifest", ServiceError.exit_code
                 )
@@ -125,7 +128,9 @@ def stage_plans(
             if closes_failed and found.status is Status.REFUSED:
                 close_run(ctx, ctx.store.runs.find(plan.plan_id), str(found.error), attempt=attempt)
             results.add(found)
-    return staged
+        return None
+
+    return [plan for plan in map_side_by_side(end, begun) if plan is not None]
 
 
 def _judge_failure(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> TopicFailure:
@@ -164,6 +169,8 @@ def validate_plans(
     The facts of all are recomputed in parallel, meanwhile. Small attempts are judged together, first. ``leases``: keeps
     and renews the topics' leases.
     """
+    if attempts:
+        start_import()  # Great Expectations' import takes seconds, and recomputing facts mostly waits
     with FactRecomputer(ctx, progress) as facts:
         small = [each for each in attempts if each.plan.size_bytes <= MAXIMUM_SMALL_BYTES]
         large = [each for each in attempts if each.plan.size_bytes > MAXIMUM_SMALL_BYTES]

@@ -23,8 +23,12 @@ def map_side_by_side(work: Callable[[Item], Result], items: Iterable[Item]) -> I
 
     Work on an item begins as soon as ``items`` gives it, and all of it is done when the first result is yielded.
     """
-    with ThreadPoolExecutor(MAXIMUM_TOPICS_AT_A_TIME, thread_name_prefix="topics") as pool:
+    pool = ThreadPoolExecutor(MAXIMUM_TOPICS_AT_A_TIME, thread_name_prefix="topics")
+    try:
         # Loggers of tasks keep what they add to each line in context variables.
         running = [pool.submit(contextvars.copy_context().run, work, item) for item in items]
-    for each in running:
-        yield each.result()
+        results = [each.result() for each in running]
+    finally:
+        # After an interruption, work that has not begun never does.
+        pool.shutdown(cancel_futures=True)
+    yield from results
