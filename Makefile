@@ -7,6 +7,8 @@
 PYTHON ?=
 # Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone", and for `make bench`.
 ARGS ?=
+# The command of `make airflow`, such as CMD="dags list".
+CMD ?=
 # The size of `make bench`: small, 12m or large. Its arguments are ARGS; see `python -m bench run --help`.
 SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
@@ -59,7 +61,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -76,6 +78,9 @@ demo: setup ## a topic's old values disappear before your eyes
 
 ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
 	@$(BIN)/python -m winnow.embedded.airflow_home ui
+
+airflow: setup ## one of Airflow's own commands in it: CMD="dags list"
+	@$(BIN)/winnow airflow $(CMD)
 
 bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more
 	@$(BIN)/python -m bench run $(SIZE) $(ARGS)

@@ -1,6 +1,6 @@
-"""DAGs compact_topics and backfill_topics: schedule, task order, retries and documentation.
+"""DAGs compact_topics, compact_now and backfill_topics: schedule, task order, retries and documentation.
 
-Both DAGs have the same tasks on different schedules; the work itself is in winnow.pipeline.
+They have the same tasks on different schedules; the work itself is in winnow.pipeline.
 """
 
 from __future__ import annotations
@@ -18,16 +18,25 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from winnow.clock import format_ms, read_wall_clock_ms
-from winnow_airflow import compaction_steps, dry_run, lineage, metrics, monitoring, params, pool_checks
+from winnow.clock import read_wall_clock_ms
+from winnow_airflow import (
+    compaction_steps,
+    dry_run,
+    eligibility_steps,
+    lineage,
+    metrics,
+    monitoring,
+    params,
+    pool_checks,
+)
 from winnow_airflow.assets import COMPACTED, build_event, topic_asset
 from winnow_airflow.backfill_order import lock_topics_in_as_of_order
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.operators import CompactOperator
 from winnow_airflow.params import get_as_of_ms
-from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
+from winnow_airflow.task_defaults import CHECK_POOL, COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
+from winnow_airflow.task_skipping import skip_tasks
 from winnow_airflow.timetables import BackfillTimetable
-from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import BatchRow, TopicCheck, build_label, split_evenly
 
 SCHEDULE_INTERVAL = timedelta(minutes=15)
@@ -38,21 +47,22 @@ DOC = """
 
 Kafka keeps the latest record of each key; this DAG does the same for the archive of a topic on the data lake.
 
-1. **list_topics**: the topics of this run, all of them unless the Param `topics` names some.
-2. **check_eligibility**, one per topic: decides whether the topic is worth compacting now, with the reason. Reads no
-   data. With more than 200 topics, each task checks several.
-3. **plan**: writes what exactly will be compacted, most overdue first. Small topics share a Spark application.
-4. **compare_strategy**: only with the Param `shadow_strategy`.
-5. **compact_batch**, once per Spark application:
+1. **check_eligibility** decides for each topic (all, unless the Param `topics` names some) whether it is worth
+   compacting now, and logs why. Reads no data. A topic that was idle at the last check and cannot have anything due
+   since costs one question to the catalog. Of more than 500 topics to look at, **check_further_topics** takes the rest.
+2. **plan**: writes what exactly will be compacted, most overdue first. Small topics share a Spark application.
+3. **list_compared**, **compare_strategy**: only with the Param `shadow_strategy`.
+4. **compact_batch**, once per Spark application:
    **compact** writes new files that readers do not see yet, **validate** checks them, **publish** makes them visible in
    one commit and moves the checkpoint, **report** describes the result in a paragraph.
-6. **send_metrics** measures the topics of this run and sends gauges through Airflow's metrics, if those are enabled.
-7. **watch** alerts on deadlines that are near or missed and on stuck sweeps, of all topics.
-8. **outcome** runs only when a task failed, and fails the run.
+5. **send_metrics** measures the topics of this run and sends gauges through Airflow's metrics, if those are enabled.
+6. **watch** alerts on deadlines that are near or missed and on stuck sweeps, of all topics.
+7. **outcome** runs only when a task failed, and fails the run.
 
-A run that finds nothing due ends after **plan**. The failure of one topic stops no other topic. A topic that another
-run is working on is left to that run: its tasks are skipped with a message, and this run stays green. Every task can be
-cleared and run again: a result is published only once.
+A run that finds nothing due starts two processes, **check_eligibility** and **watch**; the other tasks are skipped. The
+failure of one topic stops no other topic. A topic that another run is working on is left to that run: its tasks are
+skipped with a message, and this run stays green. Every task can be cleared and run again: a result is published only
+once.
 
 Failures from bad data or a wrong setting are not retried. A lost race for a commit is retried at once. An unavailable
 service is retried after half a minute, then at growing intervals.
@@ -66,20 +76,32 @@ service is retried after half a minute, then at growing intervals.
 | `shadow_strategy` | `offset`, `timestamp` or `header`: report what it would keep instead of the topic's own |
 """
 
+NOW_DOC = """
+### Compacts topics now, beside the schedule
+
+For *Compact now* on the page, and for a trigger by hand. It is `compact_topics` without a schedule: such a run waits
+neither for the scheduled run to end nor behind its checks, and goes before it where both wait for a slot. A topic that
+another run is working on is left to that run.
+"""
+
 BACKFILL_DOC = """
 ### Compacts as of the end of each day of a range
 
 For `airflow backfill create --dag-id backfill_topics --from-date … --to-date …`, the form in the UI, and the API. It is
 `compact_topics` with one run per day instead of ninety-six; most of a month's runs find nothing due and end after
-**plan**. Days may run in any order, several at a time, repeatedly, and beside the schedule: readers end up with the
-same log. A run waits for a topic only while a run with an earlier as-of holds it; a run with the same or a later as-of
-does its work too. This DAG has no schedule: it runs only when a backfill is requested.
+**check_eligibility**. Days may run in any order, several at a time, repeatedly, and beside the schedule: readers end up
+with the same log. A run waits for a topic only while a run with an earlier as-of holds it; a run with the same or a
+later as-of does its work too. This DAG has no schedule: it runs only when a backfill is requested.
 """
 
 CHECK_DOC = """
 Completes or closes runs that earlier processes left open, then decides for every partition whether it is worth
 compacting now. The decision needs the table's manifests only: no data file is read and no Spark is started. The log
-counts the reasons; `winnow assess` shows them for each partition.
+names each topic that is due, with the reasons, and counts the reasons of the others; `winnow assess` shows them for
+each partition.
+
+A topic that the last check found idle is left out if its log has the same head and neither the rules nor the clock can
+have changed the answer. A topic that cannot be checked fails this task; the others are compacted all the same.
 """
 
 COMPARE_DOC = """
@@ -95,46 +117,51 @@ see. The log shows a line per partition. A retry writes a new attempt and does n
 """
 
 
-@task
-def list_topics() -> list[list[str]]:
-    """Lists the topics of this run, split into one share per check. Refuses a future as-of and missing pools."""
+@task(doc_md=CHECK_DOC)
+def check_eligibility() -> list[list[str]]:
+    """Decides which topics of the run are due, with the reason; returns the topics that are left for further tasks.
+
+    Refuses a future as-of and missing pools.
+    """
     context = get_current_context()
-    pool_checks.require_pools(context)
-    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with compaction_steps.open_task_pipeline(context) as ctx:
-        topics = compaction_steps.select_topics(ctx, context["params"]["topics"])
-    compaction_steps.log.info("As of %s: %d topic(s).", format_ms(as_of_ms), len(topics))
-    if context["params"]["shadow_strategy"] is None:
-        dry_run.skip_comparison("compare_strategy")
-    return split_evenly(topics)
+    with eligibility_steps.end_run_on_error(context):
+        pool_checks.require_pools(context)
+        as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
+        with compaction_steps.open_task_pipeline(context) as ctx:
+            topics = compaction_steps.select_topics(ctx, context["params"]["topics"])
+            shares = eligibility_steps.split_topics(
+                ctx, topics, as_of_ms=as_of_ms, looks_at_all=context["params"]["dry_run"]
+            )
+            first = shares[0] if shares else []
+            results, found = eligibility_steps.check_share(ctx, context, first, as_of_ms=as_of_ms)
+    # Before a topic's error is raised: the others are planned all the same.
+    context["ti"].xcom_push(key=eligibility_steps.CHECKS_KEY, value=found)
+    if not eligibility_steps.will_be_retried(context, [problem for _, problem in results.errors]):
+        skip_tasks(eligibility_steps.list_idle_tasks(context, found, further=shares[1:]))
+    results.raise_errors()
+    return shares[1:]
 
 
-@task(map_index_template="{{ label }}", retries=1, doc_md=CHECK_DOC)
-def check_eligibility(topics: list[str]) -> list[TopicCheck]:
+@task(map_index_template="{{ label }}", pool=CHECK_POOL, doc_md=CHECK_DOC)
+def check_further_topics(topics: list[str]) -> list[TopicCheck]:
     """Decides whether the topics of this share are due, with the reason."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    found: list[TopicCheck] = []
-    open_checks = dry_run.open_previews if context["params"]["dry_run"] else compaction_steps.open_checks
     with compaction_steps.open_task_pipeline(context) as ctx:
-        results = TaskResults(ctx)
-        with open_checks(ctx, topics, as_of_ms=as_of_ms) as check:
-            for topic in topics:
-                with results.collect(topic):
-                    found.append(check(topic))
-    # Pushed before a topic's error is raised: the others of this share are planned all the same.
+        results, found = eligibility_steps.check_share(ctx, context, topics, as_of_ms=as_of_ms)
     context["ti"].xcom_push(key="return_value", value=found)
     results.raise_errors()
     return found
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS)
-def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
+@task(trigger_rule=TriggerRule.ALL_DONE)
+def plan(further: list[list[TopicCheck]]) -> list[BatchRow]:
     """Writes a plan per due topic, locks the topics, and packs the plans into Spark applications."""
-    context = get_current_context()
+    context: Any = get_current_context()
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    found = [check for share in checked[:] for check in share]
+    first = context["ti"].xcom_pull(task_ids="check_eligibility", key=eligibility_steps.CHECKS_KEY)
+    found = [check for share in [first or [], *further[:]] for check in share]
     if context["params"]["dry_run"]:
         dry_run.log_preview(found)
         return []
@@ -144,13 +171,21 @@ def plan(checked: list[list[TopicCheck]]) -> list[BatchRow]:
         return compaction_steps.plan_topics(ctx, found, as_of_ms=as_of_ms)
 
 
+@task
+def list_compared() -> list[list[str]]:
+    """Lists the topics to compare with another strategy, one share per task."""
+    context = get_current_context()
+    if context["params"]["shadow_strategy"] is None:
+        raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return split_evenly(compaction_steps.select_topics(ctx, context["params"]["topics"]))
+
+
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
 def compare_strategy(topics: list[str]) -> list[str]:
     """Reports what another strategy would keep of each topic. Changes nothing."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
-    if context["params"]["shadow_strategy"] is None:
-        raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     with compaction_steps.open_task_pipeline(context) as ctx:
         return dry_run.compare_strategies(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
@@ -237,24 +272,30 @@ def outcome() -> None:
     raise AirflowFailException("A task of this run failed; the other topics were compacted. See the red tasks.")
 
 
-def build_compaction_dag(dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable, doc: str) -> DAG:
+def build_compaction_dag(
+    dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable | None, doc: str, *, max_active_runs: int = 1
+) -> DAG:
     """Builds the DAG ``dag_id`` with the tasks of a compaction."""
     with DAG(
         dag_id=dag_id,
         schedule=schedule,
         start_date=START,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=max_active_runs,
         default_args=DEFAULT_ARGS,
         tags=TAGS,
         doc_md=doc,
         params=params.COMPACTION,
     ) as dag:
-        listed: Any = list_topics()
-        checked: Any = check_eligibility.expand(topics=listed)
-        compacted = compact_batch.expand(batch=plan(checked))
+        further: Any = check_eligibility()
+        checked: Any = check_further_topics.expand(topics=further)
+        planned: Any = plan(checked)
+        further >> planned
+        compacted = compact_batch.expand(batch=planned)
         # Before the compaction, so that both strategies choose from the same records.
-        compare_strategy.expand(topics=listed) >> compacted
+        compared: Any = list_compared()
+        further >> compared
+        compare_strategy.expand(topics=compared) >> compacted
         steps_of_the_run = list(dag.tasks)
         steps_of_the_run >> outcome()
         if not isinstance(schedule, BackfillTimetable):
@@ -266,6 +307,8 @@ def build_compaction_dag(dag_id: str, schedule: CronTriggerTimetable | BackfillT
 compact_topics = build_compaction_dag(
     "compact_topics", CronTriggerTimetable("*/15 * * * *", timezone="UTC", interval=SCHEDULE_INTERVAL), DOC
 )
+# Not a run of compact_topics, of which there is one at a time.
+compact_now = build_compaction_dag("compact_now", None, NOW_DOC, max_active_runs=16)
 # One run per day: a month of 15-minute runs would be three thousand.
 backfill_topics = build_compaction_dag(
     "backfill_topics", BackfillTimetable("0 0 * * *", timezone="UTC", interval=BACKFILL_INTERVAL), BACKFILL_DOC

@@ -20,7 +20,7 @@ from demo.records import AIRCRAFT, ARRIVALS, CONFIGURATION, DEPARTURES, PARTITIO
 from demo.screen import Screen
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.config.settings import Settings
-from winnow.embedded.airflow_home import migrate
+from winnow.embedded.airflow_home import open_airflow
 from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import open_context
 from winnow.report.receipts import format_human_bytes
@@ -76,8 +76,8 @@ def _compute_expected(flights: Sequence[Flight]) -> tuple[dict[str, Expected], i
 
 
 def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
-    environment = migrate(settings)
-    return until_end.enter_context(start_dag_runs(environment, locate_demo_folder(settings)))
+    airflow = until_end.enter_context(open_airflow(settings))
+    return until_end.enter_context(start_dag_runs(airflow.environment, locate_demo_folder(settings)))
 
 
 def _check_result(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> bool:

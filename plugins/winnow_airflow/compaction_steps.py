@@ -7,12 +7,11 @@ skipped (:mod:`winnow_airflow.topic_results`). Heavy libraries are imported insi
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from winnow.errors import ServiceError, TopicBusyError, UnknownTopicError
+from winnow.errors import ServiceError, UnknownTopicError
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.task_context import open_pipeline
 from winnow_airflow.task_defaults import describe_error, is_worth_retrying
@@ -59,48 +58,6 @@ def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
     if unknown:
         raise UnknownTopicError(f"There is no topic {', '.join(unknown)}. Nothing was done. Name existing topics.")
     return list(dict.fromkeys(wanted)) or known
-
-
-@contextmanager
-def open_checks(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
-    """Clean up what earlier runs of ``topics`` left open, then assess the topics and record the decisions together.
-
-    Yields a function that checks one of ``topics`` and raises that topic's own error.
-    """
-    from winnow.pipeline.compaction.assess import open_assessor
-
-    problems: dict[str, Exception] = {}
-    for topic in topics:
-        try:
-            _settle_topic(ctx, topic)
-        except Exception as problem:  # raised when that topic is checked
-            problems[topic] = problem
-    with open_assessor(ctx, topics, as_of_ms=as_of_ms) as assess:
-
-        def check(topic: str) -> TopicCheck:
-            if topic in problems:
-                raise problems[topic]
-            found = assess(topic)
-            reasons = Counter(assessment.reason.value for assessment in found)
-            return TopicCheck(topic=topic, eligible=any(a.eligible for a in found), reasons=dict(reasons), would=None)
-
-        yield check
-
-
-def _settle_topic(ctx: Pipeline, topic: str) -> None:
-    from winnow.pipeline.compaction.open_runs import settle_topic
-
-    try:
-        for receipt in settle_topic(ctx, topic):
-            log.info("Settled an earlier run of %s: plan %s is published.", topic, receipt.plan_id)
-    except TopicBusyError as problem:
-        log.info("%s", problem)
-
-
-def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
-    """Check one topic like :func:`open_checks`."""
-    with open_checks(ctx, [topic], as_of_ms=as_of_ms) as check:
-        return check(topic)
 
 
 def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:

@@ -29,7 +29,7 @@ MAXIMUM_SAMPLE_KEYS = 3
 
 @contextmanager
 def open_previews(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
-    """Open the checks of ``topics`` for a dry run, in place of :func:`winnow_airflow.compaction_steps.open_checks`."""
+    """Open the checks of ``topics`` for a dry run, in place of :func:`winnow_airflow.eligibility_steps.open_checks`."""
     yield lambda topic: preview_compaction(ctx, topic, as_of_ms=as_of_ms)
 
 
@@ -97,21 +97,6 @@ def _describe_removals(due: Sequence[PartitionExplanation]) -> str:
     known = [kept for kept in expected if kept is not None]
     about = f" (about {records - sum(known):,})" if known and len(known) == len(due) else ""
     return f"remove {max(least, 0):,} to {max(most, 0):,} records{about}"
-
-
-def skip_comparison(task_id: str) -> None:
-    """Have Airflow mark the task ``task_id`` of this run as skipped now: starting a task only to skip it takes seconds.
-
-    Sends the same message as Airflow's own branch operators, but the calling task continues and returns a value. An
-    Airflow version that does not know the message starts the task, which then skips itself.
-    """
-    try:
-        from airflow.sdk.execution_time import task_runner
-        from airflow.sdk.execution_time.comms import SkipDownstreamTasks
-
-        task_runner.SUPERVISOR_COMMS.send(SkipDownstreamTasks(tasks=[task_id]))
-    except (ImportError, AttributeError):
-        log.debug("%s will skip itself.", task_id)
 
 
 def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:

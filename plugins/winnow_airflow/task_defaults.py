@@ -22,6 +22,7 @@ TAGS = ["winnow", "kafka"]
 SPARK_POOL = "winnow_spark"
 COMMIT_POOL = "winnow_commit"
 SCRUB_POOL = "winnow_scrub"
+CHECK_POOL = "winnow_check"
 SPARK_CONNECTION = "winnow_spark"
 
 START = datetime(2011, 1, 1, tzinfo=UTC)

@@ -185,7 +185,7 @@ def test_connection_of_airflow_and_setting_of_winnow_name_one_spark() -> None:
 def test_init_creates_the_pools_that_the_dags_name() -> None:
     """As the embedded Airflow has them."""
     assert "team-server pools > /tmp/winnow-pools.json\nairflow pools import" in SERVICES["airflow-init"].command[-1]
-    assert POOLS.keys() == {"winnow_spark", "winnow_commit", "winnow_scrub"}
+    assert POOLS.keys() == {"winnow_spark", "winnow_commit", "winnow_check", "winnow_scrub"}
 
 
 # ------------------------------------------------------------------------------------------------------- Dockerfile

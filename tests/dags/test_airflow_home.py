@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from winnow.config.settings import Settings, load_settings
-from winnow.embedded.airflow_env import make_airflow_environment, read_or_create_login_password, read_ui_port
-from winnow.embedded.airflow_home import format_environment, run_components, stop_processes
-from winnow.errors import ConfigurationError
+from winnow.embedded.airflow_components import run_components
+from winnow.embedded.airflow_env import make_airflow_environment, read_ui_port
+from winnow.embedded.airflow_home import format_environment
+from winnow.embedded.airflow_users import add_user, locate_password_file, read_or_create_login_password, remove_user
+from winnow.embedded.processes import stop_processes
+from winnow.errors import ConfigurationError, UsageError
 
 
 @pytest.fixture
@@ -80,7 +83,9 @@ def test_another_airflow_of_the_machine_is_left_alone(settings: Settings) -> Non
             "AIRFLOW__CORE__PARALLELISM": "9",
         },
     )
-    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{settings.airflow_home}/airflow.db"
+    database = environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    assert database.startswith("postgresql+psycopg2://winnow@/airflow?host=/")
+    assert "elsewhere" not in database
     assert environment["AIRFLOW__CORE__PARALLELISM"] == "9"
 
 
@@ -129,3 +134,52 @@ def test_the_port_is_8080_unless_said_otherwise() -> None:
 def test_environment_lines_are_what_a_shell_needs() -> None:
     """Only what differs, quoted."""
     assert format_environment({"A": "1", "B": "x y"}, {"A": "1"}) == ["export B='x y'"]
+
+
+def test_runs_of_an_earlier_winnow_can_be_looked_at(settings: Settings) -> None:
+    """Its SQLite file of this home is the one other database that the environment may name."""
+    url = f"sqlite:///{settings.airflow_home}/airflow.db"
+    environment = make_airflow_environment(settings, {**os.environ, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url})
+    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == url
+
+
+def test_user_that_is_added_gets_a_password_once_and_keeps_it(settings: Settings) -> None:
+    """Changing a role changes no password; files are their owner's alone; admin stays admin."""
+    password = add_user(settings, "ann", "viewer")
+    assert password is not None
+    assert len(password) >= 16
+    assert add_user(settings, "ann", "op") is None
+    add_user(settings, "bob", "viewer")
+    users = make_airflow_environment(settings, os.environ)["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"]
+    assert set(users.split(",")) == {"admin:admin", "ann:op", "bob:viewer"}
+    passwords = json.loads(locate_password_file(settings).read_text())
+    assert passwords["ann"] == password
+    assert passwords["admin"] == read_or_create_login_password(settings)
+    files = (locate_password_file(settings), settings.airflow_home / "users.json")
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_user_that_is_removed_cannot_log_in_and_gets_another_password_later(settings: Settings) -> None:
+    """A former colleague's password opens nothing, even when the name is given again."""
+    former = add_user(settings, "ann", "admin")
+    remove_user(settings, "ann")
+    assert "ann" not in json.loads(locate_password_file(settings).read_text())
+    assert "ann" not in make_airflow_environment(settings, os.environ)["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"]
+    assert add_user(settings, "ann", "viewer") not in {None, former}
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("a:admin", "viewer"), ("a,b", "viewer"), ("", "op"), ("ann", "root"), ("admin", "viewer")]
+)
+def test_user_that_would_get_other_rights_is_refused(settings: Settings, name: str, role: str) -> None:
+    """Names go into a list of name:role, and admin keeps its rights."""
+    with pytest.raises(UsageError, match="Nothing was changed"):
+        add_user(settings, name, role)
+    assert make_airflow_environment(settings, os.environ)["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] == "admin:admin"
+
+
+def test_user_that_is_not_there_is_not_removed(settings: Settings) -> None:
+    """Neither is admin."""
+    for name in ("ann", "admin"):
+        with pytest.raises(UsageError, match="Nothing was changed"):
+            remove_user(settings, name)

@@ -46,7 +46,7 @@ from winnow.pipeline.leases import release_lease
 from winnow.planning.plans import PlanReference
 from winnow.results import Receipt
 from winnow.store import RunState
-from winnow_airflow import compaction_steps, maintenance, operators
+from winnow_airflow import compaction_steps, eligibility_steps, maintenance, operators
 from winnow_airflow.operators import CompactOperator, list_pending_plans
 from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import BatchRow, build_label
@@ -67,7 +67,7 @@ def planned(ctx: Context, *topics: str, as_of_ms: int | None = None) -> BatchRow
     """What a run plans for ``topics`` as of now, in one batch. It holds them then."""
     now_ms = ctx.now_ms() if as_of_ms is None else as_of_ms
     (batch,) = compaction_steps.plan_topics(
-        ctx, [compaction_steps.check_topic(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms
+        ctx, [eligibility_steps.check_topic(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms
     )
     return batch
 
@@ -272,20 +272,20 @@ def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context,
 def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(ctx: Context, a: Context) -> None:
     """It settles what others left open, but not what this run is at; and it keeps the topic held."""
     planned(a, "orders")
-    compaction_steps.check_topic(a, "orders", as_of_ms=ctx.now_ms())
+    eligibility_steps.check_topic(a, "orders", as_of_ms=ctx.now_ms())
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
     lease = ctx.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == A
     lapse(a, "orders")
-    compaction_steps.check_topic(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
+    eligibility_steps.check_topic(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
     assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
 
 
 def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Context, tmp_path: Path) -> None:
     """The plan task of a run is cleared, before and after its topic was published: the same plan, then none."""
     now_ms = ctx.now_ms()
-    checks = [compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)]
+    checks = [eligibility_steps.check_topic(a, "orders", as_of_ms=now_ms)]
     (first,) = compaction_steps.plan_topics(a, checks, as_of_ms=now_ms)
     stage(a, first, tmp_path)
     (again,) = compaction_steps.plan_topics(a, checks, as_of_ms=now_ms)
@@ -455,7 +455,7 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
 def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context, a: Context) -> None:
     """Planning takes hold of it first; an hour's lease would keep everybody off a topic that is at fault already."""
     now_ms = ctx.now_ms()
-    found = compaction_steps.check_topic(a, "orders", as_of_ms=now_ms)
+    found = eligibility_steps.check_topic(a, "orders", as_of_ms=now_ms)
     ctx.store.runs.open("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
     ctx.log.open("orders").head().table.append(ARROW_SCHEMA.empty_table())
     (failed,) = compaction_steps.plan_topics(a, [found], as_of_ms=now_ms)

@@ -19,7 +19,7 @@ from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.context import Context
 from winnow.planning.plans import PlanReference
 from winnow.store.overview import Overview
-from winnow_airflow import compaction_steps
+from winnow_airflow import compaction_steps, eligibility_steps
 
 
 def test_every_task_decodes_a_topics_manifests_at_most_once(
@@ -39,7 +39,7 @@ def test_every_task_decodes_a_topics_manifests_at_most_once(
             patch.setattr(TopicLog, "segments", segments)
             return run()
 
-    found = count("check", lambda: compaction_steps.check_topic(ctx, "orders", as_of_ms=now_ms))
+    found = count("check", lambda: eligibility_steps.check_topic(ctx, "orders", as_of_ms=now_ms))
     (batch,) = count("plan", lambda: compaction_steps.plan_topics(ctx, [found], as_of_ms=now_ms))
     count("compact", lambda: lock_for_plan(ctx, PlanReference(**batch["plans"][0])))
     stage(ctx, batch, tmp_path)
@@ -68,7 +68,7 @@ def test_the_topics_of_one_check_are_recorded_in_one_transaction(
         genuine(store, as_of_ms, recorded_at_ms, looks)
 
     monkeypatch.setattr(Overview, "record_many", record_many)
-    with compaction_steps.open_checks(ctx, [*topics[:2], "missing", topics[2]], as_of_ms=ctx.now_ms()) as check:
+    with eligibility_steps.open_checks(ctx, [*topics[:2], "missing", topics[2]], as_of_ms=ctx.now_ms()) as check:
         with pytest.raises(UnknownTopicError):
             check("missing")
         assert [check(topic)["eligible"] for topic in topics] == [True] * 3

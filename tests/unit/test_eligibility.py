@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle.log_model import LogModel
 from oracle.model_values import NO_MAX_LAG_MS, ModelConfig
-from winnow.model import Append, PartitionState, Record, Segment, Strategy, Uncleanable, name_total_order
+from winnow.model import Append, PartitionState, Reason, Record, Segment, Strategy, Uncleanable, name_total_order
 from winnow.planning.cleanable import PartitionLog, Rules
-from winnow.planning.eligibility import assess
+from winnow.planning.eligibility import Decision, assess, decide_eligibility
+from winnow.planning.next_change import find_next_change_ms
 from winnow.planning.plans import plan_partition
 
 BASE_MS = 1_700_000_000_000
@@ -173,3 +176,61 @@ def test_eligibility_equals_the_oracle(
     model.compact(config, as_of_ms, now_ms)
     assert plan.log_start_offset == model.log_start_offset
     assert not plan.compacts or plan.next_first_dirty_offset == model.first_dirty_offset
+
+
+def _decide(log: PartitionLog, rules: Rules, as_of_ms: int, now_ms: int) -> Decision:
+    return decide_eligibility(log, rules, as_of_ms=as_of_ms, cleaning_time_ms=max(as_of_ms, now_ms), now_ms=now_ms)
+
+
+@given(
+    first=_files,
+    then=_files,
+    before=_configs,
+    config=_configs,
+    as_of_ms=st.integers(BASE_MS - 4_500, BASE_MS + 4_000),
+    ahead_ms=st.integers(-500, 500),
+    back_off_ms=st.none() | st.integers(-1_000, 3_000),
+    later=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=4),
+)
+def test_until_the_next_change_every_later_look_decides_the_same(
+    first: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]],
+    then: list[tuple[list[tuple[int, bytes, bytes | None, int | None]], int, int]],
+    before: ModelConfig,
+    config: ModelConfig,
+    as_of_ms: int,
+    ahead_ms: int,
+    back_off_ms: int | None,
+    later: list[tuple[float, float]],
+) -> None:
+    """Whoever relies on it misses no deadline: the last millisecond before it is still the same, in every figure."""
+    model = LogModel()
+    _fill(model, first)
+    model.compact(before, as_of_ms - 300, as_of_ms - 300)
+    _fill(model, then)
+    log, rules = _log(model), _rules(config)
+    if back_off_ms is not None:
+        mark = Uncleanable("damaged", BASE_MS, next_attempt_ms=as_of_ms + back_off_ms)
+        log = replace(log, state=replace(log.state, uncleanable=mark))
+    now_ms = as_of_ms + ahead_ms
+    decided = _decide(log, rules, as_of_ms, now_ms)
+
+    change_ms = find_next_change_ms(log, rules, decided, decided_ms=min(as_of_ms, now_ms))
+
+    last_ms = max(as_of_ms, now_ms) + 20_000 if change_ms is None else change_ms - 1
+    for as_of_share, now_share in (*later, (1.0, 1.0), (0.0, 1.0), (1.0, 0.0)):
+        if last_ms >= max(as_of_ms, now_ms):
+            later_as_of_ms = as_of_ms + round((last_ms - as_of_ms) * as_of_share)
+            later_now_ms = now_ms + round((last_ms - now_ms) * now_share)
+            assert _decide(log, rules, later_as_of_ms, later_now_ms) == decided
+
+
+def test_a_clean_log_without_tombstones_never_changes_by_the_clock() -> None:
+    """Otherwise an idle topic would be looked at for ever."""
+    model = LogModel()
+    _fill(model, [([(1, b"a", b"v", BASE_MS), (1, b"b", b"v", BASE_MS)], 100, BASE_MS)])
+    config = ModelConfig(segment_ms=1, min_cleanable_dirty_ratio=0.0, late_arrival_ms=0, delete_retention_ms=0)
+    model.compact(config, BASE_MS + 10, BASE_MS + 10)
+    log, rules = _log(model), _rules(config)
+    decided = _decide(log, rules, BASE_MS + 20, BASE_MS + 20)
+    assert decided.assessment.reason is Reason.CLEAN
+    assert find_next_change_ms(log, rules, decided, decided_ms=BASE_MS + 20) is None

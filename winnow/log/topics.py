@@ -6,7 +6,8 @@ PyIceberg is imported when the catalog is first used, so commands that only use 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 NAMESPACE = "winnow"
 MAXIMUM_PARTITIONS = 100_000
+MAXIMUM_QUESTIONS = 8
+"""Maximum questions to a catalog at a time."""
 SYNCED_FILE_IO = "winnow.log.file_io.SyncedFileIO"
 """Name by which PyIceberg loads the FileIO that syncs its files on a local file system."""
 
@@ -145,6 +148,32 @@ class TopicLogs:
 
         with translate_catalog_errors("The topics could not be listed"):
             return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))
+
+    def find_metadata_locations(self, topics: Sequence[str]) -> dict[str, str]:
+        """Return the metadata file that the head of each topic is in: equal names are equal heads.
+
+        A SQL catalog answers for all of them at once; any other is asked topic by topic, some at a time. A topic that
+        the catalog cannot tell of is left out: whoever opens it learns why.
+
+        Raises:
+            ServiceError: a SQL catalog cannot be reached.
+        """
+        from winnow.log.catalog_access import translate_catalog_errors
+
+        list_locations = getattr(self.catalog, "list_metadata_locations", None)
+        if list_locations is not None:
+            with translate_catalog_errors("The topics could not be listed"):
+                found: dict[str, str] = list_locations(NAMESPACE)
+            return {topic: found[topic] for topic in topics if topic in found}
+        with ThreadPoolExecutor(MAXIMUM_QUESTIONS, thread_name_prefix="heads") as pool:
+            located = zip(topics, pool.map(self._find_metadata_location, topics), strict=True)
+            return {topic: location for topic, location in located if location is not None}
+
+    def _find_metadata_location(self, topic: str) -> str | None:
+        try:
+            return str(self.catalog.load_table((NAMESPACE, topic)).metadata_location)
+        except Exception:  # the full look at the topic says what is wrong with it
+            return None
 
     def _is_deleted(self, topic: str) -> bool:
         try:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from winnow.model import Assessment, Reason
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.idle_topics import IdleTopic
 from winnow.store.values import PartitionOverview, TopicOverview
 
 _ASSESSMENT_COLUMNS: Final = tuple(
@@ -24,11 +25,15 @@ _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOvervi
 
 @dataclass(frozen=True, slots=True)
 class AssessedTopic:
-    """One assessment of one topic. ``picture`` None: no overview could be built, and the previous one stays."""
+    """One assessment of one topic. ``picture`` None: no overview could be built, and the previous one stays.
+
+    ``idle``: what later checks may rely on, if nothing of the topic is due.
+    """
 
     assessments: Sequence[Assessment] = ()
     picture: TopicOverview | None = None
     partitions: Sequence[PartitionOverview] = ()
+    idle: IdleTopic | None = None
 
 
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
@@ -131,10 +136,14 @@ class Assessments(StorePart):
             return [_make_assessment(found) for found in session.scalars(statement)]
 
     def last_assessed_ms(self, topic: str) -> int | None:
-        """Find when ``topic`` was assessed last, with any outcome; None: never."""
-        latest = tables.LatestAssessment
+        """Find when ``topic`` was assessed last, or found unchanged since, with any outcome; None: never."""
+        latest, overview = tables.LatestAssessment, tables.TopicOverviewTable
         with self._database.reading() as session:
-            return session.scalar(select(func.max(latest.recorded_at_ms)).where(latest.topic == topic))
+            assessed_ms = session.scalar(select(func.max(latest.recorded_at_ms)).where(latest.topic == topic))
+            if assessed_ms is None:
+                return None
+            confirmed_ms = session.scalar(select(overview.recorded_at_ms).where(overview.topic == topic))
+            return max(assessed_ms, confirmed_ms or 0)
 
     def list_topics_due_by(self, ms: int) -> list[str]:
         """List topics with a partition whose last assessed deadline is at or before ``ms``; in order."""

@@ -14,6 +14,7 @@ from winnow.model import STATES_HIDDEN_BY_PAUSE, OverviewState
 from winnow.store import bulk_statements, tables
 from winnow.store.assessments import AssessedTopic, find_overview_topic, write_assessments, write_overviews
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.idle_topics import write_idle_topics
 from winnow.store.runs import make_run
 from winnow.store.values import (
     Listed,
@@ -116,6 +117,7 @@ class Overview(StorePart):
                 lock_topic_rows(session, find_overview_topic(topic))
             write_assessments(session, as_of_ms, recorded_at_ms, [a for topic in topics for a in topic.assessments])
             write_overviews(session, pictured)
+            write_idle_topics(session, [topic.idle for topic in topics if topic.idle is not None])
 
     def list_topics(
         self,

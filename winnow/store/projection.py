@@ -225,7 +225,7 @@ class Projection(StorePart):
             _drop(session, topic)
             for model in (
                 *(tables.RetiredFileTable, tables.AssessmentTable, tables.RunTable, tables.Ingest, tables.VerdictTable),
-                *(tables.TopicOverviewTable, tables.PartitionOverviewTable, tables.AlertTable),
+                *(tables.TopicOverviewTable, tables.PartitionOverviewTable, tables.AlertTable, tables.IdleTopicTable),
             ):
                 session.execute(delete(model).where(model.topic == topic))
 

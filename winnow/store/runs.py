@@ -279,6 +279,13 @@ class Runs(StorePart):
         with self._database.reading() as session:
             return [make_run(row) for row in session.scalars(statement)]
 
+    def list_open_topics(self) -> frozenset[str]:
+        """Return the topics with runs that are not closed."""
+        states = [state.value for state in RunState if not state.is_closed]
+        statement = select(tables.RunTable.topic).where(tables.RunTable.status.in_(states)).distinct()
+        with self._database.reading() as session:
+            return frozenset(session.scalars(statement))
+
     def count_by_state(self, topic: str) -> dict[RunState, int]:
         """Count runs of ``topic`` by the state they are in; states without a run are left out."""
         row = tables.RunTable

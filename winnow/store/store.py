@@ -10,6 +10,7 @@ from winnow.store.alerts import SentAlerts
 from winnow.store.assessments import Assessments
 from winnow.store.database import Database
 from winnow.store.history import History
+from winnow.store.idle_topics import IdleTopics
 from winnow.store.ingests import Ingests
 from winnow.store.leases import Leases
 from winnow.store.migration import migrate, prepare_to_read
@@ -33,6 +34,7 @@ class Store:
         self.leases = Leases(database)
         self.assessments = Assessments(database)
         self.overview = Overview(database)
+        self.idle_topics = IdleTopics(database)
         self.runs = Runs(database)
         self.run_history = RunHistory(database)
         self.ingests = Ingests(database)

@@ -78,6 +78,22 @@ class LatestAssessment(Base):
     recorded_at_ms: Mapped[int]
 
 
+class IdleTopicTable(Base):
+    """A topic that was found idle: at which head, and from when until when. ``until_ms`` null: the clock ends it never.
+
+    ``reasons``: the number of partitions per reason, as JSON.
+    """
+
+    __tablename__ = "winnow_idle_topic"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    metadata_location: Mapped[str]
+    rules_digest: Mapped[str]
+    from_ms: Mapped[int]
+    until_ms: Mapped[int | None]
+    reasons: Mapped[str]
+
+
 class TopicOverviewTable(Base):
     """The overview of a topic on the page: one row per topic, as of its last assessment.
 
@@ -140,7 +156,12 @@ class RunTable(Base):
     """
 
     __tablename__ = "winnow_run"
-    __table_args__ = (Index(None, "topic", "updated_at_ms"), Index(None, "updated_at_ms"), Index(None, "holder"))
+    __table_args__ = (
+        Index(None, "topic", "updated_at_ms"),
+        Index(None, "updated_at_ms"),
+        Index(None, "holder"),
+        Index(None, "status", "topic"),
+    )
 
     plan_id: Mapped[str] = mapped_column(primary_key=True)
     topic: Mapped[str]

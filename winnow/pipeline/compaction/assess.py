@@ -12,6 +12,7 @@ from itertools import islice
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.files import storage
 from winnow.model import Assessment
+from winnow.pipeline.compaction.idle_topics import make_idle_topic
 from winnow.pipeline.compaction.overview import build_overview, record_assessed_topics, suppress_overview_errors
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
@@ -121,7 +122,9 @@ class _Assessor:
             with suppress_overview_errors(topic):
                 same = view.now_ms == self._as_of_ms and not busy
                 look = replace(
-                    build_overview(self._ctx, view, decisions=decisions if same else None), assessments=found
+                    build_overview(self._ctx, view, decisions=decisions if same else None),
+                    assessments=found,
+                    idle=None if busy else make_idle_topic(self._ctx, view, decisions, as_of_ms=self._as_of_ms),
                 )
             self._waiting.append(look)
             log_event(
