@@ -95,22 +95,15 @@ def _find_lease(session: Session, topic: str) -> Lease | None:
 
 
 def describe_holder(lease: Lease, now_ms: int, ttl_ms: int) -> str:
-    """Describe who holds ``lease`` until when, and that its process may be dead if nobody renewed it for long.
-
-    A process renews its leases three times per ``ttl_ms``. A DAG run keeps its leases between its tasks, and so it does
-    when its Airflow was killed.
-    """
+    """Describe who holds ``lease`` until when, and for how long nobody has renewed it, if that is long."""
     text = f"held by {lease.holder} until {format_ms(lease.expires_ms)}"
-    renewed_ms = lease.expires_ms - ttl_ms
-    if now_ms - renewed_ms < ttl_ms / 2:
-        return text
-    minutes = (now_ms - renewed_ms) // 60_000
-    if lease.holder.startswith(AIRFLOW_HOLDER):
-        return (
-            f"{text}, but not renewed for {minutes} minutes: no task of that DAG run is at work. If its Airflow was "
-            "killed, start it again and the run goes on"
-        )
-    return f"{text}, but not renewed for {minutes} minutes: its process may be dead"
+    minutes = (now_ms - lease.expires_ms + ttl_ms) // 60_000
+    return f"{text} (not renewed for {minutes} minutes)" if _is_left_alone(lease, now_ms, ttl_ms) else text
+
+
+def _is_left_alone(lease: Lease, now_ms: int, ttl_ms: int) -> bool:
+    """Check whether nobody renewed ``lease`` for half of ``ttl_ms``; a live process renews three times in it."""
+    return now_ms - (lease.expires_ms - ttl_ms) >= ttl_ms / 2
 
 
 def _make_busy_error(topic: str, current: Lease | None, now_ms: int, ttl_ms: int) -> TopicBusyError:
@@ -119,7 +112,15 @@ def _make_busy_error(topic: str, current: Lease | None, now_ms: int, ttl_ms: int
             f"The lease of topic {topic} was released meanwhile, so this run no longer holds the topic. Nothing was "
             "changed. Run it again."
         )
+    cause = ""
+    if _is_left_alone(current, now_ms, ttl_ms):
+        # A DAG run keeps its leases between its tasks, and so it does when its Airflow was killed.
+        cause = (
+            "No task of that DAG run is at work; if its Airflow was killed, start it again, and the run goes on. "
+            if current.holder.startswith(AIRFLOW_HOLDER)
+            else "Its process may be dead. "
+        )
     return TopicBusyError(
-        f"Topic {topic} is {describe_holder(current, now_ms, ttl_ms)}. Nothing was changed. Run it again when that run "
-        "has ended; after that time its lease may be taken over."
+        f"Topic {topic} is {describe_holder(current, now_ms, ttl_ms)}. Nothing was changed. {cause}Run it again when "
+        "that run has ended; after that time its lease may be taken over."
     )
