@@ -7,17 +7,20 @@
 PYTHON ?=
 # Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone", and for `make bench`.
 ARGS ?=
+# The command of `make airflow`, such as CMD="dags list".
+CMD ?=
 # The size of `make bench`: small, 12m or large. Its arguments are ARGS; see `python -m bench run --help`.
 SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
 NAMES ?=
-# What `make test-long` runs: everything that Hypothesis drives, and ten processes on one topic for three minutes.
+# What `make test-long` runs: everything that Hypothesis drives, ten processes on one topic for three minutes, and
+# backfills of ten days in every direction.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
   tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py \
-  tests/faults/test_distributed_ingest_killed.py
+  tests/faults/test_distributed_ingest_killed.py tests/airflow/test_backfill.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
 # The seed of `make test-long`; a new one when left out.
@@ -59,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -76,6 +79,9 @@ demo: setup ## a topic's old values disappear before your eyes
 
 ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
 	@$(BIN)/python -m winnow.embedded.airflow_home ui
+
+airflow: setup ## one of Airflow's own commands in it: CMD="dags list"
+	@$(BIN)/winnow airflow $(CMD)
 
 bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more
 	@$(BIN)/python -m bench run $(SIZE) $(ARGS)
@@ -99,7 +105,7 @@ test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
 
 test-long: setup ## the properties and the state machine with 2,000 new examples each; SEED=N for those of that run
 	@seed=$${SEED:-$$(date +%Y%m%d%H%M%S)} && echo "Again with these examples: make test-long SEED=$$seed" && \
-	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
+	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
 
 soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing grows but what must; ROUNDS=150 for fewer
 	@$(BIN)/python -W ignore -m tests.soak $(ROUNDS)

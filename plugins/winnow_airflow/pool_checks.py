@@ -72,4 +72,4 @@ def _build_create_command(name: str) -> str:
     from winnow.embedded.airflow_home import POOLS
 
     pool = POOLS.get(name, {"slots": 1, "description": "Winnow"})
-    return f"airflow pools set {name} {pool['slots']} '{pool['description']}'"
+    return f"winnow airflow pools set {name} {pool['slots']} '{pool['description']}'"

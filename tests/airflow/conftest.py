@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import store_fixtures
-from tests.support.airflow_standalone import Standalone, start_standalone
+from tests.support.embedded_airflow import EmbeddedAirflow, start_airflow
 from tests.support.receivers import Posted, open_webhook
 from winnow.pipeline.context import Context, open_context
 
 DAGS = ("backfill_topics", "change_partitions", "compact_topics", "ingest_topics", "sweep_topics")
+USERS = {"vera": "viewer", "uma": "user", "otto": "op"}
 TIMEOUT_S = 2_400
 """Half of a test's time is Airflow's and Spark's starting; a machine with other work to do takes several times that."""
 
@@ -24,9 +24,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
-postgresql_server = store_fixtures.postgresql_server
-
-
 @pytest.fixture(scope="session")
 def webhook() -> Iterator[Posted]:
     """Where the alerts of that Airflow go."""
@@ -35,25 +32,22 @@ def webhook() -> Iterator[Posted]:
 
 
 @pytest.fixture(scope="session")
-def airflow_of_the_session(
-    postgresql_server: str, webhook: Posted, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Standalone]:
-    """``airflow standalone`` with every DAG parsed, Spark on one core, and a lake of its own."""
-    database = postgresql_server.replace("postgresql://", "postgresql+psycopg2://")
+def airflow_of_the_session(webhook: Posted, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAirflow]:
+    """The embedded Airflow with every DAG parsed, Spark on one core, and a lake of its own."""
     variables = {"WINNOW_SPARK__MASTER": "local[1]", "WINNOW_ALERT__WEBHOOK": webhook.url}
-    with start_standalone(tmp_path_factory.mktemp("airflow"), database, variables, DAGS) as airflow:
+    with start_airflow(tmp_path_factory.mktemp("airflow"), variables, DAGS, USERS) as airflow:
         yield airflow
 
 
 @pytest.fixture
-def real_airflow(airflow_of_the_session: Standalone) -> Iterator[Standalone]:
+def real_airflow(airflow_of_the_session: EmbeddedAirflow) -> Iterator[EmbeddedAirflow]:
     """That Airflow with every DAG paused, before the test and after it."""
     yield airflow_of_the_session
     airflow_of_the_session.pause(*DAGS)
 
 
 @pytest.fixture
-def lake(real_airflow: Standalone) -> Iterator[Context]:
+def lake(real_airflow: EmbeddedAirflow) -> Iterator[Context]:
     """The lake of that Airflow, as a person at a shell beside it has it."""
     with open_context(real_airflow.settings) as ctx:
         yield ctx

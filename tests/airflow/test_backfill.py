@@ -1,19 +1,21 @@
 """A past month compacted by backfills with the real scheduler: in any order, beside the schedule, again; one state.
 
-The month is the same for every topic but for its date, since a run exists once per DAG and date. Three of its days are
-enough: two have something to compact, and what is between them has not.
+The month is the same for every topic but for its date, since a run exists once per DAG and date. Two of its days have
+something to compact; the others, before the third and after it, have not and end quickly. BACKFILL_DAYS: how many days
+each backfill has besides the first, which has ten.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from oracle.log_model import LogModel
 from oracle.model_values import ModelConfig
-from tests.support.airflow_standalone import Standalone
+from tests.support.embedded_airflow import EmbeddedAirflow
 from tests.support.world import record, write_jsonl
 from winnow.model import Record, Strategy
 from winnow.pipeline.admin.topics import create_topic, describe_topic
@@ -24,7 +26,8 @@ from winnow.store import RunState
 
 BACKFILL = "backfill_topics"
 SCHEDULED = "compact_topics"
-DAYS = 3
+ALL_DAYS = 10
+DAYS = int(os.environ.get("BACKFILL_DAYS", "3"))
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 CONFIG = {"min.cleanable.dirty.ratio": "0", "segment.ms": str(HOUR_MS), "compaction.strategy": "timestamp"}
@@ -95,7 +98,7 @@ def expected(now_ms: int, first: datetime = FORWARDS) -> list[Record]:
         log = LogModel()
         for records in month(first):
             log.append([each for each in records if each.partition == partition], now_ms)
-        for day in range(DAYS):
+        for day in range(ALL_DAYS):
             log.compact(MODEL, begins_ms + day * DAY_MS, now_ms)
         assert log.first_dirty_offset == 120
         kept += [replace(each, timestamp_ms=(each.timestamp_ms or 0) - begins_ms, headers=None) for each in log.read()]
@@ -107,7 +110,7 @@ def first_dirty_offsets(lake: Context, topic: str) -> dict[int, int | None]:
     return {number: state.first_dirty_offset for number, state in describe_topic(lake, topic).states.items()}
 
 
-def check_all_green(airflow: Standalone, since: str, *dag_ids: str) -> None:
+def check_all_green(airflow: EmbeddedAirflow, since: str, *dag_ids: str) -> None:
     """No run failed, and no task had to be tried again."""
     for dag_id in dag_ids:
         for run in airflow.runs(dag_id, start_date_gte=since):
@@ -125,16 +128,16 @@ def published_by(lake: Context, topic: str) -> list[str]:
 
 
 def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
-    real_airflow: Standalone, lake: Context, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
 ) -> None:
-    """Forwards by the CLI, backwards by the API, meeting each other and the schedule, and again: what the oracle says.
+    """Forwards by the CLI, backwards by the form, again by the API, beside the schedule: what the oracle says.
 
     The CLI's and the UI's default is ten runs at a time, so the runs of one backfill meet one another first of all. The
     first day is at work already when the others look: they wait for it, and the last of them takes what is left.
     """
     started = datetime.now(UTC)
     wanted = expected(lake.now_ms())
-    last = timedelta(days=DAYS - 1)
+    whole, last = timedelta(days=ALL_DAYS - 1), timedelta(days=DAYS - 1)
     real_airflow.unpause(BACKFILL)
 
     make_topic(lake, tmp_path, "forwards", FORWARDS)
@@ -142,7 +145,7 @@ def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
     real_airflow.until(lambda: lake.store.runs.list_open("forwards"), "the first day is planned")
     real_airflow.cli(
         "backfill", "create", "--dag-id", BACKFILL,
-        "--from-date", FORWARDS.isoformat(), "--to-date", (FORWARDS + last).isoformat(),
+        "--from-date", FORWARDS.isoformat(), "--to-date", (FORWARDS + whole).isoformat(),
         "--dag-run-conf", json.dumps({"topics": ["forwards"]}),
     )  # fmt: skip
     real_airflow.wait_backfill(BACKFILL)
@@ -154,9 +157,9 @@ def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
     real_airflow.trigger(SCHEDULED, topics=["beside"])
     real_airflow.until(lambda: lake.store.runs.list_open("beside"), "the schedule has planned topic beside")
     make_topic(lake, tmp_path, "backwards", BACKWARDS)
-    real_airflow.backfill(
-        BACKFILL, BACKWARDS + timedelta(days=1), BACKWARDS + last,
-        run_backwards=True, max_active_runs=1, dag_run_conf={"topics": ["backwards", "beside"]},
+    real_airflow.submit_form(
+        BACKFILL, BACKWARDS + timedelta(days=1), BACKWARDS + last, {"topics": ["backwards", "beside"]},
+        run_backwards=True,
     )  # fmt: skip
     real_airflow.trigger(SCHEDULED, topics=["backwards"])
     real_airflow.wait_backfill(BACKFILL)

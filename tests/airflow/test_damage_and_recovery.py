@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.support.airflow_standalone import Standalone
 from tests.support.chromium import find_chromium
+from tests.support.embedded_airflow import EmbeddedAirflow
 from tests.support.receivers import Posted
 from tests.support.world import build_versions, compute_survivors, write_jsonl
-from winnow.embedded.airflow_env import LOGIN, read_or_create_login_password
+from winnow.embedded.airflow_users import LOGIN, read_or_create_login_password
 from winnow.files import storage
 from winnow.model import Segment, TopicPartition
 from winnow.pipeline.admin.topics import create_topic
@@ -73,7 +73,7 @@ def alerts(webhook: Posted) -> list[dict[str, Any]]:
     return [alert for alert in map(json.loads, webhook.bodies) if alert["topic"] == TOPIC]
 
 
-def log_in(page: Page, airflow: Standalone) -> None:
+def log_in(page: Page, airflow: EmbeddedAirflow) -> None:
     """Fill in the form that Airflow shows."""
     page.locator('input[name="username"]').fill(LOGIN)
     page.locator('input[name="password"]').fill(read_or_create_login_password(airflow.settings))
@@ -81,7 +81,7 @@ def log_in(page: Page, airflow: Standalone) -> None:
 
 
 def test_a_flipped_bit_is_alerted_repaired_released_and_reported_as_recovered(
-    real_airflow: Standalone, lake: Context, webhook: Posted, browser: Browser, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Context, webhook: Posted, browser: Browser, tmp_path: Path
 ) -> None:
     """Red run, alert, its link through Airflow's login to the run, release by a click, green run, recovery."""
     create_topic(lake, TOPIC, 2, {"min.cleanable.dirty.ratio": "0"})

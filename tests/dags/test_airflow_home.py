@@ -6,17 +6,24 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from winnow.config.settings import Settings, load_settings
-from winnow.embedded.airflow_env import make_airflow_environment, read_or_create_login_password, read_ui_port
-from winnow.embedded.airflow_home import format_environment, run_components, stop_processes
-from winnow.errors import ConfigurationError
+from winnow.embedded import airflow_components, airflow_home
+from winnow.embedded.airflow_components import Components, run_components
+from winnow.embedded.airflow_env import make_airflow_environment, read_ui_port
+from winnow.embedded.airflow_home import OpenAirflow, format_environment
+from winnow.embedded.airflow_users import add_user, locate_password_file, read_or_create_login_password, remove_user
+from winnow.embedded.processes import Guardian, stop_processes
+from winnow.errors import ConfigurationError, ServiceError, UsageError
 
 
 @pytest.fixture
@@ -80,7 +87,9 @@ def test_another_airflow_of_the_machine_is_left_alone(settings: Settings) -> Non
             "AIRFLOW__CORE__PARALLELISM": "9",
         },
     )
-    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == f"sqlite:///{settings.airflow_home}/airflow.db"
+    database = environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    assert database.startswith("postgresql+psycopg2://winnow@/airflow?host=/")
+    assert "elsewhere" not in database
     assert environment["AIRFLOW__CORE__PARALLELISM"] == "9"
 
 
@@ -129,3 +138,127 @@ def test_the_port_is_8080_unless_said_otherwise() -> None:
 def test_environment_lines_are_what_a_shell_needs() -> None:
     """Only what differs, quoted."""
     assert format_environment({"A": "1", "B": "x y"}, {"A": "1"}) == ["export B='x y'"]
+
+
+def test_runs_of_an_earlier_winnow_can_be_looked_at(settings: Settings) -> None:
+    """Its SQLite file of this home is the one other database that the environment may name."""
+    url = f"sqlite:///{settings.airflow_home}/airflow.db"
+    environment = make_airflow_environment(settings, {**os.environ, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url})
+    assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == url
+
+
+def test_user_that_is_added_gets_a_password_once_and_keeps_it(settings: Settings) -> None:
+    """Changing a role changes no password; files are their owner's alone; admin stays admin."""
+    password = add_user(settings, "ann", "viewer")
+    assert password is not None
+    assert len(password) >= 16
+    assert add_user(settings, "ann", "op") is None
+    add_user(settings, "bob", "viewer")
+    users = make_airflow_environment(settings, os.environ)["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"]
+    assert set(users.split(",")) == {"admin:admin", "ann:op", "bob:viewer"}
+    passwords = json.loads(locate_password_file(settings).read_text())
+    assert passwords["ann"] == password
+    assert passwords["admin"] == read_or_create_login_password(settings)
+    files = (locate_password_file(settings), settings.airflow_home / "users.json")
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_user_that_is_removed_cannot_log_in_and_gets_another_password_later(settings: Settings) -> None:
+    """A former colleague's password opens nothing, even when the name is given again."""
+    former = add_user(settings, "ann", "admin")
+    remove_user(settings, "ann")
+    assert "ann" not in json.loads(locate_password_file(settings).read_text())
+    assert "ann" not in make_airflow_environment(settings, os.environ)["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"]
+    assert add_user(settings, "ann", "viewer") not in {None, former}
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("a:admin", "viewer"), ("a,b", "viewer"), ("", "op"), ("ann", "root"), ("admin", "viewer")]
+)
+def test_user_that_would_get_other_rights_is_refused(settings: Settings, name: str, role: str) -> None:
+    """Names go into a list of name:role, and admin keeps its rights."""
+    with pytest.raises(UsageError, match="Nothing was changed"):
+        add_user(settings, name, role)
+    assert make_airflow_environment(settings, os.environ)["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] == "admin:admin"
+
+
+def test_user_that_is_not_there_is_not_removed(settings: Settings) -> None:
+    """Neither is admin."""
+    for name in ("ann", "admin"):
+        with pytest.raises(UsageError, match="Nothing was changed"):
+            remove_user(settings, name)
+
+
+class _Fleeting(Components):
+    """Components that end as soon as they begin."""
+
+    def start(self, name: str) -> None:
+        self.processes[name] = subprocess.Popen(["sh", "-c", "exit 3"], start_new_session=True)
+
+
+def _supervise_long(components: Components, said: list[str]) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        components.supervise(said.append)
+        time.sleep(0.005)
+
+
+def test_component_that_dies_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five times it is started again, after a delay that doubles; then everything stops, and the log is named."""
+    monkeypatch.setattr(airflow_components, "FIRST_DELAY_S", 0.01)
+    said: list[str] = []
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as listener:
+        guardian = Guardian(listener)
+        components = _Fleeting("http://127.0.0.1:1", tmp_path, OpenAirflow({}, None), guardian)
+        components.start("scheduler")
+        began = time.monotonic()
+        with pytest.raises(ServiceError, match=r"started again 5 times .*scheduler\.log"):
+            _supervise_long(components, said)
+        guardian.finish()
+    assert time.monotonic() - began > 0.01 + 0.02 + 0.04 + 0.08 + 0.16
+    assert len(said) == 5
+    assert all("Airflow's scheduler ended with exit code 3; it is started again" in each for each in said)
+
+
+def test_component_that_died_long_ago_is_not_held_against_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what happened within ten minutes counts."""
+    monkeypatch.setattr(airflow_components, "FIRST_DELAY_S", 0.0)
+    monkeypatch.setattr(airflow_components, "RESTART_WINDOW_S", 0)
+    said: list[str] = []
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as listener:
+        guardian = Guardian(listener)
+        components = _Fleeting("http://127.0.0.1:1", tmp_path, OpenAirflow({}, None), guardian)
+        components.start("scheduler")
+        until = time.monotonic() + 60
+        while len(said) < 7 and time.monotonic() < until:
+            components.supervise(said.append)
+        components.processes["scheduler"].wait()
+        guardian.finish()
+    assert len(said) == 7
+
+
+def test_paused_dags_of_an_earlier_home_stay_paused_and_its_runs_stay_where_they_are(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was in SQLite is read and never written; the notice says where the runs are, once."""
+    for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
+        monkeypatch.delenv(name)
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(airflow_home, "_prepare_with", lambda _env, _settings, *arguments: ran.append(arguments))
+    settings.airflow_home.mkdir(parents=True)
+    (settings.airflow_home / "prepared.json").write_text('{"airflow": "3.3.2", "pools": {}}')
+    file = settings.airflow_home / "airflow.db"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE dag (dag_id TEXT, is_paused BOOLEAN)")
+        database.execute("INSERT INTO dag VALUES ('compact_topics', 1), ('sweep_topics', 0)")
+    before = file.read_bytes()
+    for _ in range(2):
+        airflow_home.migrate(settings)
+    assert ran == [
+        ("db", "migrate"),
+        ("pools", "import", str(settings.airflow_home / "pools.json")),
+        ("dags", "reserialize"),
+        ("dags", "pause", "--yes", "compact_topics"),
+    ]
+    assert file.read_bytes() == before
+    assert capsys.readouterr().err.count(f"The runs until now stay in {file}") == 1

@@ -1,14 +1,10 @@
-"""docs/airflow.md against what Airflow has: Params, pools, alerts, channels; and its commands, run."""
+"""docs/airflow.md against what Airflow has: Params, pools, alerts and channels."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import sqlite3
 import tomllib
-from collections import Counter
-from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, Param
 from airflow.sdk.definitions._internal.types import ArgNotSet
 
-from tests.dags.conftest import copy_home
-from tests.docs.runbook import DOCS, Section, prompt_program, run_block, sections
-from winnow.config.settings import Settings, load_settings
-from winnow.embedded.airflow_env import make_airflow_environment
+from tests.docs.runbook import DOCS, sections
+from winnow.config.settings import load_settings
 from winnow.embedded.airflow_home import POOLS
 from winnow.report.alerts import SEVERITIES
 
 if TYPE_CHECKING:
-    import pytest
     from airflow.dag_processing.dagbag import DagBag
 
 PAGE = sections("airflow.md")
@@ -105,41 +98,3 @@ def test_anchors_of_both_pages_lead_to_headings() -> None:
     for page in anchors:
         for target, anchor in re.findall(r"\]\(([\w.]*)#([^)]+)\)", (DOCS / page).read_text()):
             assert anchor in anchors[target or page], (page, target, anchor)
-
-
-def airflow_lines() -> list[str]:
-    """The commands for a shell with Airflow, of both pages, each once."""
-    parts: list[Section] = [*PAGE.values(), *sections("operations.md").values()]
-    return list(
-        dict.fromkeys(line for part in parts for block in part.blocks("airflow") for line in block.splitlines())
-    )
-
-
-def test_airflows_commands_on_both_pages_do_what_they_say(
-    airflow_home: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Triggers, pools, the connection and backfills, in an Airflow that has read the DAGs; none of them fails."""
-    home = tmp_path / "home"
-    copy_home(airflow_home, home)
-    settings = load_settings(cwd=tmp_path, env={"WINNOW_HOME": str(home), "WINNOW_SPARK__MASTER": "local[2]"})
-    for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    env = make_airflow_environment(settings, os.environ)
-    before = runs_of(settings)
-    with prompt_program("airflow", tmp_path, env) as folder:
-        run_block("airflow dags reserialize", tmp_path, env, first_on_path=folder)
-        for line in airflow_lines():
-            run_block(line, tmp_path, env, first_on_path=folder)
-    with sqlite3.connect(settings.airflow_home / "airflow.db") as database:
-        slots = dict(database.execute("SELECT pool, slots FROM slot_pool"))
-    database.close()
-    runs = runs_of(settings) - before
-    assert (slots["winnow_spark"], slots["winnow_commit"]) == (4, POOLS["winnow_commit"]["slots"])
-    triggered = ("compact_topics", "change_partitions", "ingest_topics")
-    assert {(dag, "manual"): 1 for dag in triggered} | {("backfill_topics", "backfill"): 31} == runs
-
-
-def runs_of(settings: Settings) -> Counter[tuple[str, str]]:
-    """How many runs each DAG has of each type; other tests of this process have left some."""
-    with closing(sqlite3.connect(settings.airflow_home / "airflow.db")) as database:
-        return Counter((dag, kind) for dag, kind in database.execute("SELECT dag_id, run_type FROM dag_run"))

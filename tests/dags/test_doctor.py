@@ -77,9 +77,15 @@ def test_home_that_nobody_prepared_is_left_unprepared(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
+def on_sqlite(home: Path) -> str:
+    """The URL by which a copy of the tests' home is found."""
+    return f"sqlite:///{home / 'airflow' / 'airflow.db'}"
+
+
 def test_prepared_home_is_well_from_a_plain_shell(airflow_home: Settings) -> None:
     """Database, DAGs, plugins, pools and connection; that nothing runs is no fault of the embedded Airflow."""
-    found = asked(airflow_home.home, WINNOW_UI_PORT=str(free_port()))
+    home = airflow_home.home
+    found = asked(home, WINNOW_UI_PORT=str(free_port()), AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=on_sqlite(home))
     assert {name: each["status"] for name, each in found.items() if name != "airflow-schedules"} == dict.fromkeys(
         ["airflow", "airflow-database", "airflow-dags", "airflow-pools", "airflow-connection", "airflow-api"], "ok"
     )
@@ -97,11 +103,12 @@ def test_broken_home_fails_with_the_command_that_mends_each_thing(
     copy_home(airflow_home, home)
     with closing(sqlite3.connect(home / "airflow" / "airflow.db")) as database, database:
         database.execute("DELETE FROM slot_pool WHERE pool = 'winnow_commit'")
-    found = asked(home, WINNOW_UI_PORT=listener[0].rpartition(":")[2])
+    port = listener[0].rpartition(":")[2]
+    found = asked(home, WINNOW_UI_PORT=port, AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=on_sqlite(home))
     pools = found["airflow-pools"]
     assert (pools["status"], pools["exit_code"]) == ("failure", 2)
     assert "No slots in winnow_commit" in pools["detail"]
-    assert pools["fix"].endswith("&& airflow pools set winnow_commit 4 Winnow")
+    assert pools["fix"] == "winnow airflow pools set winnow_commit 4 Winnow"
     api = found["airflow-api"]
     assert (api["status"], api["exit_code"]) == ("failure", 6)
     assert "the port is taken" in api["detail"]
@@ -149,8 +156,8 @@ def test_dags_that_are_unknown_or_paused_are_told(airflow_home: Settings) -> Non
         session.add(DagBundleModel(name="doctor"))
         session.flush()
         session.add(DagModel(dag_id="held_dag", bundle_name="doctor", is_paused=True))  # type: ignore[no-untyped-call]
-    finding = health.check_schedules(["held_dag"], "", "here && ")
-    assert (finding.status, finding.fix) == (CheckStatus.WARNING, "here && airflow dags unpause held_dag")
+    finding = health.check_schedules(["held_dag"], "", "winnow ")
+    assert (finding.status, finding.fix) == (CheckStatus.WARNING, "winnow airflow dags unpause held_dag")
 
 
 def test_connection_that_is_missing_or_leads_elsewhere_is_told(

@@ -1,10 +1,10 @@
-"""Server that runs ``winnow`` and ``airflow`` commands in forked children, to save import time.
+"""Server that runs ``winnow`` and ``winnow airflow`` commands in forked children, to save import time.
 
     python prompt.py PROGRAM SOCKET        serve, until standard input ends
 
 Dozens of commands stand in the docs, and each would load PyIceberg and Great Expectations, or Airflow, anew. A command
 is the real one, in a process of its own, with the caller's environment, folder and streams; only Spark's part of a
-compaction runs in that process instead of a JVM.
+compaction runs in that process instead of a JVM, and Airflow's command line instead of in a further one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import select
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,7 +35,7 @@ with socket.socket(socket.AF_UNIX) as line:
 
 def serve_commands(program: str, address: str) -> None:
     """Answer commands, one after another, until standard input ends."""
-    main = {"winnow": load_winnow, "airflow": load_airflow}[program]()
+    main = {"winnow": load_winnow, "winnow airflow": load_winnow_airflow}[program]()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
@@ -63,13 +63,27 @@ def load_winnow() -> Callable[[], None]:
     return main
 
 
-def load_airflow() -> Callable[[], None]:
-    """Import Airflow, whose home the environment of this process names."""
-    from airflow.__main__ import main
+def load_winnow_airflow() -> Callable[[], None]:
+    """Import Airflow, whose home the environment of this process names, and run it in the process of the command."""
+    from airflow.__main__ import main as run_airflow
     from airflow.cli import cli_parser
     from airflow.models import dagrun, serialized_dag  # noqa: F401
     from sqlalchemy.orm import configure_mappers
 
+    from winnow.cli import main
+    from winnow.embedded import airflow_home
+
+    def run(command: Sequence[str], env: Mapping[str, str]) -> int:
+        os.environ.clear()
+        os.environ.update(env)
+        sys.argv = ["airflow", *command[3:]]
+        try:
+            run_airflow()  # type: ignore[no-untyped-call]
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+        return 0
+
+    vars(airflow_home)["_run_in_foreground"] = run
     cli_parser.get_parser()
     configure_mappers()
     return main

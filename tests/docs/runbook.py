@@ -37,13 +37,18 @@ def sections(page: str) -> dict[str, Section]:
 
 
 @contextmanager
-def prompt_program(program: str, folder: Path, env: Mapping[str, str] | None = None) -> Iterator[Path]:
-    """Put a ``program`` that loses no time to imports into ``folder``, for PATH, for as long as the block runs."""
+def prompt_program(
+    program: str, folder: Path, env: Mapping[str, str] | None = None, *, loaded: str = ""
+) -> Iterator[Path]:
+    """Put a ``program`` that loses no time to imports into ``folder``, for PATH, for as long as the block runs.
+
+    ``loaded``: what it loads, as :mod:`tests.docs.command_server` names it; the program itself when left out.
+    """
     address = folder / f"{program}.socket"
     script = folder / program
     script.write_text(command_server.CLIENT.format(python=sys.executable, address=str(address)))
     script.chmod(0o755)
-    command = [sys.executable, "-W", "ignore", command_server.__file__, program, str(address)]
+    command = [sys.executable, "-W", "ignore", command_server.__file__, loaded or program, str(address)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
         assert server.stdin is not None
         assert server.stdout is not None

@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from tests.support.airflow_environment import SETTINGS
 from tests.support.store_fixtures import new_store_url, postgresql_server, store, store_url
 from winnow.config.settings import load_settings
-from winnow.embedded.airflow_env import locate_password_file
 from winnow.embedded.airflow_home import migrate
+from winnow.embedded.airflow_users import locate_password_file
 from winnow.store import Store
 
 __all__ = ["new_store_url", "postgresql_server", "store", "store_url"]

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from winnow.cli import (
+    airflow,
     assess,
     checkpoints,
     compact,
@@ -58,6 +59,7 @@ reached.
 _ORDER = (
     "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read", "why",
     "receipts", "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
+    "airflow",
 )  # fmt: skip
 
 
@@ -141,6 +143,9 @@ app.command("scrub")(guard_command(maintenance.scrub))
 app.command("watch")(guard_command(maintenance.watch))
 _add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
 app.command("settings")(guard_command(init.settings))
+app.command(
+    "airflow", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+)(guard_command(airflow.airflow))
 
 
 _OBJECTS_PER_COLLECTION = 50_000

@@ -9,14 +9,15 @@ from __future__ import annotations
 import base64
 import json
 import os
-import secrets
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from winnow.config.settings import Settings
+from winnow.embedded.airflow_users import format_users, locate_password_file, write_secret
 from winnow.embedded.bundle import find_bundled_folder
 from winnow.embedded.java import find_java, make_spark_environment
+from winnow.embedded.postgres import PostgresServer
 from winnow.errors import ConfigurationError
 
 Secret = Callable[[], str]
@@ -26,7 +27,8 @@ PORT_VARIABLE = "WINNOW_UI_PORT"
 DEFAULT_PORT = 8080
 MAXIMUM_PORT = 65_535
 LOOPBACK = "127.0.0.1"
-LOGIN = "admin"
+DATABASE_VARIABLE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+DATABASE_NAME = "airflow"
 SPARK_CONNECTION_VARIABLE = "AIRFLOW_CONN_WINNOW_SPARK"
 """Airflow's name for the connection ``winnow_spark``."""
 
@@ -37,6 +39,8 @@ _TUNABLE = {
     "AIRFLOW__CORE__PARALLELISM": "4",
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+    # A run that a dead scheduler left goes on at the next check after half a minute without its heartbeat.
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "15",
     "AIRFLOW__LOGGING__UVICORN_LOGGING_LEVEL": "WARNING",
     # Airflow prints its own deprecation warnings into every task log; naming any filter stops that.
     "PYTHONWARNINGS": "ignore::DeprecationWarning:pathspec",
@@ -79,9 +83,9 @@ def make_airflow_environment(settings: Settings, env: Mapping[str, str]) -> dict
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{LOGIN}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": format_users(settings),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(locate_password_file(settings)),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        DATABASE_VARIABLE: choose_database(settings, env),
         "AIRFLOW__API__HOST": LOOPBACK,
         "AIRFLOW__API__PORT": str(read_ui_port(env)),
         "AIRFLOW__API__BASE_URL": url,
@@ -97,26 +101,26 @@ def make_spark_connection(settings: Settings) -> str:
     return json.dumps({"conn_type": "spark", "host": settings.spark.master}, sort_keys=True)
 
 
-def locate_password_file(settings: Settings) -> Path:
-    """Return the path of the login's password file, as SimpleAuthManager keeps it."""
-    return settings.airflow_home / "simple_auth_manager_passwords.json"
+def locate_postgres(settings: Settings) -> Path:
+    """Return the folder of the PostgreSQL that holds Airflow's metadata."""
+    return settings.home / "postgres"
 
 
-def read_or_create_login_password(settings: Settings) -> str:
-    """Read the password of the login ``admin``; generate it the first time."""
-    path = locate_password_file(settings)
-    write_secret(path, json.dumps({LOGIN: secrets.token_urlsafe(12)}))
-    return str(json.loads(path.read_text(encoding="utf-8"))[LOGIN])
+def make_sqlite_url(settings: Settings) -> str:
+    """Make the URL of the SQLite file that held Airflow's metadata in homes of an earlier Winnow."""
+    return f"sqlite:///{settings.airflow_home / 'airflow.db'}"
 
 
-def write_secret(path: Path, text: str) -> None:
-    """Write a secret that only its owner may read; keep an existing one."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
+def choose_database(settings: Settings, env: Mapping[str, str]) -> str:
+    """Return the URL of Airflow's metadata database: PostgreSQL's, or the home's own SQLite file if ``env`` names it.
+
+    The second is for looking at the runs that an earlier Winnow left there. Any other URL in ``env`` belongs to another
+    Airflow of the machine and is not used.
+    """
+    sqlite = make_sqlite_url(settings)
+    if env.get(DATABASE_VARIABLE) == sqlite:
+        return sqlite
+    return PostgresServer(locate_postgres(settings)).make_url(DATABASE_NAME)
 
 
 def _open_to_read(path: Path, generate: Secret) -> str:

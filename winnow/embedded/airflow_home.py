@@ -1,13 +1,14 @@
-"""Runs the embedded Airflow below ``WINNOW_HOME``: prepares it, starts and stops its components.
+"""Runs the embedded Airflow below ``WINNOW_HOME``: prepares its database, and runs commands in its environment.
 
-    python -m winnow.embedded.airflow_home ui         start Airflow on the loopback interface, until Ctrl-C
-    python -m winnow.embedded.airflow_home migrate    prepare its database and pools; a second call does nothing
-    python -m winnow.embedded.airflow_home env        print the environment, for: eval "$(python -m
-    winnow.embedded.airflow_home env)"
-    python -m winnow.embedded.airflow_home check      what winnow doctor asks of Airflow, as JSON
+    python -m winnow.embedded.airflow_home ui           start Airflow on the loopback interface, until Ctrl-C
+    python -m winnow.embedded.airflow_home airflow ...  run Airflow's own command line in it; shorter: winnow airflow
+    python -m winnow.embedded.airflow_home users        list, add (with a role) or remove who may log in
+    python -m winnow.embedded.airflow_home migrate      prepare its database and pools; a second call does nothing
+    python -m winnow.embedded.airflow_home env          print the environment, for a shell beside a running Airflow:
+    eval "$(python -m winnow.embedded.airflow_home env)"
+    python -m winnow.embedded.airflow_home check        what winnow doctor asks of Airflow, as JSON
 
-Airflow's own ``standalone`` also opens two log servers on every interface and leaves its children behind when it is
-terminated, so the components are started here one by one, and all their descendants end with this process.
+Airflow's metadata are in PostgreSQL below ``WINNOW_HOME/postgres``, which runs while one of these commands needs it.
 """
 
 from __future__ import annotations
@@ -17,29 +18,27 @@ import contextlib
 import json
 import os
 import shlex
-import signal
-import socket
+import sqlite3
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from winnow.config.settings import Settings, load_settings
 from winnow.embedded.airflow_env import (
-    LOGIN,
-    LOOPBACK,
-    PORT_VARIABLE,
+    DATABASE_NAME,
+    DATABASE_VARIABLE,
+    choose_database,
+    locate_postgres,
     make_airflow_environment,
-    read_or_create_login_password,
-    read_ui_port,
+    make_sqlite_url,
 )
+from winnow.embedded.airflow_users import ROLES, add_user, read_or_create_login_password, read_users, remove_user
 from winnow.embedded.bundle import find_bundled_folder
+from winnow.embedded.postgres import PostgresServer, use_postgres
 from winnow.errors import ConfigurationError, ServiceError, WinnowError
 
 POOLS: dict[str, dict[str, Any]] = {
@@ -50,38 +49,84 @@ POOLS: dict[str, dict[str, Any]] = {
 }
 """A task of a missing pool waits for ever without an error, so pools are created before anything starts."""
 
-COMPONENTS: dict[str, tuple[str, ...]] = {
-    "api-server": ("api-server",),
-    "scheduler": ("scheduler", "--skip-serve-logs"),
-    "dag-processor": ("dag-processor",),
-    "triggerer": ("triggerer", "--skip-serve-logs"),
-}
-START_TIMEOUT_S = 180
-STOP_TIMEOUT_S = 20
-HEALTHY = ("metadatabase", "scheduler", "dag_processor")
+
+@dataclass(frozen=True)
+class OpenAirflow:
+    """The embedded Airflow with its database ready. ``server`` None: it is the SQLite file of an earlier Winnow."""
+
+    environment: dict[str, str]
+    server: PostgresServer | None
 
 
-def migrate(settings: Settings, env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Prepare database and pools of the embedded Airflow once per Airflow version; return its environment.
+@contextlib.contextmanager
+def open_airflow(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[OpenAirflow]:
+    """Keep Airflow's database running until the block ends, prepared once per Airflow version, with its pools.
 
     Raises:
         ConfigurationError: Airflow is not installed, or see
             :func:`winnow.embedded.airflow_env.make_airflow_environment`.
-        ServiceError: Airflow could not prepare its database; the message names the log.
+        ServiceError: PostgreSQL did not start, or Airflow could not prepare its database; the message names the log.
     """
+    version = _read_airflow_version()
     environment = make_airflow_environment(settings, os.environ if env is None else env)
+    if environment[DATABASE_VARIABLE] == make_sqlite_url(settings):
+        found = (settings.airflow_home / "airflow.db").is_file()
+        _prepare(settings, environment, version, "airflow.db" if found else None)
+        yield OpenAirflow(environment, None)
+        return
+    with use_postgres(locate_postgres(settings)) as server:
+        number = server.create_database(DATABASE_NAME)
+        _prepare(settings, environment, version, f"{server.read_system_identifier()}/{number}")
+        yield OpenAirflow(environment, server)
+
+
+def migrate(settings: Settings, env: Mapping[str, str] | None = None) -> None:
+    """Prepare database and pools of the embedded Airflow. Raises as :func:`open_airflow`."""
+    with open_airflow(settings, env):
+        pass
+
+
+def _prepare(settings: Settings, environment: Mapping[str, str], version: str, database: str | None) -> None:
     home = settings.airflow_home
-    wanted = json.dumps({"airflow": _read_airflow_version(), "pools": POOLS}, sort_keys=True)
     stamp = home / "prepared.json"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted and (home / "airflow.db").is_file():
-        return environment
+    wanted = {"airflow": version, "pools": POOLS, "database": database}
     read_or_create_login_password(settings)
+    if database is not None and _read_stamp(stamp) == wanted:
+        return
     pools = home / "pools.json"
     pools.write_text(json.dumps(POOLS), encoding="utf-8")
-    _run_airflow(environment, home, "db", "migrate")
-    _run_airflow(environment, home, "pools", "import", str(pools))
-    stamp.write_text(wanted, encoding="utf-8")
-    return environment
+    _prepare_with(environment, settings, "db", "migrate")
+    _prepare_with(environment, settings, "pools", "import", str(pools))
+    if database != "airflow.db" and (home / "airflow.db").is_file() and "database" not in _read_stamp(stamp):
+        _move_from_sqlite(settings, environment)
+    stamp.write_text(json.dumps({**wanted, "database": database or "airflow.db"}, sort_keys=True), encoding="utf-8")
+
+
+def _move_from_sqlite(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Pause the DAGs that are paused in the SQLite file of an earlier Winnow, and say where its runs are."""
+    file = settings.airflow_home / "airflow.db"
+    try:
+        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+            paused = [str(name) for (name,) in database.execute("SELECT dag_id FROM dag WHERE is_paused")]
+    except sqlite3.Error:
+        paused = []  # it was never prepared
+    if paused:
+        _prepare_with(environment, settings, "dags", "reserialize")
+    for name in paused:
+        _prepare_with(environment, settings, "dags", "pause", "--yes", name)
+    _print_notice(
+        f"Airflow's metadata are in PostgreSQL from now on, in {locate_postgres(settings)}. Paused DAGs are paused "
+        f"there too: {', '.join(paused) or 'none'}. The runs until now stay in {file}; to look at them: "
+        f"{DATABASE_VARIABLE}={shlex.quote(make_sqlite_url(settings))} winnow airflow dags list-runs compact_topics"
+    )
+
+
+def _read_stamp(stamp: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(stamp.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
 
 
 def _read_airflow_version() -> str:
@@ -93,161 +138,47 @@ def _read_airflow_version() -> str:
         ) from problem
 
 
-def _run_airflow(environment: Mapping[str, str], home: Path, *arguments: str) -> None:
-    log = home / "prepare.log"
+def _prepare_with(environment: Mapping[str, str], settings: Settings, *arguments: str) -> None:
+    log = settings.airflow_home / "prepare.log"
     with log.open("ab") as stream:
         ended = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments], env=environment, stdout=stream, stderr=subprocess.STDOUT
         )
     if ended.returncode:
         raise ServiceError(
-            f"'airflow {' '.join(arguments)}' ended with exit code {ended.returncode}; the embedded Airflow in {home} "
-            f"is not ready and nothing was started. The end of its output is in {log}."
+            f"'airflow {' '.join(arguments)}' ended with exit code {ended.returncode}; the embedded Airflow in "
+            f"{settings.airflow_home} is not ready and nothing was started. The end of its output is in {log}."
         )
 
 
-@dataclass(frozen=True)
-class Components:
-    """The running components of the embedded Airflow, the folder of their logs, and the URL of the UI."""
-
-    url: str
-    logs: Path
-    processes: dict[str, subprocess.Popen[bytes]]
-
-    def check_alive(self) -> None:
-        """Raise ServiceError if one of the components has ended."""
-        for name, process in self.processes.items():
-            if process.poll() is not None:
-                raise ServiceError(
-                    f"Airflow's {name} ended with exit code {process.returncode}, so the others were stopped. The end "
-                    f"of its output is in {self.logs / f'{name}.log'}."
-                )
-
-    def is_healthy(self) -> bool:
-        """Check whether database, scheduler and DAG processor report that they are healthy."""
-        try:
-            with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
-                health = json.load(answer)
-        except (OSError, ValueError):
-            return False
-        return all(health.get(name, {}).get("status") == "healthy" for name in HEALTHY)
+def is_embedded(settings: Settings, env: Mapping[str, str]) -> bool:
+    """Check whether ``env`` names no Airflow but the embedded one."""
+    home = str(settings.airflow_home)
+    own = {None, make_sqlite_url(settings), choose_database(settings, {})}
+    return env.get("AIRFLOW_HOME", home) == home and env.get(DATABASE_VARIABLE) in own
 
 
-@contextlib.contextmanager
-def run_components(settings: Settings, env: Mapping[str, str] | None = None) -> Iterator[Components]:
-    """Run all components of the embedded Airflow, healthy, until the block ends.
+def run_airflow(settings: Settings, env: Mapping[str, str], arguments: Sequence[str]) -> int:
+    """Run Airflow's command line in the Airflow that ``env`` names, else in the embedded one; return its exit code.
 
     Raises:
-        ConfigurationError: the port is taken, or as :func:`migrate`.
-        ServiceError: a component ended, or was not healthy within three minutes.
+        ConfigurationError: as :func:`open_airflow`.
+        ServiceError: as :func:`open_airflow`.
     """
-    variables = os.environ if env is None else env
-    port = read_ui_port(variables)
-    _check_free(port)
-    environment = migrate(settings, variables)
-    logs = settings.airflow_home / "components"
-    logs.mkdir(exist_ok=True)
-    components = Components(f"http://{LOOPBACK}:{port}", logs, {})
-    try:
-        for name, arguments in COMPONENTS.items():
-            with (logs / f"{name}.log").open("ab") as stream:
-                # In its own session, so that Ctrl-C in the terminal reaches only this process.
-                components.processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "airflow", *arguments],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=stream,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-        _wait_healthy(components)
-        yield components
-    finally:
-        stop_processes(list(components.processes.values()))
+    command = [sys.executable, "-m", "airflow", *arguments]
+    if not is_embedded(settings, env):
+        _read_airflow_version()
+        return _run_in_foreground(command, env)
+    with open_airflow(settings, env) as airflow:
+        return _run_in_foreground(command, airflow.environment)
 
 
-def _check_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as problem:
-            raise ConfigurationError(
-                f"Port {port} on {LOOPBACK} is taken. Nothing was started. Stop the process that listens there, or "
-                f"choose another port with {PORT_VARIABLE}."
-            ) from problem
-
-
-def _wait_healthy(components: Components) -> None:
-    until = time.monotonic() + START_TIMEOUT_S
-    while not components.is_healthy():
-        components.check_alive()
-        if time.monotonic() > until:
-            raise ServiceError(
-                f"Airflow was not healthy after {START_TIMEOUT_S} s and was stopped. See {components.logs}."
-            )
-        time.sleep(1)
-
-
-def stop_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End ``processes`` with all their descendants: terminate first, kill after twenty seconds."""
-    import psutil  # type: ignore[import-untyped]
-
-    sessions = {process.pid for process in processes}
-    until = time.monotonic() + STOP_TIMEOUT_S
-    asked: set[int] = set()
-    while sessions and (left := [each for each in psutil.process_iter() if _is_working_in(each.pid, sessions)]):
-        late = time.monotonic() > until
-        for each in left:
-            if late or each.pid not in asked:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    each.kill() if late else each.terminate()
-            asked.add(each.pid)
-        time.sleep(0.2)
-        for process in processes:
-            process.poll()
-
-
-def _is_working_in(pid: int, sessions: set[int]) -> bool:
-    # Task processes and Spark form process groups of their own, but stay in their component's session.
-    import psutil
-
-    try:
-        return os.getsid(pid) in sessions and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except (OSError, psutil.NoSuchProcess):
-        return False
-
-
-def run_ui(settings: Settings) -> None:
-    """Start Airflow, print its address and how to log in, and keep it running until a signal comes.
-
-    Raises:
-        ServiceError: a component ended.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    _print_message(f"Starting Airflow in {settings.airflow_home} (half a minute, longer the first time) ...")
-    with contextlib.suppress(KeyboardInterrupt), run_components(settings) as components:
-        _print_message(
-            f"Airflow is at {components.url}   login: {LOGIN}   password: "
-            f"{read_or_create_login_password(settings)}\nCtrl-C ends it."
-        )
+def _run_in_foreground(command: Sequence[str], env: Mapping[str, str]) -> int:
+    with subprocess.Popen(command, env=env) as process:
         while True:
-            components.check_alive()
-            time.sleep(1)
-    _print_message("Airflow has ended.")
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    # A second Ctrl-C must not interrupt stopping and leave components behind.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def _print_message(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+            # Ctrl-C reaches the command too, which decides when it ends.
+            with contextlib.suppress(KeyboardInterrupt):
+                return process.wait()
 
 
 def format_environment(environment: Mapping[str, str], base: Mapping[str, str]) -> list[str]:
@@ -262,51 +193,103 @@ def check_health(settings: Settings, env: Mapping[str, str]) -> int:
 
     Returns its exit code. An embedded Airflow that is not prepared yet stays so.
     """
-    database = env.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+    if not is_embedded(settings, env):
+        return _run_checks(env)
     home = settings.airflow_home
-    embedded = env.get("AIRFLOW_HOME", str(home)) == str(home) and database in {
-        None,
-        f"sqlite:///{home / 'airflow.db'}",
-    }
-    if embedded and not (home / "airflow.db").is_file():
+    if not (home / "prepared.json").is_file():
         detail = f"Airflow {_read_airflow_version()} is installed; its home {home} is not prepared yet."
         fix = "python -m winnow.embedded.airflow_home migrate"
         finding = {"check": "airflow", "status": "warning", "detail": detail, "fix": fix, "exit_code": 0}
         _print_message(json.dumps([finding]))
         return 0
-    environment = make_airflow_environment(settings, env) if embedded else dict(env)
+    environment = make_airflow_environment(settings, env)
+    if environment[DATABASE_VARIABLE] == make_sqlite_url(settings):
+        return _run_checks(environment, "--embedded")
+    with use_postgres(locate_postgres(settings)) as server:
+        server.create_database(DATABASE_NAME)
+        return _run_checks(environment, "--embedded")
+
+
+def _run_checks(environment: Mapping[str, str], *options: str) -> int:
     paths = [str(find_bundled_folder("plugins")), *filter(None, [environment.get("PYTHONPATH")])]
     return subprocess.run(
-        [sys.executable, "-m", "winnow_airflow.health", *(["--embedded"] if embedded else [])],
+        [sys.executable, "-m", "winnow_airflow.health", *options],
         env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
         stdin=subprocess.DEVNULL,
     ).returncode
 
 
+def _print_message(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _print_notice(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
+    options = _build_parser().parse_args(arguments)
+    try:
+        return _run_command(load_settings(), options)
+    except WinnowError as problem:
+        _print_notice(str(problem))
+        return problem.exit_code
+
+
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m winnow.embedded.airflow_home",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("command", choices=("ui", "env", "migrate", "check"))
-    command = parser.parse_args(arguments).command
-    try:
-        settings = load_settings()
-        if command == "ui":
-            run_ui(settings)
-        elif command == "migrate":
-            migrate(settings)
-            _print_message(f"The embedded Airflow in {settings.airflow_home} is ready.")
-        elif command == "check":
-            return check_health(settings, os.environ)
-        else:
-            _print_message("\n".join(format_environment(make_airflow_environment(settings, os.environ), os.environ)))
-    except WinnowError as problem:
-        sys.stderr.write(f"{problem}\n")
-        return problem.exit_code
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("ui", "migrate", "env", "check"):
+        commands.add_parser(name)
+    airflow = commands.add_parser("airflow", add_help=False, prefix_chars="\0")
+    airflow.add_argument("arguments", nargs=argparse.REMAINDER)
+    users = commands.add_parser("users").add_subparsers(dest="action")
+    users.add_parser("list")
+    add = users.add_parser("add")
+    add.add_argument("name")
+    add.add_argument("--role", choices=ROLES, default="viewer")
+    users.add_parser("remove").add_argument("name")
+    return parser
+
+
+def _run_command(settings: Settings, options: argparse.Namespace) -> int:
+    if options.command == "ui":
+        from winnow.embedded.airflow_components import run_ui
+
+        run_ui(settings)
+    elif options.command == "airflow":
+        separator = options.arguments[:1] == ["--"]
+        return run_airflow(settings, os.environ, options.arguments[separator:])
+    elif options.command == "users":
+        _change_users(settings, options)
+    elif options.command == "migrate":
+        migrate(settings)
+        _print_message(f"The embedded Airflow in {settings.airflow_home} is ready.")
+    elif options.command == "check":
+        return check_health(settings, os.environ)
+    else:
+        _print_message("\n".join(format_environment(make_airflow_environment(settings, os.environ), os.environ)))
     return 0
+
+
+def _change_users(settings: Settings, options: argparse.Namespace) -> None:
+    if options.action == "add":
+        password = add_user(settings, options.name, options.role)
+        known = "keeps the password" if password is None else f"has the password {password}"
+        _print_message(f"{options.name} is a {options.role} from the next start of Airflow on, and {known}.")
+    elif options.action == "remove":
+        remove_user(settings, options.name)
+        _print_message(f"{options.name} cannot log in from the next start of Airflow on.")
+    else:
+        for name, role in read_users(settings).items():
+            _print_message(f"{name}: {role}")
 
 
 if __name__ == "__main__":

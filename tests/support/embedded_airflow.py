@@ -1,10 +1,10 @@
-"""Starts ``airflow standalone`` and drives it by REST API and command line."""
+"""Starts the embedded Airflow as ``make ui`` does, and drives it by REST API and command line."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -14,24 +14,24 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+import psutil  # type: ignore[import-untyped]
+
 from winnow.config.settings import Settings, load_settings
-from winnow.embedded.airflow_env import (
-    LOGIN,
-    LOOPBACK,
-    PORT_VARIABLE,
-    make_airflow_environment,
-    read_or_create_login_password,
-)
-from winnow.embedded.airflow_home import HEALTHY, POOLS, stop_processes
+from winnow.embedded.airflow_components import HEALTHY
+from winnow.embedded.airflow_env import LOOPBACK, PORT_VARIABLE
+from winnow.embedded.airflow_users import LOGIN, add_user, locate_password_file
+from winnow.embedded.processes import stop_processes
 
 START_S = 600
 RUN_S = 600
 ANSWER_S = 120
+STOP_S = 120
 POLL_S = 1.0
 TAIL_LINES = 40
 ENDED = ("success", "failed")
@@ -50,8 +50,11 @@ class RefusedError(AssertionError):
 
 
 @dataclass(frozen=True)
-class Standalone:
-    """A running Airflow: its API with a logged-in user, and its command line. Times in seconds."""
+class EmbeddedAirflow:
+    """A running Airflow: its API with a logged-in user, and its command line. Times in seconds.
+
+    ``environment``: that of the shell from which it was started. ``log``: what ``make ui`` printed.
+    """
 
     url: str
     settings: Settings
@@ -75,11 +78,19 @@ class Standalone:
 
     def _bearer(self) -> dict[str, str]:
         if not self._token:
-            login = {"username": LOGIN, "password": read_or_create_login_password(self.settings)}
-            status, answer = self._send("POST", "/auth/token", login, {})
-            assert status == 201, answer
-            self._token["Authorization"] = f"Bearer {answer['access_token']}"
+            self._token.update(self.log_in(LOGIN))
         return self._token
+
+    def log_in(self, name: str) -> dict[str, str]:
+        """The header of the user ``name``."""
+        passwords = json.loads(locate_password_file(self.settings).read_text())
+        status, answer = self._send("POST", "/auth/token", {"username": name, "password": passwords[name]}, {})
+        assert status == 201, answer
+        return {"Authorization": f"Bearer {answer['access_token']}"}
+
+    def try_as(self, name: str, method: str, path: str, body: object = None) -> int:
+        """The status that the user ``name`` is answered."""
+        return self._send(method, path, body, self.log_in(name))[0]
 
     def _send(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> tuple[int, Any]:
         request = urllib.request.Request(
@@ -178,6 +189,27 @@ class Standalone:
         body = {"dag_id": dag_id, "from_date": first.isoformat(), "to_date": last.isoformat(), **options}
         self.call("POST", "/backfills", body)
 
+    def submit_form(self, dag_id: str, first: datetime, last: datetime, conf: object, **choices: object) -> None:
+        """Ask for a backfill as the form of the UI does: it counts the runs first, and its last day is a whole one."""
+        body = {
+            "dag_id": dag_id,
+            "from_date": first.isoformat(),
+            "to_date": (last + timedelta(days=1, milliseconds=-1)).isoformat(),
+            "max_active_runs": 1,
+            "reprocess_behavior": "none",
+            "run_backwards": False,
+            "run_on_latest_version": True,
+            **choices,
+        }
+        self.call("POST", "/backfills/dry_run", body)
+        self.call("POST", "/backfills", {**body, "dag_run_conf": conf})
+
+    def find_component(self, name: str) -> psutil.Process:
+        """The process of a component."""
+        children = psutil.Process(self.process.pid).children()
+        (found,) = [child for child in children if child.is_running() and name in child.cmdline()]
+        return found
+
     def wait_backfill(self, dag_id: str, *, within_s: float = RUN_S) -> None:
         """Wait until the DAG's backfill is marked complete, as it must be before the next one.
 
@@ -199,9 +231,9 @@ class Standalone:
         self.until(ended, f"all runs of {dag_id} have ended", within_s=within_s)
 
     def cli(self, *arguments: str) -> str:
-        """Run ``airflow`` as in a shell; what it printed."""
+        """Run ``winnow airflow`` as in a shell; what it printed."""
         ended = subprocess.run(
-            [sys.executable, "-m", "airflow", *arguments],
+            [sys.executable, "-m", "winnow.cli", "airflow", *arguments],
             env=dict(self.environment),
             capture_output=True,
             encoding="utf-8",
@@ -214,7 +246,7 @@ class Standalone:
     # When something went wrong
 
     def last_words(self, count: int = 3) -> str:
-        """The ends of the task logs that were written last, and that of standalone itself."""
+        """The ends of the task logs that were written last, and what the command printed."""
         logs = (self.settings.airflow_home / "logs").rglob("attempt=*.log")
         newest = sorted(logs, key=lambda path: path.stat().st_mtime)[-count:]
         return "\n".join(f"--- {path}\n{read_tail(path)}" for path in [*newest, self.log])
@@ -250,35 +282,17 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _command_without_log_servers(folder: Path) -> Path:
-    """A folder with an ``airflow`` for standalone to start its components with.
-
-    Standalone cannot pass it on, and its scheduler and triggerer would each open a log server on every interface.
-    """
-    folder.mkdir()
-    python = shlex.quote(sys.executable)
-    command = folder / "airflow"
-    command.write_text(
-        "#!/bin/sh\n"
-        f'case "$1" in scheduler|triggerer) exec {python} -m airflow "$@" --skip-serve-logs;; esac\n'
-        f'exec {python} -m airflow "$@"\n'
-    )
-    command.chmod(0o700)
-    return folder
-
-
 @contextmanager
-def start_standalone(
-    folder: Path, database: str, variables: Mapping[str, str], dags: Sequence[str]
-) -> Iterator[Standalone]:
-    """``airflow standalone`` with a lake and a home of its own below ``folder``, healthy and with ``dags`` parsed.
+def start_airflow(
+    folder: Path, variables: Mapping[str, str], dags: Sequence[str], users: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[EmbeddedAirflow]:
+    """The embedded Airflow with a home of its own below ``folder``, healthy and with ``dags`` parsed and paused.
 
-    All DAGs are paused. ``database``: the URL of an empty PostgreSQL database for Airflow. ``variables``: further
-    settings of Winnow and Airflow, which tasks see too.
+    ``variables``: further settings of Winnow and Airflow, which tasks see too. ``users``: their roles.
     """
     port = find_free_port()
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "WINNOW"))},
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
         # Nobody edits DAGs here, and parsing them every half a minute takes the processor from Spark.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
@@ -287,31 +301,30 @@ def start_standalone(
         **variables,
         "WINNOW_HOME": str(folder / "lake"),
         PORT_VARIABLE: str(port),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     settings = load_settings(cwd=folder, env=env)
-    # On SQLite whoever creates a backfill now and then finds the scheduler's lock: Airflow reads before it writes.
-    environment = {**make_airflow_environment(settings, env), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database}
-    read_or_create_login_password(settings)
-    # Standalone and a person's shell find `airflow` by PATH, and so does Airflow find spark-submit.
-    path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-    environment = {**environment, "PATH": os.pathsep.join([str(_command_without_log_servers(folder / "bin")), path])}
-    log = folder / "standalone.log"
+    for name, role in users.items():
+        add_user(settings, name, role)
+    log = folder / "ui.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "airflow", "standalone"],
-            env=environment,
+            [sys.executable, "-m", "winnow.embedded.airflow_home", "ui"],
+            env=env,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    airflow = Standalone(f"http://{LOOPBACK}:{port}", settings, environment, log, process)
+    airflow = EmbeddedAirflow(f"http://{LOOPBACK}:{port}", settings, env, log, process)
     try:
-        airflow.until(airflow.is_healthy, "Airflow is healthy", within_s=START_S)
-        for name, pool in POOLS.items():
-            airflow.call("POST", "/pools", {"name": name, **pool})
+        airflow.until(lambda: "Ctrl-C ends it" in log.read_text(), "Airflow is healthy", within_s=START_S)
         airflow.until(lambda: set(dags) <= set(airflow.dags()), f"{', '.join(dags)} are parsed", within_s=START_S)
         yield airflow
     finally:
-        stop_processes([process])
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S)
+        finally:
+            stop_processes([process])

@@ -1,0 +1,125 @@
+"""The users of the embedded Airflow: their roles and passwords, as Airflow's SimpleAuthManager reads them.
+
+The user ``admin`` is always there. Roles of others are in ``users.json``, passwords of all in the password file of
+SimpleAuthManager, both below ``WINNOW_HOME/airflow`` with mode 0600.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from winnow.config.settings import Settings
+from winnow.errors import UsageError
+
+LOGIN = "admin"
+ROLES = ("viewer", "user", "op", "admin")
+"""Those of SimpleAuthManager; each may do what those before it may."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+def locate_password_file(settings: Settings) -> Path:
+    """Return the path of the password file, as SimpleAuthManager keeps it."""
+    return settings.airflow_home / "simple_auth_manager_passwords.json"
+
+
+def read_users(settings: Settings) -> dict[str, str]:
+    """Read the role of each user."""
+    return {**_read(_locate_roles(settings)), LOGIN: "admin"}
+
+
+def format_users(settings: Settings) -> str:
+    """Format the users as SimpleAuthManager's setting takes them."""
+    return ",".join(f"{name}:{role}" for name, role in read_users(settings).items())
+
+
+def add_user(settings: Settings, name: str, role: str) -> str | None:
+    """Add the user ``name``, or change its role; return its password if it is new. Holds from Airflow's next start.
+
+    Raises:
+        UsageError: the name or the role is not one, or the name is that of the login ``admin``.
+    """
+    if not _NAME.fullmatch(name) or name == LOGIN:
+        raise UsageError(
+            f"A user cannot be called {name!r}. Nothing was changed. Take letters, digits and ._@-, and another name "
+            f"than {LOGIN}, which is there already."
+        )
+    if role not in ROLES:
+        raise UsageError(f"{role!r} is not a role. Nothing was changed. Choose one of: {', '.join(ROLES)}.")
+    read_or_create_login_password(settings)
+    with _hold_lock(settings):
+        passwords = _read(locate_password_file(settings))
+        password = None
+        # The password first: SimpleAuthManager makes one for a user without, and prints it into its log.
+        if name not in passwords:
+            password = passwords[name] = secrets.token_urlsafe(12)
+            _replace(locate_password_file(settings), passwords)
+        _replace(_locate_roles(settings), {**_read(_locate_roles(settings)), name: role})
+    return password
+
+
+def remove_user(settings: Settings, name: str) -> None:
+    """Remove the user ``name`` with its password. Holds from Airflow's next start.
+
+    Raises:
+        UsageError: there is no such user, or it is the login ``admin``.
+    """
+    with _hold_lock(settings):
+        roles, passwords = _read(_locate_roles(settings)), _read(locate_password_file(settings))
+        if name not in roles:
+            others = ", ".join(roles) or "none"
+            raise UsageError(f"No user {name!r} was added here. Nothing was changed. Users besides admin: {others}.")
+        _replace(_locate_roles(settings), {other: role for other, role in roles.items() if other != name})
+        _replace(locate_password_file(settings), {other: kept for other, kept in passwords.items() if other != name})
+
+
+def read_or_create_login_password(settings: Settings) -> str:
+    """Read the password of the login ``admin``; generate it the first time."""
+    path = locate_password_file(settings)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_secret(path, json.dumps({LOGIN: secrets.token_urlsafe(12)}))
+    return _read(path)[LOGIN]
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a secret that only its owner may read; keep an existing one."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _locate_roles(settings: Settings) -> Path:
+    return settings.airflow_home / "users.json"
+
+
+def _read(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _replace(path: Path, content: Mapping[str, str]) -> None:
+    handle, draft = tempfile.mkstemp(dir=path.parent)  # of mode 0600
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(json.dumps(content) + "\n")
+    Path(draft).replace(path)
+
+
+@contextmanager
+def _hold_lock(settings: Settings) -> Iterator[None]:
+    settings.airflow_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (settings.airflow_home / "users.lock").open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
