@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -31,11 +32,16 @@ class _Versioned(msgspec.Struct):
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_BUILDING = threading.Lock()
+"""Held while a decoder is built. msgspec keeps what it learns of a dataclass in the class before it has learned all,
+and a second thread that decodes with that never ends, or ends the process."""
 
 
 def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     if kind not in _decoders:
-        _decoders[kind] = msgspec.json.Decoder(kind)
+        with _BUILDING:
+            if kind not in _decoders:
+                _decoders[kind] = msgspec.json.Decoder(kind)
     return _decoders[kind]
 
 
