@@ -43,7 +43,7 @@ log = logging.getLogger("airflow.task")
 @contextmanager
 def open_task_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
     """Open settings, store and catalog for one task; its DAG run holds the leases, and events go to the task's log."""
-    with open_pipeline(context) as ctx, log_pipeline_events(ctx):
+    with open_pipeline(context) as ctx, ctx.store.keep_open(), log_pipeline_events(ctx):
         yield ctx
 
 

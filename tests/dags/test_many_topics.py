@@ -2,61 +2,68 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.dags.conftest import RunDag
 from tests.dags.test_concurrent_runs import as_run
-from tests.support.dag_topics import DAY_MS, build_old_lines, make_topic
-from winnow.config.settings import Settings
+from tests.support.dag_topics import DAY_MS, build_group_states, build_old_lines, make_topic, read_topic
 from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction import plan as planning
 from winnow.pipeline.context import Context
 from winnow.store import RunState
 from winnow_airflow import compaction_steps, eligibility_steps
-from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, MAXIMUM_MAPPED_TASKS, TopicCheck
+from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, TopicCheck
 
-if TYPE_CHECKING:
-    from airflow.dag_processing.dagbag import DagBag
-
-TOPICS = 450
+TOPICS = 1_200
 
 
 def name_many(ctx: Context) -> list[str]:
     """A catalog that names many topics. They share one table, which is enough for being listed."""
-    create_topic(ctx, "t000", 1, {})
-    names = [f"t{number:03d}" for number in range(TOPICS)]
+    create_topic(ctx, "t0000", 1, {})
+    names = [f"t{number:04d}" for number in range(TOPICS)]
     with sqlite3.connect(ctx.settings.catalog["uri"].removeprefix("sqlite:///")) as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")]
         values = ", ".join("?" if column == "table_name" else column for column in columns)
         database.executemany(
-            f"INSERT INTO iceberg_tables SELECT {values} FROM iceberg_tables WHERE table_name = 't000'",
+            f"INSERT INTO iceberg_tables SELECT {values} FROM iceberg_tables WHERE table_name = 't0000'",
             [(name,) for name in names[1:]],
         )
     return names
 
 
-def test_hundreds_of_topics_are_checked_once_each_by_two_hundred_tasks_at_most(
-    ctx: Context, runnable: DagBag, airflow_home: Settings
-) -> None:
-    """The checks themselves are marked as done here: what counts is how many there are, and of what."""
+def test_thousands_of_topics_are_a_few_shares_of_which_the_first_task_takes_one(ctx: Context) -> None:
+    """Each topic is in exactly one share, in order; the shares are about equal."""
     names = name_many(ctx)
-    dag = runnable.dags["compact_topics"]
-    ended = dag.test(mark_success_pattern="check_eligibility|watch")
-    tasks = [ti for ti in ended.get_task_instances() if ti.task_id == "check_eligibility"]
-    assert len(tasks) == MAXIMUM_MAPPED_TASKS == 200
-    query = "SELECT value FROM xcom WHERE task_id = 'list_topics' AND run_id = ?"
-    with sqlite3.connect(airflow_home.airflow_home / "airflow.db") as database:
-        (value,) = database.execute(query, (ended.run_id,)).fetchone()
-    shares = json.loads(value)
-    shares = json.loads(shares) if isinstance(shares, str) else shares
+    shares = eligibility_steps.split_topics(ctx, names, as_of_ms=ctx.now_ms(), looks_at_all=False)
     assert [topic for share in shares for topic in share] == names
-    assert {len(share) for share in shares} == {2, 3}
-    assert str(ended.state) == "success"
+    assert [len(share) for share in shares] == [400, 400, 400]
+
+
+def test_what_is_due_in_any_share_is_compacted(
+    ctx: Context, run_dag: RunDag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five topics, two to a task: a task for each further share.
+
+    They are due by retention alone, which needs no Spark.
+    """
+    for number in range(5):
+        name, at_ms = f"t{number}", ctx.now_ms() if number % 2 else 1_700_000_000_000
+        lines = build_old_lines(10, 10, at_ms=at_ms)
+        make_topic(
+            ctx, tmp_path, name, [lines], cleanup_policy="delete", retention_ms=str(DAY_MS), segment_ms="3600000"
+        )
+    monkeypatch.setattr(eligibility_steps, "MAXIMUM_TOPICS_PER_TASK", 2)
+
+    states = run_dag("compact_topics")
+
+    assert states["run", -1] == "success"
+    assert {number for task, number in states if task == "check_further_topics"} == {0, 1}
+    assert build_group_states(states) == ["success"] * 4
+    assert [len(read_topic(ctx, f"t{number}")) for number in range(5)] == [0, 10, 0, 10, 0]
 
 
 def test_what_is_too_much_for_one_run_is_given_back_for_the_next(

@@ -152,7 +152,7 @@ def test_a_run_without_its_pools_ends_at_once_with_the_command_that_creates_them
         assert run_dag(dag_id, **{pool_checks.MISSING_POOLS_KEY: ["winnow_commit"]}, **conf)[first, -1] == "failed"
 
     class Run:
-        conf = {pool_checks.MISSING_POOLS_KEY: ["winnow_commit", "winnow_scrub", "winnow_spark"]}  # noqa: RUF012 - a run's
+        conf = {pool_checks.MISSING_POOLS_KEY: ["winnow_check", "winnow_commit", "winnow_scrub", "winnow_spark"]}  # noqa: RUF012 - a run's
 
     with pytest.raises(ConfigurationError, match="Nothing was done") as caught:
         pool_checks.require_pools({"dag_run": Run()})

@@ -32,6 +32,12 @@ DECISIONS = (
     )
     .changes("find_active_offset", assign("False", "max_segment_ms"))
     .caught_by("test_on_a_quiet_partition_data_older_than_the_maximum_lag_is_compacted"),
+    Mutant("idle-head-ignored", "a topic that was found idle is left out of later checks whatever is committed to it")
+    .changes("find_idle_topics", replace("heads.get(topic) == idle.metadata_location", "True"))
+    .caught_by("test_every_commit_ends_it"),
+    Mutant("idle-for-ever", "a topic that was found idle is left out of later checks whatever the clock says")
+    .changes("IdleTopic.covers", replace("latest_ms < self.until_ms", "True"))
+    .caught_by("test_the_clock_ends_it_in_the_millisecond_in_which_a_segment_closes"),
     Mutant("active-segment-compacted", "the active segment is cleanable")
     .changes("find_cleanable_range", replace("not log.closes_active", "False"))
     .caught_by("test_the_range_ends_where_the_active_segment_begins"),

@@ -55,6 +55,12 @@ VALIDATION = (
     Mutant("judged-without-figures", "a failing check is not run again for its partitions")
     .changes("GxSession.run", always("success"))
     .caught_by("test_only_failing_partitions_are_named_and_the_figures_are_told"),
+    Mutant("judged-together-passes-all", "topics that were judged together pass even if one of them has a failing row")
+    .changes("validate_fact_tables", always("suspects"))
+    .caught_by("test_a_wrong_figure_of_one_topic_fails_that_topic_as_alone_and_no_other"),
+    Mutant("judged-together-by-shares", "topics are judged together by a suite that tolerates a share of bad rows")
+    .changes("is_row_wise", drop_operand("tolerates"))
+    .caught_by("test_a_suite_that_does_not_judge_row_by_row_judges_each_topic_alone[a share of rows]"),
     Mutant("docs-index-always-green", "the index of the Data Docs shows every run as passed")
     .changes("SiteIndexBuilder._add_validations_to_index_links", assign("True", "success"))
     .caught_by("test_a_later_run_leaves_earlier_pages_alone_and_the_index_lists_them_when_it_is_built"),

@@ -20,8 +20,14 @@ from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 from winnow.errors import WinnowError
-from winnow.log.file_checksums import ChecksumNames, has_checksum, make_damage_error
-from winnow.log.manifests import count_live_files, decode_long, list_live_paths, make_segment, reduce_garbage_collection
+from winnow.log.file_checksums import ChecksumNames
+from winnow.log.manifests import (
+    count_live_files,
+    decode_long,
+    make_segment,
+    read_live_entries,
+    reduce_garbage_collection,
+)
 from winnow.log.table import LOG_SPEC, make_data_file
 from winnow.model import Segment
 
@@ -95,7 +101,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             if not wanted or not _may_contain_partitions(manifest, ordered):
                 carried.manifests.append(manifest)
                 continue
-            entries = self._read_live_entries(manifest)
+            entries = read_live_entries(self._io, manifest)
             going = [entry for entry in entries if entry.data_file.file_path in wanted]
             if not going:
                 carried.manifests.append(manifest)
@@ -107,23 +113,8 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             paths = {manifest.manifest_path for manifest in small}
             carried.manifests[:] = [each for each in carried.manifests if each.manifest_path not in paths]
             for manifest in small:
-                carried.entries.extend(self._read_live_entries(manifest))
+                carried.entries.extend(read_live_entries(self._io, manifest))
         return carried
-
-    def _read_live_entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        if not has_checksum(manifest.manifest_path):
-            list_live_paths(
-                self._io, manifest
-            )  # decodes safely: PyIceberg's decoder can end the process at a damaged file
-        try:
-            entries = self.fetch_manifest_entry(manifest)
-        except (OSError, WinnowError):
-            raise
-        except Exception as problem:  # exceptions that a decoder raises for damaged bytes
-            raise make_damage_error(manifest.manifest_path) from problem
-        if len(entries) != count_live_files(manifest):
-            raise make_damage_error(manifest.manifest_path)  # PyIceberg reads a truncated file as a short one
-        return entries
 
     def _manifests(self) -> list[ManifestFile]:
         with reduce_garbage_collection():

@@ -21,10 +21,14 @@ from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
+    DataFileContent,
+    FileFormat,
     ManifestContent,
+    ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
     PartitionFieldSummary,
+    _inherit_from_manifest,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StructType
@@ -52,6 +56,7 @@ _FILE_PATH, _PARTITION, _RECORDS, _SIZE, _NULLS, _LOWER, _UPPER = 100, 102, 103,
 _READ_ALONG: Final = (108, 109, 137, 132, 135)
 _COLUMNS: Final = (_FILE_PATH, _PARTITION, _RECORDS, _SIZE, _NULLS, _LOWER, _UPPER, *_READ_ALONG)
 _STATUS_ID, _DATA_FILE_ID, _PARTITION_SUMMARY_ID, _CONTENT_ID = 0, 2, 508, 517
+_FORMAT_ID, _FILE_CONTENT_ID = 101, 134
 
 
 @contextmanager
@@ -126,16 +131,31 @@ def read_live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, 
     return found
 
 
+def read_live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Read the live entries of ``manifest`` with all their columns, for a commit that takes them over.
+
+    Raises:
+        DamagedMetadataError: the manifest is damaged or cut off.
+    """
+    rows = _read_entry_rows(io, manifest, _make_full_entry_reader)
+    found = [_inherit_from_manifest(entry, manifest) for entry in rows if entry.status != ManifestEntryStatus.DELETED]
+    if len(found) != count_live_files(manifest):
+        raise make_damage_error(manifest.manifest_path)
+    return found
+
+
 def count_live_files(manifest: ManifestFile) -> int:
     """Count the files that ``manifest`` says are in the log, without opening it."""
     return (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
 
 
-def _read_entry_rows(io: FileIO, manifest: ManifestFile) -> Iterator[Any]:
+def _read_entry_rows(
+    io: FileIO, manifest: ManifestFile, reader_of: Callable[[str], Reader] | None = None
+) -> Iterator[Any]:
     data = read_checked(io, manifest.manifest_path)
     if len(data) != manifest.manifest_length:
         raise make_damage_error(manifest.manifest_path)  # may be cut off between two blocks, unseen by readers
-    return _read_rows(manifest.manifest_path, data, _make_entry_reader)
+    return _read_rows(manifest.manifest_path, data, reader_of or _make_entry_reader)
 
 
 def make_segment(file: DataFile) -> Segment:
@@ -218,6 +238,13 @@ def _make_row(*values: object) -> Row:
 def _make_entry_reader(schema: str) -> Reader:
     kinds: Any = {-1: _make_row, _DATA_FILE_ID: _make_row, _PARTITION: _make_row}
     return resolve_reader(_parse_schema(schema), _ENTRY, kinds, {})
+
+
+@lru_cache(maxsize=64)
+def _make_full_entry_reader(schema: str) -> Reader:
+    kinds: Any = {-1: ManifestEntry, _DATA_FILE_ID: DataFile}
+    names: Any = {_STATUS_ID: ManifestEntryStatus, _FORMAT_ID: FileFormat, _FILE_CONTENT_ID: DataFileContent}
+    return resolve_reader(_parse_schema(schema), MANIFEST_ENTRY_SCHEMAS[2], kinds, names)
 
 
 @lru_cache(maxsize=64)

@@ -44,7 +44,9 @@ from winnow.results import Receipt
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableUpdate
     from pyiceberg.typedef import Identifier
 
 _BY_OFFSET = operator.attrgetter("first_offset")
@@ -320,8 +322,12 @@ class TopicLog:
 
         return self.commit(change)
 
-    def commit(self, build: Callable[[Head], Change], *, even_deleted: bool = False) -> Committed:
+    def commit(
+        self, build: Callable[[Head], Change], *, head: Head | None = None, even_deleted: bool = False
+    ) -> Committed:
         """Commit the change that ``build`` makes of the head; ``build`` is called again after each conflict.
+
+        ``head``: one that the caller has just loaded, for the first try; if it is the head no more, the try fails.
 
         Raises:
             DeletedTopicError: the topic is deleted, and ``even_deleted`` is not set.
@@ -331,10 +337,11 @@ class TopicLog:
             Also the errors of ``build``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
-            head = self.head(even_deleted=even_deleted)
+            head = head or self.head(even_deleted=even_deleted)
             committed = self._try(head, build(head))
             if committed is not None:
                 return committed
+            head = None
             wait_before_retry(attempt)
         raise self.conflict()
 
@@ -349,7 +356,7 @@ class TopicLog:
         table = head.table
         with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             manifests = self._manifests(head)
-            transaction = Transaction(_keep_newest_snapshot(table))
+            transaction = _StagedTransaction(_keep_newest_snapshot(table))
             if change.properties:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:
@@ -422,11 +429,24 @@ class TopicLog:
         return table.metadata.snapshot_by_id(snapshot_id) is not None
 
 
+class _StagedTransaction(Transaction):
+    """A transaction that computes its metadata once for each staged update. PyIceberg does at every access."""
+
+    _computed: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata with all staged updates."""
+        if self._computed is None or self._computed[0] is not self._updates:
+            self._computed = (self._updates, super().table_metadata)
+        return self._computed[1]
+
+
 def _keep_newest_snapshot(table: Table) -> Table:
     """Return ``table`` with only its newest snapshot, to stage a commit that concerns no other.
 
-    PyIceberg's transaction copies the metadata about twenty times while a commit is staged, snapshot by snapshot. The
-    catalog applies the staged updates to the whole metadata, once.
+    PyIceberg's transaction copies the metadata while a commit is staged, snapshot by snapshot. The catalog applies the
+    staged updates to the whole metadata, once.
     """
     newest = table.current_snapshot()
     if newest is None:

@@ -7,7 +7,7 @@ missing would make a compaction late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 
 from winnow.model import PartitionState, Segment
@@ -22,7 +22,7 @@ from winnow.planning.cleanable import (
     is_whole_log_dirty,
     list_dirty_segments,
 )
-from winnow.planning.eligibility import Decision
+from winnow.planning.eligibility import Decision, find_covering_entries
 
 
 def find_next_change_ms(log: PartitionLog, rules: Rules, decision: Decision, *, decided_ms: int) -> int | None:
@@ -42,7 +42,7 @@ def find_next_change_ms(log: PartitionLog, rules: Rules, decision: Decision, *, 
         return decided_ms + 1
     instants = chain(
         _list_mark_changes(log.state),
-        _list_tombstone_changes(log.state, rules),
+        _list_tombstone_changes(log, rules),
         _list_dirty_changes(log, rules),
         _list_retention_changes(log, rules),
     )
@@ -55,13 +55,16 @@ def _list_mark_changes(state: PartitionState) -> Iterator[int]:
         yield state.uncleanable.next_attempt_ms
 
 
-def _list_tombstone_changes(state: PartitionState, rules: Rules) -> Iterator[int]:
+def _list_tombstone_changes(log: PartitionLog, rules: Rules) -> Iterator[int]:
     """Yield when tombstones may go: the delete horizon, and the end of the wait for late records."""
-    for entry in state.history:
-        if entry.delete_horizon_ms is not None:
-            yield entry.delete_horizon_ms
-        if entry.cleaning_time_ms is not None:
-            yield entry.cleaning_time_ms + rules.late_arrival_ms
+    for segment in log.segments:
+        if not segment.tombstones:
+            continue
+        for entry in find_covering_entries(segment.first_offset, segment.last_offset, log.state.history):
+            if entry is not None and entry.delete_horizon_ms is not None:
+                yield entry.delete_horizon_ms
+            if entry is not None and entry.cleaning_time_ms is not None:
+                yield entry.cleaning_time_ms + rules.late_arrival_ms
 
 
 def _list_dirty_changes(log: PartitionLog, rules: Rules) -> Iterator[int]:
@@ -70,26 +73,27 @@ def _list_dirty_changes(log: PartitionLog, rules: Rules) -> Iterator[int]:
     start = log.state.log_start_offset if is_whole_log_dirty(log, rules) else find_first_dirty_offset(log.state)
     dirty = list_dirty_segments(log, start)
     for segment, previous in zip(dirty, (None, *dirty), strict=False):
-        times_ms = _list_times_ms(segment, previous, log, rules)
-        if rules.max_segment_ms < MAXIMUM_LONG:
-            yield from (ms + rules.max_segment_ms + 1 for ms in times_ms)
-        if rules.max_compaction_lag_ms < MAXIMUM_LONG:
-            yield from (ms + rules.max_compaction_lag_ms + 1 for ms in times_ms)
-        youngest_ms = find_youngest_ms(segment, appends)
+        oldest_ms, youngest_ms = find_oldest_ms(segment, appends), find_youngest_ms(segment, appends)
+        if oldest_ms is not None and rules.max_segment_ms < MAXIMUM_LONG:
+            yield oldest_ms + rules.max_segment_ms + 1
         if youngest_ms is not None:
             yield youngest_ms + rules.min_compaction_lag_ms
+        if rules.max_compaction_lag_ms < MAXIMUM_LONG:
+            yield from (ms + rules.max_compaction_lag_ms + 1 for ms in _list_lag_starts(segment, previous, log, rules))
 
 
-def _list_times_ms(segment: Segment, previous: Segment | None, log: PartitionLog, rules: Rules) -> Sequence[int]:
-    """List the times by which a segment may be old: its own oldest, and KIP-354's estimates if it has none."""
-    appends = log.state.appends
-    oldest_ms, appended_ms = find_oldest_ms(segment, appends), find_append_as_of_ms(segment, appends)
-    found = [
-        oldest_ms,
-        None if appended_ms is None else appended_ms - rules.max_segment_ms,
-        None if previous is None else find_youngest_ms(previous, appends),
-    ]
-    return [ms for ms in found if ms is not None]
+def _list_lag_starts(segment: Segment, previous: Segment | None, log: PartitionLog, rules: Rules) -> Iterator[int]:
+    """Yield the times from which a segment's lag may count: its own oldest, or KIP-354's estimates if it has none."""
+    if segment.min_timestamp_ms is not None:
+        yield segment.min_timestamp_ms
+    if segment.max_timestamp_ms is not None:
+        return
+    appended_ms = find_append_as_of_ms(segment, log.state.appends)
+    if appended_ms is not None:
+        yield appended_ms - rules.max_segment_ms
+    youngest_ms = None if previous is None else find_youngest_ms(previous, log.state.appends)
+    if youngest_ms is not None:
+        yield youngest_ms
 
 
 def _list_retention_changes(log: PartitionLog, rules: Rules) -> Iterator[int]:

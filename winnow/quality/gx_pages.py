@@ -20,7 +20,7 @@ from great_expectations.exceptions.exceptions import GreatExpectationsError
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.renderer.site_builder import DefaultSiteIndexBuilder
 
-from winnow.quality.suites import SUITE_META, SuiteFindings, convert_to_gx
+from winnow.quality.suites import SUITE_META, TOPICS_META, SuiteFindings, convert_to_gx
 
 LOG = logging.getLogger(__name__)
 
@@ -87,7 +87,13 @@ class VerdictPageRenderer(ValidationResultsPageRenderer):
     @classmethod
     def _render_validation_header(cls, validation_results: ExpectationSuiteValidationResult) -> Any:
         header: Any = super()._render_validation_header(validation_results)  # type: ignore[no-untyped-call]
-        header.subheader.string_template["params"]["success"] = _format_status(validation_results)
+        subheader = header.subheader.string_template
+        subheader["params"]["success"] = _format_status(validation_results)
+        meta: dict[str, Any] = {**validation_results.meta}
+        topics = meta.get(TOPICS_META)
+        if topics:
+            subheader["template"] += "\n ${topics_title} ${topics}"
+            subheader["params"] |= {"topics_title": "Topics:", "topics": ", ".join(topics)}
         return header
 
 

@@ -18,7 +18,7 @@ from winnow.quality.gx_runtime import (
     make_ephemeral_context,
     make_site_config,
 )
-from winnow.quality.suites import Suite, SuiteFindings, convert_to_gx
+from winnow.quality.suites import TOPICS_META, Suite, SuiteFindings, convert_to_gx
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,10 +77,23 @@ class GxSession:
                 batch_parameters={"dataframe": frame}, run_id=run_id, result_format=result_format
             )
 
-    def write_page(self, result: ExpectationSuiteValidationResult, findings: SuiteFindings | None = None) -> str | None:
+    def discard(self, result: ExpectationSuiteValidationResult) -> None:
+        """Remove ``result``, which no verdict rests on, from the site's results."""
+        if self._site is not None:
+            results: Any = self._context.validation_results_store
+            results.remove_key(_identify(result, self.suite))
+
+    def write_page(
+        self,
+        result: ExpectationSuiteValidationResult,
+        findings: SuiteFindings | None = None,
+        *,
+        topics: Sequence[str] = (),
+    ) -> str | None:
         """Build the page of one result; return its URL, None if GX could not render it (and has logged why).
 
-        ``findings``: of another suite with the same verdict, shown on the same page.
+        ``findings``: of another suite with the same verdict, shown on the same page. ``topics``: those that ``result``
+        is about, named on the page, if it is about several.
 
         Raises:
             OSError: the page cannot be written.
@@ -91,6 +104,10 @@ class GxSession:
 
             # The index and later builds of the site read the stored result.
             self._context.validation_results_store.set(identifier, add_suite_failures(result, findings))
+        if topics:
+            meta: dict[str, Any] = {**result.meta, TOPICS_META: list(topics)}
+            result.meta = meta
+            self._context.validation_results_store.set(identifier, result)
         builder = self._make_site_builder()
         # About 4 MB that GX would copy with every page.
         copied = self._folder / f".static-{import_great_expectations().__version__}"

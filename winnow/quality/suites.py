@@ -26,6 +26,8 @@ RAISED = ":raised"
 """Suffix of the expectation id in a failure whose check raised."""
 SUITE_META = "suite"
 """Key in the ``meta`` of a GX expectation that names its suite: a page shows several."""
+TOPICS_META = "topics"
+"""Key in the ``meta`` of a GX result that names the topics it is about, if it is about several."""
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SEVERITIES = {"critical": Severity.FAIL, "warning": Severity.WARN, "info": Severity.WARN}
 _NOT_ROW_WISE = frozenset(
@@ -196,6 +198,27 @@ def check_row_wise(suite: Suite) -> None:
         ConfigurationError: an expectation that is not a map over rows, that compares rows, or that tolerates a share of
             bad rows (``mostly``): its outcome would depend on chunk boundaries.
     """
+    for expectation in suite.expectations:
+        if not is_row_wise(suite, expectation, even_mostly=True):
+            raise ConfigurationError(
+                f"{expectation.id} in suite {suite.name} ({expectation.type}) does not judge row by row. Records are "
+                "judged in chunks, so a content suite may hold map expectations over single rows only."
+            )
+        if not is_row_wise(suite, expectation):
+            raise ConfigurationError(
+                f"{expectation.id} in suite {suite.name} sets mostly. Records are judged in chunks, so it would mean a "
+                "share of each chunk. Leave it out and use the severity warning instead."
+            )
+
+
+def is_row_wise(suite: Suite, expectation: Expectation, *, even_mostly: bool = False) -> bool:
+    """Check whether ``expectation`` of ``suite`` judges each row by itself. Imports GX.
+
+    ``even_mostly``: one that tolerates a share of bad rows counts too.
+
+    Raises:
+        ConfigurationError: GX has no such expectation.
+    """
     import_great_expectations()
     from great_expectations.expectations.expectation import (
         ColumnMapExpectation,
@@ -203,16 +226,7 @@ def check_row_wise(suite: Suite) -> None:
         MulticolumnMapExpectation,
     )
 
-    for expectation in suite.expectations:
-        kind = _find_implementation_class(suite, expectation)
-        is_map = issubclass(kind, ColumnMapExpectation | ColumnPairMapExpectation | MulticolumnMapExpectation)
-        if not is_map or expectation.type in _NOT_ROW_WISE:
-            raise ConfigurationError(
-                f"{expectation.id} in suite {suite.name} ({expectation.type}) does not judge row by row. Records are "
-                "judged in chunks, so a content suite may hold map expectations over single rows only."
-            )
-        if expectation.kwargs.get("mostly", 1) != 1:
-            raise ConfigurationError(
-                f"{expectation.id} in suite {suite.name} sets mostly. Records are judged in chunks, so it would mean a "
-                "share of each chunk. Leave it out and use the severity warning instead."
-            )
+    kind = _find_implementation_class(suite, expectation)
+    is_map = issubclass(kind, ColumnMapExpectation | ColumnPairMapExpectation | MulticolumnMapExpectation)
+    tolerates = expectation.kwargs.get("mostly", 1) != 1 and not even_mostly
+    return is_map and expectation.type not in _NOT_ROW_WISE and not tolerates

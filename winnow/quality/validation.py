@@ -72,7 +72,7 @@ def validate_fact_table(
         checked_at_ms=checked_at_ms,
         findings=findings,
     )
-    gap = _find_missing_value(rows)
+    gap = find_missing_value(rows)
     if gap is not None:
         return validation.make_broken_verdict([Failure(None, "fact_table", Severity.FAIL, gap)], None)
     if data_docs is not None:
@@ -172,7 +172,7 @@ class _Validation:
         return [self._suite] if self._findings is None else [self._suite, self._findings.suite]
 
 
-def _find_missing_value(rows: Sequence[Mapping[str, int | str]]) -> str | None:
+def find_missing_value(rows: Sequence[Mapping[str, int | str]]) -> str | None:
     """Describe what is missing in the fact table. GX skips missing values, so a gap would pass."""
     if not rows:
         return "The fact table is empty: nothing is known about the data."

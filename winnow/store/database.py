@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -95,7 +95,10 @@ class Database:
         self._is_preparing = False
         self._is_prepared = prepare is None
         self.is_sqlite: Final = self.url.get_backend_name() == "sqlite"
-        self.engine: Final = _open_sqlite(self.url) if self.is_sqlite else _open_postgresql(self.url)
+        self._kept: list[_SqliteConnection] | None = None
+        self.engine: Final = (
+            _open_sqlite(self._connect_to_sqlite, self.url) if self.is_sqlite else _open_postgresql(self.url)
+        )
         self._process = os.getpid()
         self._forked = threading.Lock()
         # A transaction that reads first and writes later fails at once if another wrote in between.
@@ -133,6 +136,39 @@ class Database:
         """Let readers and one writer of a SQLite file work at the same time, from now on and for every process."""
         with self._translate_errors(), self.engine.execution_options(**{_BEGIN: ""}).connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+
+    @contextmanager
+    def keep_open(self) -> Iterator[None]:
+        """Keep a SQLite file's connections for the next transaction during the block, in which the process never forks.
+
+        A connection costs more than a short transaction. And whichever closes a SQLite file last moves the write-ahead
+        log into the file and deletes it: four more syncs for each transaction.
+        """
+        if not self.is_sqlite or self._kept is not None:
+            yield
+            return
+        self._kept = []
+        try:
+            yield
+        finally:
+            kept, self._kept = self._kept, None
+            for connection in kept:
+                connection.close()
+
+    def _connect_to_sqlite(self) -> sqlite3.Connection:
+        if self._kept:
+            with suppress(IndexError):  # another thread took the last one
+                return self._kept.pop()
+        connection = _connect(self.url)
+        connection.database = self
+        return connection
+
+    def keep_connection(self, connection: _SqliteConnection) -> bool:
+        """Keep ``connection`` instead of closing it, if that is wanted now; return whether it is kept."""
+        if self._kept is None or connection.in_transaction or self._process != os.getpid():
+            return False
+        self._kept.append(connection)
+        return True
 
     def close(self) -> None:
         """Close idle connections."""
@@ -204,12 +240,25 @@ def _is_read_only(url: URL) -> bool:
     return path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 
-def _connect(url: URL) -> sqlite3.Connection:
+class _SqliteConnection(sqlite3.Connection):
+    """A connection that its database may keep instead of closing it."""
+
+    database: Database | None = None
+
+    def close(self) -> None:
+        """Close it, unless it is kept."""
+        if self.database is None or not self.database.keep_connection(self):
+            super().close()
+
+
+def _connect(url: URL) -> _SqliteConnection:
     path = Path(str(url.database))
     if not _is_read_only(url):
-        return sqlite3.connect(str(path), timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+        return sqlite3.connect(str(path), timeout=BUSY_TIMEOUT_S, check_same_thread=False, factory=_SqliteConnection)
     uri = f"file:{quote(str(path.absolute()))}"
-    found = sqlite3.connect(f"{uri}?mode=ro", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True)
+    found = sqlite3.connect(
+        f"{uri}?mode=ro", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True, factory=_SqliteConnection
+    )
     try:
         found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as problem:
@@ -220,17 +269,19 @@ def _connect(url: URL) -> sqlite3.Connection:
             raise sqlite3.OperationalError(
                 "its newest changes are in a write-ahead log that only a user with the right to write there can read"
             ) from problem
-        found = sqlite3.connect(f"{uri}?immutable=1", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True)
+        found = sqlite3.connect(
+            f"{uri}?immutable=1", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True, factory=_SqliteConnection
+        )
     return found
 
 
-def _open_sqlite(url: URL) -> Engine:
+def _open_sqlite(connect: Callable[[], sqlite3.Connection], url: URL) -> Engine:
     # An idle connection is dangerous with SQLite if the process forks, and opening one is cheap.
     engine = create_engine(
         url,
         poolclass=NullPool,
         hide_parameters=True,
-        creator=lambda: _connect(url),
+        creator=connect,
     )
 
     @event.listens_for(engine, "connect")

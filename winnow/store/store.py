@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
@@ -75,6 +76,10 @@ class Store:
             ConfigurationError: as :meth:`open`. The first query may raise the other errors of :meth:`open`.
         """
         return cls(Database(url, prepare=prepare_to_read))
+
+    def keep_open(self) -> AbstractContextManager[None]:
+        """Keep the database open during a block of many short transactions, in which the process does not fork."""
+        return self._database.keep_open()
 
     def close(self) -> None:
         """Close idle connections. The store must not be used after."""

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends
 from winnow_airflow.page.dependencies import NowDep
 from winnow_airflow.page.responses import Document
 
-COMPACT, CHANGE = "compact_topics", "change_partitions"
+COMPACT, CHANGE = "compact_now", "change_partitions"
 """The DAGs that actions of the page trigger."""
 
 may_view = Depends(requires_access_view(AccessView.PLUGINS))

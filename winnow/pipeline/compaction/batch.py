@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from winnow.engine import staging
@@ -23,16 +24,26 @@ from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans
+from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
-from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.compaction.validate import (
+    PreparedAttempt,
+    conclude_validation,
+    judge_attempts,
+    prepare_attempt,
+)
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import HeldLeases
 from winnow.planning.plans import PlanReference
+from winnow.quality import start_import
 from winnow.quality.validation import build_site_index
 from winnow.results import Receipt, Verdict
 
 Submit = Callable[[Sequence[PlanReference]], JobOutcome]
 """Runs Spark on plans and waits for it."""
+
+MAXIMUM_SMALL_BYTES = 64 << 20
+"""Attempts at plans that read up to this many bytes are validated together; a larger one is not kept waiting."""
 
 log = logging.getLogger("winnow")
 
@@ -84,11 +95,14 @@ def stage_plans(
     again with these plans, so the runs of those that failed are closed as void.
     """
     started_ms = ctx.now_ms()
-    begun: list[PlanReference] = []
-    for plan in plans:
+
+    def begin(plan: PlanReference) -> PlanReference | None:
         with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
             begin_attempt(ctx, plan, attempt)
-            begun.append(plan)
+            return plan
+        return None
+
+    begun = [plan for plan in map_side_by_side(begin, plans) if plan is not None]
     failures: dict[str, PlanFailure] = {}
     outcome = JobOutcome()
     reading = begun
@@ -99,15 +113,14 @@ def stage_plans(
         error = convert_to_winnow_error("the batch", problem, ctx.settings.places)
         failures |= {plan.plan_id: PlanFailure(str(error), error.exit_code) for plan in reading}
     failures |= outcome.failures
-    staged: list[PlanReference] = []
-    for plan in begun:
+
+    def end(plan: PlanReference) -> PlanReference | None:
         with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
             failure = failures.get(plan.plan_id)
             if failure is None or plan.plan_id in outcome.silent:
                 if staging.has_manifest(plan.uri, attempt):
                     end_attempt(ctx, plan, attempt, started_ms=started_ms)
-                    staged.append(plan)
-                    continue
+                    return plan
                 failure = failure or PlanFailure(
                     "the Spark application ended well but left no staging manifest", ServiceError.exit_code
                 )
@@ -115,7 +128,9 @@ def stage_plans(
             if closes_failed and found.status is Status.REFUSED:
                 close_run(ctx, ctx.store.runs.find(plan.plan_id), str(found.error), attempt=attempt)
             results.add(found)
-    return staged
+        return None
+
+    return [plan for plan in map_side_by_side(end, begun) if plan is not None]
 
 
 def _judge_failure(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> TopicFailure:
@@ -151,37 +166,73 @@ def validate_plans(
 ) -> Iterator[tuple[PlanAttempt, Verdict]]:
     """Validate staged attempts; yield each that passed as soon as it has, with its verdict.
 
-    The facts of all are recomputed in parallel, meanwhile. ``leases``: keeps and renews the topics' leases.
+    The facts of all are recomputed in parallel, meanwhile. Small attempts are judged together, first. ``leases``: keeps
+    and renews the topics' leases.
     """
+    if attempts:
+        start_import()  # Great Expectations' import takes seconds, and recomputing facts mostly waits
     with FactRecomputer(ctx, progress) as facts:
-        for each in attempts:
+        small = [each for each in attempts if each.plan.size_bytes <= MAXIMUM_SMALL_BYTES]
+        large = [each for each in attempts if each.plan.size_bytes > MAXIMUM_SMALL_BYTES]
+        for each in (*small, *large):
             facts.begin(each.plan, each.attempt)
-        for each in attempts:
-            verdict = None
-            with results.collect(each.plan.topic, each.plan.plan_id, each.attempt, status=Status.REFUSED):
-                leases.acquire(each.plan.topic)
-                verdict = validate_attempt(ctx, each.plan.plan_id, each.attempt, facts=facts, index=False)
-            if verdict is not None:
-                yield each, verdict
+        for share in (small, *([each] for each in large)):
+            yield from _validate_together(ctx, share, results, leases, facts)
     if attempts:
         build_site_index(ctx.settings.data_docs)
+
+
+def _validate_together(
+    ctx: Context, attempts: Sequence[PlanAttempt], results: TopicResults, leases: HeldLeases, facts: FactRecomputer
+) -> Iterator[tuple[PlanAttempt, Verdict]]:
+    """Validate ``attempts`` with one run of the suite; yield those that passed."""
+
+    def collect(each: PlanAttempt) -> AbstractContextManager[None]:
+        return results.collect(each.plan.topic, each.plan.plan_id, each.attempt, status=Status.REFUSED)
+
+    def prepare(each: PlanAttempt) -> PreparedAttempt | Verdict | None:
+        with collect(each):
+            leases.acquire(each.plan.topic)
+            return prepare_attempt(ctx, each.plan.plan_id, each.attempt, facts)
+        return None
+
+    found = list(zip(attempts, map_side_by_side(prepare, attempts), strict=True))
+    yield from ((each, known) for each, known in found if isinstance(known, Verdict))
+    ready = [(each, prepared) for each, prepared in found if isinstance(prepared, PreparedAttempt)]
+    if not ready:
+        return
+    try:
+        judged = judge_attempts(ctx, [prepared for _, prepared in ready], index=False)
+    except Exception as problem:  # Great Expectations cannot be used, so no topic can be judged
+        judged = [problem] * len(ready)
+
+    def conclude(each: PlanAttempt, prepared: PreparedAttempt, outcome: Verdict | Exception) -> Verdict | None:
+        with collect(each):
+            return conclude_validation(ctx, prepared, outcome)
+        return None
+
+    work = [(*both, outcome) for both, outcome in zip(ready, judged, strict=True)]
+    verdicts = map_side_by_side(lambda arguments: conclude(*arguments), work)
+    yield from ((each, verdict) for (each, _), verdict in zip(ready, verdicts, strict=True) if verdict is not None)
 
 
 def publish_plans(
     ctx: Context, attempts: Iterable[PlanAttempt], results: TopicResults, leases: HeldLeases
 ) -> Iterator[Receipt]:
-    """Publish validated attempts, one commit for each topic, and move its checkpoint; yield each receipt.
+    """Publish validated attempts side by side, one commit for each topic, and move its checkpoint; yield each receipt.
 
     ``leases``: keeps and renews the topics' leases.
     """
-    for each in attempts:
-        receipt = None
+
+    def publish(each: PlanAttempt) -> Receipt | None:
         # A failure may have come after the commit.
         with results.collect(each.plan.topic, each.plan.plan_id, each.attempt, status=Status.UNKNOWN):
             leases.acquire(each.plan.topic)
-            receipt = publish_attempt(ctx, each.plan.plan_id, each.attempt)
-        if receipt is not None:
-            yield receipt
+            return publish_attempt(ctx, each.plan.plan_id, each.attempt)
+        return None
+
+    assert ctx.log.catalog is not None  # opened once, before threads use it
+    yield from (receipt for receipt in map_side_by_side(publish, attempts) if receipt is not None)
 
 
 def convert_to_winnow_error(what: str, problem: Exception, places: Sequence[str]) -> WinnowError:

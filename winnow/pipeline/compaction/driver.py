@@ -29,6 +29,7 @@ from winnow.pipeline.compaction.plan import pack_batches
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.compaction.stage import submit_plans
+from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import HeldLeases, hold_leases
 from winnow.planning.plans import PlanReference
@@ -126,23 +127,28 @@ def compact_topics(
     results = _ShellResults(ctx, outcome, as_of_ms=as_of_ms, leaves_held=leaves_held)
     attempt = f"a-{uuid.uuid4().hex[:12]}"
     names = list(dict.fromkeys(topics or ctx.log.names()))
-    with hold_leases(ctx) as leases:
-        plans: list[PlanReference] = []
-        for topic in names:
+    with ctx.store.keep_open(), hold_leases(ctx) as leases:
+
+        def plan_one(topic: str) -> PlanReference | None:
             with results.collect(topic):
                 plan, settled = lock_and_plan(
                     ctx, topic, leases, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active
                 )
                 if plan is not None:
-                    plans.append(plan)
-                elif settled:
+                    return plan
+                if settled:
                     outcome.receipts.append(settled[-1])
                 else:
                     results.add_idle(topic, f"Nothing of {topic} is eligible now. See why with: winnow assess {topic}")
+            return None
+
+        assert ctx.log.catalog is not None  # opened once, before threads use it
+        plans = [plan for plan in map_side_by_side(plan_one, names) if plan is not None]
         for batch in pack_batches(plans):
             outcome.receipts.extend(_compact_batch(ctx, batch.plans, attempt, results, leases, progress))
     order = {topic: number for number, topic in enumerate(names)}
     outcome.receipts.sort(key=lambda receipt: order[receipt.topic])
+    outcome.errors.sort(key=lambda error: order[error.topic])
     return outcome
 
 
@@ -164,6 +170,6 @@ def _compact_batch(
     attempts = [PlanAttempt(plan, attempt) for plan in staged]
     passed = (each for each, _ in validate_plans(ctx, attempts, results, leases, progress=progress))
     receipts = list(publish_plans(ctx, passed, results, leases))
-    for plan in plans:
-        leases.release(plan.topic)
+    for _ in map_side_by_side(lambda plan: leases.release(plan.topic), plans):
+        pass
     return receipts

@@ -7,6 +7,7 @@ attempts go to one Spark application for the whole batch: the validating process
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -74,6 +75,7 @@ class FactRecomputer:
         )
         self._begun: dict[tuple[str, str], dict[int, Future[IndependentFacts]]] = {}
         self._large: list[StagedAttempt] = []
+        self._in_spark = threading.Lock()
         self._digests: dict[tuple[str, str], str] = {}
         """Digests of documents that this process's applications wrote; other files there are not trusted."""
 
@@ -101,7 +103,8 @@ class FactRecomputer:
         if attempt.key not in self._begun and attempt not in self._large:
             self._begin(attempt)
         if attempt in self._large:
-            found = self._recompute_in_spark(attempt)
+            with self._in_spark:  # one application for all, whichever thread needs its facts first
+                found = self._recompute_in_spark(attempt)
         else:
             found = {number: future.result() for number, future in self._begun.pop(attempt.key).items()}
         return make_fact_rows(attempt.plan, attempt.manifest, found)

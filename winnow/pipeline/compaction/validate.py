@@ -1,9 +1,10 @@
-"""Validates a staged attempt with Great Expectations, from facts computed again from its files."""
+"""Validates staged attempts with Great Expectations, from facts computed again from their files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from winnow import documents
@@ -26,8 +27,8 @@ from winnow.pipeline.context import Context
 from winnow.quality import wait_until_ready
 from winnow.quality.content_validation import validate_content
 from winnow.quality.fact_table import FactRow
+from winnow.quality.shared_validation import FactTable, validate_fact_tables
 from winnow.quality.suites import SuiteFindings, load_suite
-from winnow.quality.validation import validate_fact_table
 from winnow.report import alert_templates
 from winnow.report.alerts import Finding, Situation
 from winnow.report.events import log_event
@@ -35,6 +36,18 @@ from winnow.results import Failure, StagingManifest, Verdict
 from winnow.store import Run, RunState
 
 MAXIMUM_SHOWN_FAILURES = 3
+
+
+@dataclass(frozen=True)
+class PreparedAttempt:
+    """One attempt whose facts are known, ready to be judged. ``findings``: those of the topic's own suite."""
+
+    run: Run
+    staged: StagedAttempt
+    rows: Sequence[FactRow]
+    findings: SuiteFindings | None
+    durations_ms: dict[str, int]
+    """Durations of the parts of its validation so far."""
 
 
 def validate_attempt(
@@ -56,12 +69,28 @@ def validate_attempt(
         PlanVoidError: another run closed the plan meanwhile, or plan or staging manifest are not the recorded ones;
             nothing is judged.
     """
+    prepared = prepare_attempt(ctx, plan_id, attempt, facts)
+    if isinstance(prepared, Verdict):
+        return prepared
+    (judged,) = judge_attempts(ctx, [prepared], index=index)
+    return conclude_validation(ctx, prepared, judged)
+
+
+def prepare_attempt(
+    ctx: Context, plan_id: str, attempt: str, facts: FactRecomputer | None = None
+) -> PreparedAttempt | Verdict:
+    """Gather everything that an attempt is judged by; its verdict if it is published already.
+
+    Raises:
+        ValidationBrokenError, PlanVoidError: as :func:`validate_attempt`.
+    """
     run = ctx.store.runs.find(plan_id)
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
-    known = ctx.store.verdicts.find(plan_id, attempt)
-    if run.status is RunState.PUBLISHED and known is not None:
-        return known  # its inputs may be deleted by now
+    if run.status is RunState.PUBLISHED:
+        known = ctx.store.verdicts.find(plan_id, attempt)
+        if known is not None:
+            return known  # its inputs may be deleted by now
     if run.status in {RunState.VOID, RunState.REFUSED}:
         raise PlanVoidError(
             f"Plan {plan_id} of topic {run.topic} was closed meanwhile ({run.status}), so attempt {attempt} is not "
@@ -78,41 +107,100 @@ def validate_attempt(
             f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} left no staging manifest, so its files do not "
             "count. Nothing was published. Run the compaction again."
         )
-    started_ms = ctx.now_ms()
-    times = _StepTimes(ctx)
+    staged = StagedAttempt(run.plan_uri, plan, manifest, plan_sha256)
+    durations_ms: dict[str, int] = {}
     try:
-        verdict = _compute_verdict(
-            ctx, run, StagedAttempt(run.plan_uri, plan, manifest, plan_sha256), facts, times, index=index
-        )
+        with _measure(ctx, durations_ms, "facts_ms"):
+            rows = add_plan_limits(ctx, run, plan, manifest, compute_fact_table(ctx, staged, facts))
+        findings = _check_content(ctx, plan, manifest, durations_ms)
     except ValidationBrokenError as problem:
-        parts: dict[str, Any] = {**times.durations_ms, "duration_ms": ctx.now_ms() - started_ms}
-        log_event("broken", plan.topic, plan_id=plan_id, attempt=attempt, **parts)
-        what, *more = str(problem).split(". ")
-        raise _build_validation_error(ctx, plan, attempt, what, to_do=more[-1] if more else None) from problem
-    ctx.store.verdicts.record(verdict)
-    _log_verdict(verdict, times, duration_ms=ctx.now_ms() - started_ms)
-    if verdict.passed:
-        ctx.store.runs.set_state(plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
-        return verdict
-    if verdict.broken:
-        reason = describe_failures(verdict.failures, plan.topic)
+        raise _conclude_broken(ctx, staged, durations_ms, problem) from problem
+    return PreparedAttempt(run, staged, rows, findings, durations_ms)
+
+
+def judge_attempts(
+    ctx: Context, prepared: Sequence[PreparedAttempt], *, index: bool = True
+) -> list[Verdict | Exception]:
+    """Judge attempts together; return for each its verdict, or the error of judging it. Records nothing.
+
+    ``index``: as in :func:`validate_attempt`.
+
+    Raises:
+        ConfigurationError, ImportError: the structural suite or Great Expectations cannot be loaded.
+    """
+    waited_ms: dict[str, int] = {}
+    with _measure(ctx, waited_ms, "import_ms"):
+        wait_until_ready()
+    judged_ms: dict[str, int] = {}
+    with _measure(ctx, judged_ms, "judge_ms"):
+        found = validate_fact_tables(
+            [
+                FactTable(each.run.plan_id, each.run.topic, each.staged.manifest.attempt, each.rows, each.findings)
+                for each in prepared
+            ],
+            checked_at_ms=ctx.now_ms(),
+            data_docs=ctx.settings.data_docs,
+            index=index,
+        )
+    for number, each in enumerate(prepared):
+        # The sums over all attempts are what was spent.
+        _add(each.durations_ms, "import_ms", 0 if number else waited_ms["import_ms"])
+        _add(each.durations_ms, "judge_ms", judged_ms["judge_ms"] // len(prepared))
+    return [_add_digests(each.staged, judged) for each, judged in zip(prepared, found, strict=True)]
+
+
+def _add_digests(staged: StagedAttempt, judged: Verdict | Exception) -> Verdict | Exception:
+    """Add to a verdict what it is about: only this plan and this staging manifest may be published."""
+    if isinstance(judged, Exception):
+        return judged
+    return replace(judged, plan_sha256=staged.plan_sha256, manifest_digest=documents.compute_digest(staged.manifest))
+
+
+def conclude_validation(ctx: Context, prepared: PreparedAttempt, judged: Verdict | Exception) -> Verdict:
+    """Record the verdict on an attempt, and its effect: the run is validated, or its partitions are marked.
+
+    Raises:
+        ValidationFailedError, ValidationBrokenError: as :func:`validate_attempt`; also the error of judging it.
+    """
+    plan, attempt = prepared.staged.plan, prepared.staged.manifest.attempt
+    if isinstance(judged, ValidationBrokenError):
+        raise _conclude_broken(ctx, prepared.staged, prepared.durations_ms, judged) from judged
+    if isinstance(judged, Exception):
+        raise judged
+    ctx.store.verdicts.record(judged)
+    _log_verdict(judged, prepared.durations_ms)
+    if judged.passed:
+        ctx.store.runs.set_state(plan.plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
+        return judged
+    if judged.broken:
+        reason = describe_failures(judged.failures, plan.topic)
         what = f"A check of plan {plan.plan_id} of topic {plan.topic} raised instead of judging: {reason}"
-        raise _build_validation_error(ctx, plan, verdict.attempt, what)
-    raise _mark_failed_verdict(ctx, plan, verdict)
+        raise _build_validation_error(ctx, plan, attempt, what)
+    raise _mark_failed_verdict(ctx, plan, judged)
 
 
-class _StepTimes:
-    """Durations of the parts of one validation."""
+def _conclude_broken(
+    ctx: Context, staged: StagedAttempt, durations_ms: dict[str, int], problem: ValidationBrokenError
+) -> ValidationBrokenError:
+    plan, attempt = staged.plan, staged.manifest.attempt
+    parts: dict[str, Any] = {**durations_ms, "duration_ms": sum(durations_ms.values())}
+    log_event("broken", plan.topic, plan_id=plan.plan_id, attempt=attempt, **parts)
+    what, *more = str(problem).split(". ")
+    return _build_validation_error(ctx, plan, attempt, what, to_do=more[-1] if more else None)
 
-    def __init__(self, ctx: Context) -> None:
-        self._now_ms = ctx.now_ms
-        self._last_ms = ctx.now_ms()
-        self.durations_ms: dict[str, int] = {}
 
-    def passed(self, part: str) -> None:
-        """Record that ``part`` ended; it began when the previous one ended."""
-        now_ms = self._now_ms()
-        self.durations_ms[part], self._last_ms = now_ms - self._last_ms, now_ms
+@contextmanager
+def _measure(ctx: Context, durations_ms: dict[str, int], part: str) -> Iterator[None]:
+    """Add the duration of the block to ``durations_ms`` as ``part``."""
+    started_ms = ctx.now_ms()
+    try:
+        yield
+    finally:
+        _add(durations_ms, part, ctx.now_ms() - started_ms)
+
+
+def _add(durations_ms: dict[str, int], part: str, more_ms: int) -> None:
+    durations_ms[part] = durations_ms.get(part, 0) + more_ms
 
 
 def compute_fact_table(ctx: Context, attempt: StagedAttempt, facts: FactRecomputer | None) -> list[FactRow]:
@@ -146,49 +234,27 @@ def add_plan_limits(
     ]
 
 
-def _compute_verdict(
-    ctx: Context, run: Run, attempt: StagedAttempt, facts: FactRecomputer | None, times: _StepTimes, *, index: bool
-) -> Verdict:
-    plan, manifest = attempt.plan, attempt.manifest
-    rows = add_plan_limits(ctx, run, plan, manifest, compute_fact_table(ctx, attempt, facts))
-    times.passed("facts_ms")
-    wait_until_ready()
-    times.passed("import_ms")
-    verdict = replace(_judge(ctx, plan, manifest, rows, index=index), plan_sha256=attempt.plan_sha256)
-    times.passed("judge_ms")
-    return verdict
-
-
-def _judge(ctx: Context, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow], *, index: bool) -> Verdict:
-    verdict = validate_fact_table(
-        rows,
-        plan_id=plan.plan_id,
-        topic=plan.topic,
-        attempt=manifest.attempt,
-        checked_at_ms=ctx.now_ms(),
-        findings=_check_content(ctx, plan, manifest),
-        data_docs=ctx.settings.data_docs,
-        index=index,
-    )
-    return replace(verdict, manifest_digest=documents.compute_digest(manifest))
-
-
-def _check_content(ctx: Context, plan: Plan, manifest: StagingManifest) -> SuiteFindings | None:
+def _check_content(
+    ctx: Context, plan: Plan, manifest: StagingManifest, durations_ms: dict[str, int]
+) -> SuiteFindings | None:
     """Validate the new records with the topic's content suite; None if the topic names none."""
     name = ctx.log.open(plan.topic).config().expectations
     if not name:
         return None
-    extra_folder = ctx.settings.expectations
-    failures = validate_content(name, plan, manifest, extra_folder=extra_folder)
-    return SuiteFindings(load_suite(name, extra_folder), tuple(failures))
+    with _measure(ctx, durations_ms, "import_ms"):
+        wait_until_ready()
+    with _measure(ctx, durations_ms, "judge_ms"):
+        extra_folder = ctx.settings.expectations
+        failures = validate_content(name, plan, manifest, extra_folder=extra_folder)
+        return SuiteFindings(load_suite(name, extra_folder), tuple(failures))
 
 
-def _log_verdict(verdict: Verdict, times: _StepTimes, *, duration_ms: int) -> None:
+def _log_verdict(verdict: Verdict, durations_ms: dict[str, int]) -> None:
     key: dict[str, Any] = {
         "plan_id": verdict.plan_id,
         "attempt": verdict.attempt,
-        **times.durations_ms,
-        "duration_ms": duration_ms,
+        **durations_ms,
+        "duration_ms": sum(durations_ms.values()),
     }
     failed = sorted({each.expectation for each in verdict.failures if each.severity is Severity.FAIL})
     if verdict.passed:

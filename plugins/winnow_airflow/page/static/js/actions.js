@@ -7,7 +7,7 @@ import { openDialog } from "./dialog.js";
 import { createId, h } from "./dom.js";
 import { formatCountWithNoun } from "./format.js";
 
-const COMPACT = "compact_topics";
+const COMPACT = "compact_now";
 const CHANGE = "change_partitions";
 const MAXIMUM_NAMES_SHOWN = 12;
 const MAXIMUM_REASON_CHARACTERS = 100;

@@ -37,6 +37,20 @@ export function buildDagRunPath(dagId, runId) {
   return `dags/${encodePathPart(dagId)}/runs/${encodePathPart(runId)}`;
 }
 
+/** Says what a DAG run waits for while none of its tasks is running; empty if it waits for nothing. */
+async function explainWait(run, state) {
+  const path = `dags/${encodePathPart(run.dag_id)}/dagRuns/${encodePathPart(run.dag_run_id)}/taskInstances`;
+  if (state === "queued") return "Waiting for other runs of this DAG to end, or for the scheduler.";
+  const query = "state=scheduled&state=queued&state=running&limit=100";
+  const { task_instances: tasks } = await fetchAirflowJson(`${path}?${query}`);
+  if (tasks.length === 0 || tasks.some((task) => task.state === "running")) return "";
+  const names = [...new Set(tasks.map((task) => task.pool))];
+  const pools = await Promise.all(names.map((name) => fetchAirflowJson(`pools/${encodePathPart(name)}`)));
+  const full = pools.find((pool) => pool.open_slots <= 0);
+  if (full) return `Waiting for a slot of the pool ${full.name}: ${full.occupied_slots} of ${full.slots} are in use.`;
+  return `Waiting for the scheduler to start ${tasks[0].task_display_name}.`;
+}
+
 /** Polls a DAG run until it ends, then calls ``onEnd(state)``. Dismissing the toast does not stop the polling. */
 export function pollDagRun(title, run, onEnd) {
   const { text } = showToast(title);
@@ -58,7 +72,10 @@ export function pollDagRun(title, run, onEnd) {
       );
       if (found.state !== state) announceToScreenReader(`${title}: ${found.state}.`);
       state = found.state;
-      show(state, state === "failed" ? "See the logs of its failed tasks." : "");
+      const isWaiting = !ENDED.includes(state);
+      // Without the right to see tasks or pools there is just the state.
+      const reason = isWaiting ? await explainWait(run, state).catch(() => "") : "";
+      show(state, state === "failed" ? "See the logs of its failed tasks." : reason);
     } catch (error) {
       show(state, `${error.message} Retrying.`);
     }

@@ -149,7 +149,7 @@ function createNoRuns(query, dagId, dagRunId) {
   if (dagId)
     return createEmptyState(
       `${dagId} has compacted nothing.`,
-      h("p", {}, "Only the DAGs compact_topics and backfill_topics compact topics."),
+      h("p", {}, "Only the DAGs compact_topics, compact_now and backfill_topics compact topics."),
       h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
   return createEmptyState(
