@@ -20,8 +20,8 @@ from winnow.pipeline.compaction.batch import (
     PlanAttempt,
     lock_and_plan,
     publish_plans,
-    validate_plans,
 )
+from winnow.pipeline.compaction.batch_validation import validate_plans
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import HeldLeases, hold_leases
 from winnow.quality.gx_session import GxSession
