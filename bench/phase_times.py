@@ -57,14 +57,36 @@ def compute_phases(events: Sequence[Event], started: float, ended: float, cores:
     if session is not None and staged is not None:
         found["spark start"] = session["at"] - began["at"]
         found.update(_work(events, staged["at"] - session["at"], cores))
-    for event in _named(events, "validated"):
+    found.update(_split_validation(events, staged))
+    found["publish"] = _measure_union(_named(events, "published"))
+    found["rest"] = max(0.0, ended - started - sum(found.values()))
+    return found
+
+
+def _split_validation(events: Iterable[Event], staged: Event | None) -> dict[str, float]:
+    """Split validation into its parts; topics that were validated side by side cannot take longer than all of it."""
+    found = dict.fromkeys(("facts", "gx import", "validate"), 0.0)
+    validated = _named(events, "validated")
+    for event in validated:
         facts, waited = event.get("facts_ms", 0) / 1000, event.get("import_ms", 0) / 1000
         found["facts"] += facts
         found["gx import"] += waited
         found["validate"] += event["duration_ms"] / 1000 - facts - waited
-    found["publish"] = sum(event.get("duration_ms", 0) for event in _named(events, "published")) / 1000
-    found["rest"] = max(0.0, ended - started - sum(found.values()))
-    return found
+    total = sum(found.values())
+    if staged is None or not total:
+        return found
+    share = min(1.0, (validated[-1]["at"] - staged["at"]) / total)
+    return {name: seconds * share for name, seconds in found.items()}
+
+
+def _measure_union(events: Iterable[Event]) -> float:
+    """Measure the seconds in which at least one of ``events`` was under way, each for its own duration."""
+    spans = sorted((each["at"] - each.get("duration_ms", 0) / 1000, each["at"]) for each in events)
+    seconds, until = 0.0, 0.0
+    for began, ended in spans:
+        seconds += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return seconds
 
 
 def _work(events: Iterable[Event], seconds: float, cores: int) -> dict[str, float]:

@@ -132,7 +132,8 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     Plans that were not staged are skipped: the Spark task reports those. Published plans are skipped too: they need no
     verdict any more, and their inputs may be deleted.
     """
-    from winnow.pipeline.compaction.batch import PlanAttempt, validate_plans
+    from winnow.pipeline.compaction.batch import PlanAttempt
+    from winnow.pipeline.compaction.batch_validation import validate_plans
     from winnow.pipeline.leases import renew_leases
 
     attempts = []

@@ -111,6 +111,18 @@ def test_phases_of_tasks_that_claim_more_time_than_there_was_stay_within_it() ->
     assert sum(phases.values()) == pytest.approx(17.0)
 
 
+def test_topics_that_are_validated_and_published_side_by_side_take_no_longer_than_all_of_it() -> None:
+    """Each tells the time from its own beginning to its own end."""
+    beside: list[dict[str, object]] = [
+        {"at": 25.5, "event": "validated", "duration_ms": 3000, "facts_ms": 2000, "import_ms": 0},
+        {"at": 26.2, "event": "published", "duration_ms": 1100},
+    ]
+    phases = compute_phases([*EVENTS, *beside], 10.0, 27.0, cores=2)
+    assert phases["facts"] + phases["gx import"] + phases["validate"] == pytest.approx(3.5)
+    assert phases["publish"] == pytest.approx(1.2)
+    assert sum(phases.values()) == pytest.approx(17.0)
+
+
 def run_of(
     competitor: str, work: float, *, workload: str = "uniform", size: str = "12m", **fields: object
 ) -> CompetitorRun:

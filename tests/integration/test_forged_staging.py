@@ -21,7 +21,7 @@ from winnow.engine import staging
 from winnow.errors import PlanVoidError, ValidationFailedError
 from winnow.files import storage
 from winnow.model import PartitionPlan, Plan, Status
-from winnow.pipeline.compaction import batch, driver
+from winnow.pipeline.compaction import batch, batch_validation, driver
 from winnow.pipeline.compaction import plan as planning_step
 from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -75,7 +75,7 @@ def compact(world: World, monkeypatch: pytest.MonkeyPatch, *, before: str = "", 
     with monkeypatch.context() as patch:
         patch.setattr(driver, "submit_plans", submit)
         if before:
-            module = driver if hasattr(driver, before) else batch
+            module = next(each for each in (driver, batch, batch_validation) if hasattr(each, before))
             genuine, left = getattr(module, before), [action]
 
             def step(*arguments: Any, **named: Any) -> Any:
@@ -133,7 +133,7 @@ def expire_everything(_: World, plan: Document) -> None:
         (write_elsewhere, "stage_retention_plans"),
         (write_elsewhere, "submit_plans"),
         (retire_everything, "submit_plans"),
-        (retire_everything, "validate_attempt"),
+        (retire_everything, "prepare_attempt"),
         (retire_everything, "publish_attempt"),
     ],
     ids=lambda each: getattr(each, "__name__", each),
@@ -271,7 +271,7 @@ def test_a_staging_manifest_with_files_that_are_not_the_attempts_fails_validatio
     """The partition is marked and tried again later, as after every failed validation."""
     segments = live(world)
     outcome = compact(
-        world, monkeypatch, before="validate_attempt", action=lambda: rewrite(manifest_file(world), world, forgery)
+        world, monkeypatch, before="prepare_attempt", action=lambda: rewrite(manifest_file(world), world, forgery)
     )
     message = refused(world, outcome, segments, 4)
     assert expectation in {failure.expectation for failure in verdict_of(world).failures}
@@ -327,7 +327,7 @@ def test_a_staging_manifest_of_another_attempt_is_not_judged(world: World, monke
 
     segments = live(world)
     outcome = compact(
-        world, monkeypatch, before="validate_attempt", action=lambda: rewrite(manifest_file(world), world, rename)
+        world, monkeypatch, before="prepare_attempt", action=lambda: rewrite(manifest_file(world), world, rename)
     )
     assert "is that of attempt a-another" in refused(world, outcome, segments, 5)
 

@@ -11,16 +11,19 @@ Importing this package is cheap. Importing GX takes 3 to 8 s: :func:`start_impor
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 
 __all__ = ["start_import", "wait_until_ready"]
 
 
-def start_import() -> None:
-    """Import GX in a background thread and return at once; the first use waits for the rest of the import.
+def start_import(*modules: str) -> None:
+    """Import ``modules`` and GX in a background thread and return at once; the first use waits for the rest.
 
-    Repeating it costs nothing. A failing import is not reported here: it fails again where GX is used.
+    Repeating it costs nothing. A failing import is not reported here: it fails again where the module is used.
     """
-    threading.Thread(target=_import_quietly, name="winnow-quality-warm-up", daemon=True).start()
+    threading.Thread(target=_import_quietly, args=(modules,), name="winnow-quality-warm-up", daemon=True).start()
 
 
 def wait_until_ready() -> None:
@@ -34,10 +37,10 @@ def wait_until_ready() -> None:
     import_great_expectations()
 
 
-def _import_quietly() -> None:
+def _import_quietly(modules: Sequence[str]) -> None:
     from winnow.quality.gx_runtime import import_great_expectations
 
-    try:
+    with suppress(ImportError):
+        for module in modules:
+            import_module(module)
         import_great_expectations()
-    except ImportError:
-        return

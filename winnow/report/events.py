@@ -86,7 +86,8 @@ EVENTS: tuple[EventDefinition, ...] = (
     ),
     EventDefinition(
         "validated",
-        "an attempt passed validation; its times: computing facts, waiting for Great Expectations' import, judging",
+        "an attempt passed validation; its times: computing facts, waiting for Great Expectations' import, judging (of "
+        "attempts that are judged together, an equal share)",
         (*_PLAN, "expectations", "warnings", *_PARTS, "duration_ms"),
         phase="validate",
     ),

@@ -1,6 +1,7 @@
-"""Carries out a batch of plans: stage, validate, publish. Shell and Airflow call these steps and no others.
+"""Carries out a batch of plans: plan, stage, publish; :mod:`winnow.pipeline.compaction.batch_validation` validates it.
 
-The shell runs them in one process and publishes each topic as soon as it is validated; in Airflow each step is a task.
+Shell and Airflow call these steps and no others. The shell runs them in one process and publishes each topic as soon as
+it is validated; in Airflow each step is a task.
 Failures go to the :class:`winnow.failures.TopicResults` of the caller.
 """
 
@@ -8,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from winnow.engine import staging
@@ -17,33 +17,21 @@ from winnow.errors import PlanVoidError, ServiceError, WinnowError, make_error
 from winnow.failures import TopicFailure, TopicResults
 from winnow.files.storage_health import make_service_error
 from winnow.model import Status
-from winnow.pipeline.compaction.facts import FactRecomputer
 from winnow.pipeline.compaction.open_runs import close_run, lock_topic
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
+from winnow.pipeline.compaction.spark_submit import JobOutcome
 from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
-from winnow.pipeline.compaction.validate import (
-    PreparedAttempt,
-    conclude_validation,
-    judge_attempts,
-    prepare_attempt,
-)
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import HeldLeases
 from winnow.planning.plans import PlanReference
-from winnow.quality import start_import
-from winnow.quality.validation import build_site_index
-from winnow.results import Receipt, Verdict
+from winnow.results import Receipt
 
 Submit = Callable[[Sequence[PlanReference]], JobOutcome]
 """Runs Spark on plans and waits for it."""
-
-MAXIMUM_SMALL_BYTES = 64 << 20
-"""Attempts at plans that read up to this many bytes are validated together; a larger one is not kept waiting."""
 
 log = logging.getLogger("winnow")
 
@@ -154,66 +142,6 @@ def _judge_failure(ctx: Context, plan: PlanReference, failure: PlanFailure, atte
         error = make_error(failure.exit_code, text)
     status = Status.INVALID if marked is not None else Status.REFUSED
     return TopicFailure(plan.topic, error, plan.plan_id, attempt, left=left, cause=cause, status=status)
-
-
-def validate_plans(
-    ctx: Context,
-    attempts: Sequence[PlanAttempt],
-    results: TopicResults,
-    leases: HeldLeases,
-    *,
-    progress: Progress | None = None,
-) -> Iterator[tuple[PlanAttempt, Verdict]]:
-    """Validate staged attempts; yield each that passed as soon as it has, with its verdict.
-
-    The facts of all are recomputed in parallel, meanwhile. Small attempts are judged together, first. ``leases``: keeps
-    and renews the topics' leases.
-    """
-    if attempts:
-        start_import()  # Great Expectations' import takes seconds, and recomputing facts mostly waits
-    with FactRecomputer(ctx, progress) as facts:
-        small = [each for each in attempts if each.plan.size_bytes <= MAXIMUM_SMALL_BYTES]
-        large = [each for each in attempts if each.plan.size_bytes > MAXIMUM_SMALL_BYTES]
-        for each in (*small, *large):
-            facts.begin(each.plan, each.attempt)
-        for share in (small, *([each] for each in large)):
-            yield from _validate_together(ctx, share, results, leases, facts)
-    if attempts:
-        build_site_index(ctx.settings.data_docs)
-
-
-def _validate_together(
-    ctx: Context, attempts: Sequence[PlanAttempt], results: TopicResults, leases: HeldLeases, facts: FactRecomputer
-) -> Iterator[tuple[PlanAttempt, Verdict]]:
-    """Validate ``attempts`` with one run of the suite; yield those that passed."""
-
-    def collect(each: PlanAttempt) -> AbstractContextManager[None]:
-        return results.collect(each.plan.topic, each.plan.plan_id, each.attempt, status=Status.REFUSED)
-
-    def prepare(each: PlanAttempt) -> PreparedAttempt | Verdict | None:
-        with collect(each):
-            leases.acquire(each.plan.topic)
-            return prepare_attempt(ctx, each.plan.plan_id, each.attempt, facts)
-        return None
-
-    found = list(zip(attempts, map_side_by_side(prepare, attempts), strict=True))
-    yield from ((each, known) for each, known in found if isinstance(known, Verdict))
-    ready = [(each, prepared) for each, prepared in found if isinstance(prepared, PreparedAttempt)]
-    if not ready:
-        return
-    try:
-        judged = judge_attempts(ctx, [prepared for _, prepared in ready], index=False)
-    except Exception as problem:  # Great Expectations cannot be used, so no topic can be judged
-        judged = [problem] * len(ready)
-
-    def conclude(each: PlanAttempt, prepared: PreparedAttempt, outcome: Verdict | Exception) -> Verdict | None:
-        with collect(each):
-            return conclude_validation(ctx, prepared, outcome)
-        return None
-
-    work = [(*both, outcome) for both, outcome in zip(ready, judged, strict=True)]
-    verdicts = map_side_by_side(lambda arguments: conclude(*arguments), work)
-    yield from ((each, verdict) for (each, _), verdict in zip(ready, verdicts, strict=True) if verdict is not None)
 
 
 def publish_plans(

@@ -23,7 +23,6 @@ from winnow.pipeline.compaction.batch import (
     lock_and_plan,
     publish_plans,
     stage_plans,
-    validate_plans,
 )
 from winnow.pipeline.compaction.plan import pack_batches
 from winnow.pipeline.compaction.plan_validity import explain_void
@@ -163,10 +162,13 @@ def _compact_batch(
     """Compact one batch of plans; return the receipts of those that were published."""
 
     def submit(reading: Sequence[PlanReference]) -> JobOutcome:
-        start_import()  # importing Great Expectations takes seconds; Spark is at work meanwhile
+        # They take seconds to import; Spark is at work meanwhile.
+        start_import("winnow.pipeline.compaction.batch_validation")
         return submit_plans(ctx, reading, attempt, progress)
 
     staged = stage_plans(ctx, plans, attempt, results, submit, closes_failed=True)
+    from winnow.pipeline.compaction.batch_validation import validate_plans
+
     attempts = [PlanAttempt(plan, attempt) for plan in staged]
     passed = (each for each, _ in validate_plans(ctx, attempts, results, leases, progress=progress))
     receipts = list(publish_plans(ctx, passed, results, leases))

@@ -8,7 +8,6 @@ from winnow import __version__
 from winnow.config.settings import Settings
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
-from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.model import Plan
 from winnow.pipeline.compaction.plan_limits import is_below_own_tables
@@ -52,6 +51,8 @@ def stage_retention_plans(
         if any(partition.compacts for partition in plan.partitions):
             left.append(reference)
             continue
+        from winnow.engine.rewrite import ENGINE_NAME, compact_partition  # with DuckDB and NumPy
+
         parts = tuple(
             compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
             for partition in sorted(plan.partitions, key=lambda each: each.partition)
