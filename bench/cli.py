@@ -1,4 +1,4 @@
-"""Commands of the benchmark: run, prepare, control, archives, curves, report, document, list, clean."""
+"""Commands of the benchmark: run, prepare, control, airflow, archives, curves, report, document, list, clean."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ Winnow beside what a user would pick instead, on the same segment files, in one 
   python -m bench run large              48 M records in 8 topic partitions, about 6 GB of segments
   python -m bench run 12m --only winnow,duckdb --workloads uniform --rounds 1 --json /tmp/mine.json --fresh
   python -m bench control                ten thousand partitions, a thousand topics, two hundred compactions
+  python -m bench airflow                what the DAGs cost in a real Airflow: idle ticks, small topics and files
   python -m bench archives 12m           10 M records as sinks leave them: in one process, on Spark, plain Spark
   python -m bench curves                 cost against records, keys, partitions and dirty share
   python -m bench report --plot docs/img/performance.svg
@@ -51,11 +52,18 @@ def build_parser() -> argparse.ArgumentParser:
         each.add_argument("--workloads", default="", metavar="A,B", help="only these; see list")
     run.add_argument("--only", default="", metavar="A,B", help="only these competitors; see list")
     run.add_argument("--rounds", type=int, metavar="N", help="runs of each; default: what the suite says")
-    run.add_argument("--no-control", action="store_true", help="leave out what `control` measures")
+    run.add_argument("--no-control", action="store_true", help="leave out what `control` and `airflow` measure")
     run.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_PLOT, metavar="SVG", help="and draw the plot")
     control = commands.add_parser("control", help="the control plane: assess, topics, commits")
     control.add_argument(
         "--parts", default="", metavar="A,B", help="only these: assess, topics, commits, incremental-bytes"
+    )
+    airflow = commands.add_parser("airflow", help="what the DAGs cost in a real Airflow")
+    airflow.add_argument(
+        "--parts", default="", metavar="A,B", help="only these: tick, tick-uncompiled, tick-many, small-topics"
+    )
+    airflow.add_argument(
+        "--size", default="full", choices=("full", "small"), help="small: 20 topics, nothing is kept; default: full"
     )
     archives = commands.add_parser("archives", help="how archives of sinks go in, beside a plain Spark job")
     archives.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
@@ -69,9 +77,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands.add_parser("list", help="workloads and competitors")
     commands.add_parser("clean", help="remove generated data and lakes")
-    for each in (run, control, curves, report, page):
+    for each in (run, control, airflow, curves, report, page):
         each.add_argument("--json", type=Path, metavar="FILE", help="default: results.json beside the data")
-    for each in (run, control, curves):
+    for each in (run, control, airflow, curves):
         each.add_argument("--fresh", action="store_true", help="forget what FILE holds")
     return top
 
@@ -129,9 +137,11 @@ def _run(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     with shown.over(sum(given.rounds or step.rounds for step in steps)):
         run_suite(steps, size, get_bench_folder(), results, rounds=given.rounds, report=shown.say, on_run=shown.on_run)
     if size.name in SUITES and not (workloads or competitors or given.no_control or size.name == "large"):
+        from bench.airflow_cost import run_airflow
         from bench.control_plane import run_control
 
         run_control(get_bench_folder(), results, (), shown.say)
+        run_airflow(get_bench_folder(), results, (), shown.say)
     return _finish(results, shown, given.plot)
 
 
@@ -176,6 +186,21 @@ def _control(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     results = _results(given)
     results.machine = describe_machine()
     run_control(get_bench_folder(), results, _names(given.parts), shown.say)
+    return _finish(results, shown, None)
+
+
+def _airflow(given: argparse.Namespace, shown: ProgressPrinter) -> int:
+    from bench.airflow_cost import AIRFLOW_SIZES, FULL, run_airflow
+
+    size = AIRFLOW_SIZES[given.size]
+    if size is not FULL:
+        # Its figures are not those of the targets.
+        scratch = get_bench_folder() / "airflow" / "results.json"
+        scratch.unlink(missing_ok=True)
+        run_airflow(get_bench_folder(), Results(scratch), _names(given.parts), shown.say, size)
+        return 0
+    results = _results(given)
+    run_airflow(get_bench_folder(), results, _names(given.parts), shown.say)
     return _finish(results, shown, None)
 
 
@@ -224,6 +249,7 @@ def _clean(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     for folder in (
         *(get_bench_folder() / name for name in SIZES),
         get_bench_folder() / "control",
+        get_bench_folder() / "airflow",
         get_bench_folder() / "archives",
         get_bench_folder() / "curves",
     ):
@@ -236,6 +262,7 @@ _COMMANDS = {
     "run": _run,
     "prepare": _prepare,
     "control": _control,
+    "airflow": _airflow,
     "archives": _archives,
     "curves": _curves,
     "report": _report,

@@ -14,9 +14,11 @@ from bench.phase_times import PHASES
 from bench.process_measurement import ROOT
 from bench.results import Results
 from bench.tables import (
+    AIRFLOW_COLUMNS,
     CURVE_COLUMNS,
     RATIO_COLUMNS,
     RUN_COLUMNS,
+    build_airflow_rows,
     build_curve_rows,
     build_phase_rows,
     build_run_rows,
@@ -81,6 +83,10 @@ def _workloads(results: Results, curves: Results) -> str:
     return _markdown(["workload", "what it is"], [(name, WORKLOADS[name].meaning) for name in used], left=2)
 
 
+def _airflow(results: Results, curves: Results) -> str:
+    return _markdown(AIRFLOW_COLUMNS, build_airflow_rows(results))
+
+
 def _curves(results: Results, curves: Results) -> str:
     return _markdown(CURVE_COLUMNS, build_curve_rows(group_by_curve(curves)))
 
@@ -92,6 +98,7 @@ TABLES: dict[str, Callable[[Results, Results], str]] = {
     "runs-large": _runs("large"),
     "phases": _phases,
     "workloads": _workloads,
+    "airflow": _airflow,
     "curves": _curves,
 }
 

@@ -21,29 +21,45 @@ SEGMENT_RECORDS = 1_000_000
 SEGMENT_BYTES = 128 << 20
 
 
-def register_topic(ctx: Context, topic: str, *, partitions: int, segments: int, clean: int, commits: int = 1) -> None:
-    """Create a topic whose first ``clean`` segments per partition lie below its checkpoint, in ``commits`` commits."""
+def register_topic(
+    ctx: Context,
+    topic: str,
+    *,
+    partitions: int,
+    segments: int,
+    clean: int,
+    commits: int = 1,
+    tombstones: bool = True,
+) -> None:
+    """Create a topic whose first ``clean`` segments per partition lie below its checkpoint, in ``commits`` commits.
+
+    ``tombstones``: some partitions have tombstones that have expired, so that they are due.
+    """
     from winnow.pipeline.admin.topics import create_topic
 
     create_topic(ctx, topic, partitions, {})
     log = ctx.log.open(topic)
     for number in range(commits):
         first, last = segments * number // commits, segments * (number + 1) // commits
-        log.commit(_appending(partitions, range(first, last), clean))
+        log.commit(_appending(partitions, range(first, last), clean, tombstones))
 
 
-def _appending(partitions: int, numbers: range, clean: int) -> Callable[[Head], Change]:
+def _appending(partitions: int, numbers: range, clean: int, tombstones: bool) -> Callable[[Head], Change]:
     from winnow.log.head import Change
 
     def build(head: Head) -> Change:
         states = {number: _state(number, numbers.stop, clean) for number in range(partitions)}
-        added = [_segment(head.location, partition, each) for partition in range(partitions) for each in numbers]
+        added = [
+            _segment(head.location, partition, each, partition % 3 if tombstones else 0)
+            for partition in range(partitions)
+            for each in numbers
+        ]
         return Change(state=replace(head.state, partitions=states), add=added)
 
     return build
 
 
-def _segment(location: str, partition: int, number: int) -> Segment:
+def _segment(location: str, partition: int, number: int, tombstones: int) -> Segment:
     from winnow.model import Segment
 
     first = number * SEGMENT_RECORDS
@@ -56,7 +72,7 @@ def _segment(location: str, partition: int, number: int) -> Segment:
         size_bytes=SEGMENT_BYTES,
         min_timestamp_ms=BASE_MS + first,
         max_timestamp_ms=BASE_MS + first + SEGMENT_RECORDS,
-        tombstones=partition % 3,
+        tombstones=tombstones,
     )
 
 

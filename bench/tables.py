@@ -18,6 +18,18 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 RUN_COLUMNS = ("workload", "competitor", "runs", "whole", "work", "CPU", "peak MiB", "read MiB", "written MiB")
 RATIO_COLUMNS = ("what", "how", "target", "measured", "")
+AIRFLOW_RUNS = (
+    ("tick", "first", "2 topics: first look"),
+    ("tick", "idle", "2 topics: idle tick"),
+    ("tick-uncompiled", "idle", "2 topics: idle tick without bytecode"),
+    ("tick-many", "first", "1,000 unchanged topics: first look"),
+    ("tick-many", "idle", "1,000 unchanged topics: idle tick"),
+    ("small-topics", "dag", "60 small topics: compact_topics"),
+    ("small-topics", "ingest", "60 files into 60 topics: ingest_topics"),
+)
+"""DAG runs of the benchmark of Airflow: part, name of its figures, what it is."""
+AIRFLOW_COMPONENTS = ("scheduler", "dag-processor", "api-server", "triggerer", "database")
+AIRFLOW_COLUMNS = ("run", "time", "processes", "tasks", *AIRFLOW_COMPONENTS)
 CURVE_PHASES = ("winners", "rewrite", "spark", "facts", "validate", "publish")
 CURVE_COLUMNS = ("against", "", "work", *CURVE_PHASES)
 Curves = Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]
@@ -29,6 +41,8 @@ def print_tables(results: Results, console: Console) -> None:
     for size in dict.fromkeys(run.size for run in results.runs):
         console.print(print_runs(results, size))
         console.print(print_phases(results, size))
+    if any(name.startswith("airflow-") for name in results.control):
+        console.print(print_airflow(results))
     console.print(print_targets(results))
     for name, why in list_missed_targets(results):
         console.print(f"[red]missed[/] {name}: {why}", highlight=False)
@@ -101,6 +115,28 @@ def print_phases(results: Results, size: str) -> Table:
     """Build the table of phases, one line per workload that Winnow compacted."""
     table = _table(f"{size}: seconds of winnow compact by phase", "workload", "competitor", *PHASES)
     for row in build_phase_rows(results, size):
+        table.add_row(*row)
+    return table
+
+
+def build_airflow_rows(results: Results) -> list[tuple[str, ...]]:
+    """Build a row per DAG run that was measured, as :data:`AIRFLOW_COLUMNS`: seconds, and CPU seconds by component."""
+    rows = []
+    for part, name, what in AIRFLOW_RUNS:
+        found = results.control.get(f"airflow-{part}")
+        if found is None:
+            continue
+        others = found[f"{name}_other_cpu_seconds"]
+        seconds = [found[f"{name}_cpu_seconds"], *(others.get(component, 0.0) for component in AIRFLOW_COMPONENTS)]
+        processes = f"{found[f'{name}_processes']} of {found[f'{name}_instances']}"
+        rows.append((what, f"{found[f'{name}_seconds']:.0f}", processes, *(f"{each:.1f}" for each in seconds)))
+    return rows
+
+
+def print_airflow(results: Results) -> Table:
+    """Build the table of DAG runs in a real Airflow."""
+    table = _table("Airflow: seconds of a run, and CPU seconds by component", *AIRFLOW_COLUMNS)
+    for row in build_airflow_rows(results):
         table.add_row(*row)
     return table
 

@@ -19,6 +19,7 @@ from demo.home import locate_archive_folder, locate_demo_folder, start_fresh
 from demo.records import AIRCRAFT, ARRIVALS, CONFIGURATION, DEPARTURES, PARTITIONS, RETIRED_GRACE_MS, TOPICS
 from demo.screen import Screen
 from winnow.clock import format_ms, read_wall_clock_ms
+from winnow.config.layers import name_variable
 from winnow.config.settings import Settings
 from winnow.embedded.airflow_home import open_airflow
 from winnow.pipeline.admin.topics import create_topic
@@ -77,7 +78,8 @@ def _compute_expected(flights: Sequence[Flight]) -> tuple[dict[str, Expected], i
 
 def _start_airflow(settings: Settings, until_end: ExitStack) -> DagRuns:
     airflow = until_end.enter_context(open_airflow(settings))
-    return until_end.enter_context(start_dag_runs(airflow.environment, locate_demo_folder(settings)))
+    environment = {**airflow.environment, name_variable("ingest.roots"): str(locate_archive_folder(settings))}
+    return until_end.enter_context(start_dag_runs(environment, locate_demo_folder(settings)))
 
 
 def _check_result(screen: Screen, expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> bool:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, CronTriggerTimetable, get_current_context
 from airflow.sdk.exceptions import AirflowRescheduleException
 
-from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError
+from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError, WinnowError
 from winnow_airflow import compaction_steps, params, pool_checks
-from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS, combine_errors, describe_error
 from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import ChangeRow, IngestRow
 
@@ -97,13 +97,39 @@ MAXIMUM_NAMED_PARTITIONS = 20
 """Maximum partitions that a sentence names; above it gives their number."""
 
 
-def ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
-    """Append the files of one entry, in one commit. Returns a sentence."""
-    from winnow.pipeline.ingest.ingest import ingest_files
+def ingest_entries(ctx: Pipeline, entries: Sequence[IngestRow], *, as_of_ms: int) -> list[str]:
+    """Append the files of each entry, one commit each. Returns a sentence per entry.
 
+    Raises:
+        WinnowError: of the entries that failed, naming their topics. Later entries of the same topic were not tried:
+            their offsets would have made those before them late. All others are appended.
+    """
+    errors: dict[str, Exception] = {}
+    done = []
+    for entry in entries:
+        topic = entry["topic"]
+        if topic in errors:
+            log.warning("%s: an entry was not tried, because the one before it failed.", topic)
+            continue
+        try:
+            done.append(_ingest_entry(ctx, entry, as_of_ms=as_of_ms))
+        except Exception as problem:  # raised when the other entries are done
+            errors[topic] = problem
+            known = isinstance(problem, WinnowError)
+            log.error("Topic %s: %s", topic, describe_error(problem), exc_info=not known)
+    if errors:
+        raise combine_errors(list(errors.items()))
+    return done
+
+
+def _ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
+    from winnow.pipeline.ingest.ingest import ingest_files
+    from winnow.sources.ingest_roots import check_ingest_paths
+
+    check_ingest_paths(entry["paths"], ctx.settings.ingest.roots)
     done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms, source_topic=entry.get("source_topic"))
     for notice in done.notices:
-        log.warning("%s", notice)
+        log.warning("%s: %s", done.topic, notice)
     text = (
         f"{done.topic}: {done.records_appended:,} records appended from {done.files} file(s), "
         f"{done.records_skipped:,} were there already, {done.records_quarantined:,} went to quarantine."

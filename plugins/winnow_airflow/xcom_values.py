@@ -20,6 +20,12 @@ MAXIMUM_MAPPED_TASKS = 200
 MAXIMUM_FAILED_TASKS = 20
 """Maximum of these tasks that only report why topics could not be planned; further topics share them."""
 
+INGEST_TASKS = 8
+"""Mapped tasks of one run of ``ingest_topics``; entries share them. Starting one costs as much as ten small entries."""
+
+MAXIMUM_INGEST_ENTRIES = 25
+"""Maximum entries that share a task, so that a retry passes over few of them; more entries get more tasks."""
+
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
 """Kafka's rule for topic names."""
 
@@ -129,6 +135,15 @@ def _build_ingest_row(entry: Mapping[str, Any]) -> IngestRow:
     if entry.get("source_topic"):
         row["source_topic"] = entry["source_topic"]
     return row
+
+
+def share_ingest_rows(rows: Sequence[IngestRow]) -> list[list[IngestRow]]:
+    """Share entries evenly among few mapped tasks. All entries of one topic go to one task, in the order given."""
+    by_topic: dict[str, list[IngestRow]] = {}
+    for row in rows:
+        by_topic.setdefault(row["topic"], []).append(row)
+    most = min(MAXIMUM_MAPPED_TASKS, max(INGEST_TASKS, -(-len(rows) // MAXIMUM_INGEST_ENTRIES)))
+    return [[row for topic in share for row in by_topic[topic]] for share in split_evenly(list(by_topic), most)]
 
 
 def build_holder_name(context: Mapping[str, Any]) -> str:

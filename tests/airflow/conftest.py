@@ -11,7 +11,7 @@ from tests.support.embedded_airflow import EmbeddedAirflow, start_airflow
 from tests.support.receivers import Posted, open_webhook
 from winnow.pipeline.context import Context, open_context
 
-DAGS = ("backfill_topics", "change_partitions", "compact_topics", "ingest_topics", "sweep_topics")
+DAGS = ("backfill_topics", "change_partitions", "compact_now", "compact_topics", "ingest_topics", "sweep_topics")
 USERS = {"vera": "viewer", "uma": "user", "otto": "op"}
 TIMEOUT_S = 2_400
 """Half of a test's time is Airflow's and Spark's starting; a machine with other work to do takes several times that."""

@@ -91,7 +91,7 @@ def test_a_flipped_bit_is_alerted_repaired_released_and_reported_as_recovered(
     segment = log.segments(log.head())[0][0]
     whole = flip_a_bit(segment)
 
-    real_airflow.unpause("compact_topics", "change_partitions")
+    real_airflow.unpause("compact_now", "compact_topics", "change_partitions")
     real_airflow.trigger("compact_topics", topics=[TOPIC])
     (alert,) = real_airflow.until(lambda: alerts(webhook), "the webhook was told")
     # The engine checks what it copies page by page, and names the segment.

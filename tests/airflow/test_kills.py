@@ -62,13 +62,11 @@ def test_killed_postgresql_starts_again_with_what_was_committed(real_airflow: Em
 
 
 def test_users_may_what_their_role_says(real_airflow: EmbeddedAirflow) -> None:
-    """A viewer looks, at Winnow's page too; a user starts runs; an op changes pools; nobody else comes in."""
+    """A viewer looks, at Winnow's page too; a user starts runs; an op sets variables."""
     run: tuple[str, str, object] = ("POST", f"/api/v2/dags/{SWEEP}/dagRuns", {"logical_date": None, "conf": {}})
-    pool: tuple[str, str, object] = (
-        "PATCH",
-        "/api/v2/pools/winnow_scrub?update_mask=slots",
-        {"pool": "winnow_scrub", "slots": 1},
-    )
+    variable: tuple[str, str, object] = ("POST", "/api/v2/variables", {"key": "colour", "value": "green"})
     page: tuple[str, str, object] = ("GET", "/winnow/api/topics", None)
-    tried = {name: [real_airflow.try_as(name, *each) for each in (page, run, pool)] for name in ("vera", "uma", "otto")}
-    assert tried == {"vera": [200, 403, 403], "uma": [200, 200, 403], "otto": [200, 200, 200]}
+    tried = {
+        name: [real_airflow.try_as(name, *each) for each in (page, run, variable)] for name in ("vera", "uma", "otto")
+    }
+    assert tried == {"vera": [200, 403, 403], "uma": [200, 200, 403], "otto": [200, 200, 201]}

@@ -42,19 +42,20 @@ def test_selected_topics_are_compacted_by_one_dag_run_that_is_followed_to_its_en
     seen.picture("dialog-compact", whole=False)
     agree(page, "Compact now")
 
-    run = triggered(seen, "compact_topics")
+    run = triggered(seen, "compact_now")
     assert run["conf"]["topics"] == ["payments", "inventory"]
     assert run["triggering_user_name"] == "admin"
     toast = page.locator(".toast")
     expect(toast).to_contain_text("queued")
+    expect(toast).to_contain_text("Waiting for other runs of this DAG to end, or for the scheduler.")
     expect(toast.get_by_role("link")).to_have_attribute(
-        "href", re.compile(re.escape("/dags/compact_topics/runs/manual__"))
+        "href", re.compile(re.escape("/dags/compact_now/runs/manual__"))
     )
     seen.picture("toast", whole=False)
     # It is looked at while it waits, and what the scheduler would do after a while is seen too.
     page.wait_for_event("requestfinished", lambda sent: sent.url.endswith(quote(run["dag_run_id"], safe="")))
     ended = page.request.patch(
-        f"{seen.server.url}/api/v2/dags/compact_topics/dagRuns/{run['dag_run_id']}", data={"state": "success"}
+        f"{seen.server.url}/api/v2/dags/compact_now/dagRuns/{run['dag_run_id']}", data={"state": "success"}
     )
     assert ended.ok
     expect(toast).to_contain_text("success")
@@ -110,14 +111,14 @@ def test_escape_leaves_a_dialog_and_nothing_happens(look: Open) -> None:
     """No DAG run, and the focus is back on the button."""
     seen = look("small")
     page = seen.at("#/topics/payments")
-    before = page.request.get(f"{seen.server.url}/api/v2/dags/compact_topics/dagRuns").json()["total_entries"]
+    before = page.request.get(f"{seen.server.url}/api/v2/dags/compact_now/dagRuns").json()["total_entries"]
     button = page.get_by_role("button", name="Compact now")
     button.click()
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(button).to_be_focused()
-    after = page.request.get(f"{seen.server.url}/api/v2/dags/compact_topics/dagRuns").json()["total_entries"]
+    after = page.request.get(f"{seen.server.url}/api/v2/dags/compact_now/dagRuns").json()["total_entries"]
     assert after == before
 
 
@@ -125,11 +126,11 @@ def test_a_paused_dag_is_named_before_anybody_waits_for_it(look: Open) -> None:
     """Its runs would wait for ever, which nobody could see from this page."""
     seen = look("small")
     page = seen.at("#/topics/payments")
-    dag = f"{seen.server.url}/api/v2/dags/compact_topics"
+    dag = f"{seen.server.url}/api/v2/dags/compact_now"
     try:
         assert page.request.patch(dag, data={"is_paused": True}).ok
         page.get_by_role("button", name="Compact now").click()
-        expect(page.get_by_role("dialog")).to_contain_text("The DAG compact_topics is paused in Airflow")
+        expect(page.get_by_role("dialog")).to_contain_text("The DAG compact_now is paused in Airflow")
     finally:
         assert page.request.patch(dag, data={"is_paused": False}).ok
 
@@ -150,7 +151,7 @@ def test_a_viewer_sees_every_action_switched_off_and_why(look: Open, route: str,
     for name in buttons:
         button = page.get_by_role("button", name=name, exact=True)
         expect(button).to_have_attribute("aria-disabled", "true")
-        expect(button).to_have_attribute("data-tip", re.compile("may not trigger (compact_topics|change_partitions)"))
+        expect(button).to_have_attribute("data-tip", re.compile("may not trigger (compact_now|change_partitions)"))
         button.click(force=True)
     expect(page.get_by_role("dialog")).to_have_count(0)
     seen.picture(f"viewer-{re.sub(r'[^a-z]+', '-', route).strip('-')}", whole=False)

@@ -346,6 +346,27 @@ def test_a_held_topic_is_refused_with_holder_and_expiry(store: Store) -> None:
     assert store.leases.find("orders") == lease
 
 
+@pytest.mark.parametrize(
+    ("holder", "said"),
+    [
+        ("airflow:compact_topics:scheduled", "No task of that DAG run is at work; if its Airflow was killed, start it"),
+        ("other-host:17:night", "Its process may be dead"),
+    ],
+)
+def test_lease_that_nobody_renews_is_said_to_be_one(store: Store, holder: str, said: str) -> None:
+    """A live process renews three times per time to live, so half of it without a renewal is told."""
+    hour_ms = 3_600_000
+    lease = store.leases.acquire("orders", holder, NOW_MS, hour_ms)
+    with pytest.raises(TopicBusyError) as fresh:
+        store.leases.acquire("orders", "b", NOW_MS + hour_ms // 3, hour_ms)
+    with pytest.raises(TopicBusyError, match=rf"\(not renewed for 45 minutes\)\. Nothing was changed\. {said}"):
+        store.leases.acquire("orders", "b", NOW_MS + 45 * 60_000, hour_ms)
+    store.leases.renew(lease, NOW_MS + 46 * 60_000, hour_ms)
+    with pytest.raises(TopicBusyError) as renewed:
+        store.leases.acquire("orders", "b", NOW_MS + 50 * 60_000, hour_ms)
+    assert "not renewed" not in f"{fresh.value} {renewed.value}"
+
+
 def test_an_expired_lease_is_taken_over_with_a_higher_token(store: Store) -> None:
     """At its expiry a lease is free for others, and the holder before is fenced off."""
     old = store.leases.acquire("orders", "a", NOW_MS, TTL_MS)

@@ -74,6 +74,7 @@ def ctx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
     """A lake of its own for one test, which tasks find by the environment."""
     monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "lake"))
     monkeypatch.setenv("WINNOW_SPARK__MASTER", "local[2]")
+    monkeypatch.setenv("WINNOW_INGEST__ROOTS", str(tmp_path))
     with open_context() as opened:
         yield opened
 

@@ -6,20 +6,24 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from winnow.config.settings import Settings, load_settings
-from winnow.embedded.airflow_components import run_components
+from winnow.embedded import airflow_components, airflow_home
+from winnow.embedded.airflow_components import Components, run_components
 from winnow.embedded.airflow_env import make_airflow_environment, read_ui_port
-from winnow.embedded.airflow_home import format_environment
+from winnow.embedded.airflow_home import OpenAirflow, format_environment
 from winnow.embedded.airflow_users import add_user, locate_password_file, read_or_create_login_password, remove_user
-from winnow.embedded.processes import stop_processes
-from winnow.errors import ConfigurationError, UsageError
+from winnow.embedded.processes import Guardian, stop_processes
+from winnow.errors import ConfigurationError, ServiceError, UsageError
 
 
 @pytest.fixture
@@ -183,3 +187,78 @@ def test_user_that_is_not_there_is_not_removed(settings: Settings) -> None:
     for name in ("ann", "admin"):
         with pytest.raises(UsageError, match="Nothing was changed"):
             remove_user(settings, name)
+
+
+class _Fleeting(Components):
+    """Components that end as soon as they begin."""
+
+    def start(self, name: str) -> None:
+        self.processes[name] = subprocess.Popen(["sh", "-c", "exit 3"], start_new_session=True)
+
+
+def _supervise_long(components: Components, said: list[str]) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        components.supervise(said.append)
+        time.sleep(0.005)
+
+
+def test_component_that_dies_again_and_again_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five times it is started again, after a delay that doubles; then everything stops, and the log is named."""
+    monkeypatch.setattr(airflow_components, "FIRST_DELAY_S", 0.01)
+    said: list[str] = []
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as listener:
+        guardian = Guardian(listener)
+        components = _Fleeting("http://127.0.0.1:1", tmp_path, OpenAirflow({}, None), guardian)
+        components.start("scheduler")
+        began = time.monotonic()
+        with pytest.raises(ServiceError, match=r"started again 5 times .*scheduler\.log"):
+            _supervise_long(components, said)
+        guardian.finish()
+    assert time.monotonic() - began > 0.01 + 0.02 + 0.04 + 0.08 + 0.16
+    assert len(said) == 5
+    assert all("Airflow's scheduler ended with exit code 3; it is started again" in each for each in said)
+
+
+def test_component_that_died_long_ago_is_not_held_against_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what happened within ten minutes counts."""
+    monkeypatch.setattr(airflow_components, "FIRST_DELAY_S", 0.0)
+    monkeypatch.setattr(airflow_components, "RESTART_WINDOW_S", 0)
+    said: list[str] = []
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as listener:
+        guardian = Guardian(listener)
+        components = _Fleeting("http://127.0.0.1:1", tmp_path, OpenAirflow({}, None), guardian)
+        components.start("scheduler")
+        until = time.monotonic() + 60
+        while len(said) < 7 and time.monotonic() < until:
+            components.supervise(said.append)
+        components.processes["scheduler"].wait()
+        guardian.finish()
+    assert len(said) == 7
+
+
+def test_paused_dags_of_an_earlier_home_stay_paused_and_its_runs_stay_where_they_are(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was in SQLite is read and never written; the notice says where the runs are, once."""
+    for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
+        monkeypatch.delenv(name)
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(airflow_home, "_prepare_with", lambda _env, _settings, *arguments: ran.append(arguments))
+    settings.airflow_home.mkdir(parents=True)
+    (settings.airflow_home / "prepared.json").write_text('{"airflow": "3.3.2", "pools": {}}')
+    file = settings.airflow_home / "airflow.db"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE dag (dag_id TEXT, is_paused BOOLEAN)")
+        database.execute("INSERT INTO dag VALUES ('compact_topics', 1), ('sweep_topics', 0)")
+    before = file.read_bytes()
+    for _ in range(2):
+        airflow_home.migrate(settings)
+    assert ran == [
+        ("db", "migrate"),
+        ("pools", "import", str(settings.airflow_home / "pools.json")),
+        ("dags", "reserialize"),
+        ("dags", "pause", "--yes", "compact_topics"),
+    ]
+    assert file.read_bytes() == before
+    assert capsys.readouterr().err.count(f"The runs until now stay in {file}") == 1

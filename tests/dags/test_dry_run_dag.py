@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,8 @@ def test_a_dry_run_says_what_would_happen_and_a_shadow_what_else_could(
     assert states["run", -1] == "success"
     assert build_group_states(states, -1) == ["skipped"] * 4
     assert (states["plan", -1], states["compare_strategy", 0]) == ("success", "success")
-    idle, orders = returned(airflow_home, "check_eligibility", key="checks")[0]  # type: ignore[misc]
+    checks: Any = returned(airflow_home, "check_eligibility", key="checks")
+    ((idle, orders),) = checks
     assert (idle["eligible"], orders["eligible"]) == (False, True)
     assert idle["would"] == "idle: nothing is due (1 no_closed_segment)."
     assert orders["would"].startswith(

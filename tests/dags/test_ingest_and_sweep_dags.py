@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from airflow.sdk.exceptions import AirflowRescheduleException
+from airflow.sdk.exceptions import AirflowRescheduleException, ParamValidationError
 
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, read_topic, write_lines
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import DamagedSegmentError
+from winnow.config.settings import load_settings
+from winnow.errors import BadInputError, DamagedSegmentError, UsageError
 from winnow.files import storage
 from winnow.pipeline.admin.topic_deletion import delete_topic
 from winnow.pipeline.admin.topics import create_topic
@@ -21,6 +24,10 @@ from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.report.alerts import AlertKind
 from winnow_airflow import maintenance
+from winnow_airflow.xcom_values import IngestRow
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
 
 
 def test_ingest_appends_each_entry_once_however_often_it_runs(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
@@ -48,6 +55,82 @@ def test_bad_input_fails_its_entry_alone(ctx: Context, run_dag: RunDag, tmp_path
     assert states["run", -1] == "failed"
     assert [states["ingest", number] for number in (0, 1)] == ["failed", "success"]
     assert (len(read_topic(ctx, "orders")), len(read_topic(ctx, "clicks"))) == (0, 20)
+
+
+def test_many_entries_share_few_tasks_and_a_bad_one_stops_no_other(
+    ctx: Context, run_dag: RunDag, tmp_path: Path
+) -> None:
+    """Twenty entries: eight tasks, one of them red; nineteen topics are there, and a second run adds nothing."""
+    topics = [f"orders-{number:02d}" for number in range(20)]
+    for topic in topics:
+        create_topic(ctx, topic, 1, {})
+    good, bad = write_lines(tmp_path / "good.jsonl", build_old_lines(20, 5)), tmp_path / "bad.jsonl"
+    bad.write_text("no json\n")
+    files = [{"topic": topic, "paths": [str(bad) if topic == "orders-03" else good]} for topic in topics]
+    for _ in range(2):
+        states = run_dag("ingest_topics", files=files)
+        assert states["run", -1] == "failed"
+        assert [states["ingest", number] for number in range(8)] == ["success", "failed", *["success"] * 6]
+        assert [len(read_topic(ctx, topic)) for topic in topics] == [20] * 3 + [0] + [20] * 16
+
+
+def test_failure_of_entries_names_them_and_stops_only_their_own_topics(
+    ctx: Context, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a topic whose first entry fails, the second is not tried: it would make the offsets of the first late."""
+    for topic in ("orders", "clicks", "returns"):
+        create_topic(ctx, topic, 1, {})
+    lines = build_old_lines(20, 5)
+    early, late = write_lines(tmp_path / "1.jsonl", lines[:10]), write_lines(tmp_path / "2.jsonl", lines[10:])
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text("no json\n")
+    entries = [
+        IngestRow(topic="orders", paths=[str(bad)]),
+        IngestRow(topic="clicks", paths=[early]),
+        IngestRow(topic="orders", paths=[late]),
+        IngestRow(topic="missing", paths=[early]),
+        IngestRow(topic="clicks", paths=[late]),
+        IngestRow(topic="returns", paths=[early]),
+    ]
+    with caplog.at_level("INFO", "airflow.task"), pytest.raises(BadInputError) as raised:
+        maintenance.ingest_entries(ctx, entries, as_of_ms=read_wall_clock_ms())
+    assert [line.split(":")[0] for line in str(raised.value).splitlines()] == ["orders", "missing"]
+    assert [len(read_topic(ctx, topic)) for topic in ("orders", "clicks", "returns")] == [0, 20, 10]
+    assert "clicks: 10 records appended from 1 file(s)" in caplog.text
+    assert "orders: an entry was not tried" in caplog.text
+
+
+def test_run_reads_only_below_the_configured_folders(
+    ctx: Context, run_dag: RunDag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that a command at the shell would take is refused to a run, and its content is not quoted."""
+    create_topic(ctx, "orders", 1, {})
+    path = write_lines(tmp_path / "records.jsonl", build_old_lines(20, 5))
+    with pytest.raises(UsageError, match="not below a folder that DAG runs may read") as raised:
+        maintenance.ingest_entries(
+            replace(ctx, settings=load_settings(env={"WINNOW_HOME": str(tmp_path / "lake")})),
+            [IngestRow(topic="orders", paths=[path])],
+            as_of_ms=read_wall_clock_ms(),
+        )
+    assert str(tmp_path / "lake" / "incoming") in str(raised.value)
+    monkeypatch.setenv("WINNOW_INGEST__ROOTS", str(tmp_path / "elsewhere"))
+    assert run_dag("ingest_topics", topic="orders", paths=[path])["run", -1] == "failed"
+    assert read_topic(ctx, "orders") == []
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"topic": "../orders"},
+        {"files": [{"topic": "orders|clicks", "paths": ["/archive"]}]},
+        {"files": [{"topic": "", "paths": ["/archive"]}]},
+    ],
+)
+def test_form_refuses_what_is_no_name_of_a_topic(dagbag: DagBag, conf: dict[str, object]) -> None:
+    """Before a run begins, in the Params for one topic and in those for several."""
+    params = copy.deepcopy(dagbag.dags["ingest_topics"].params)
+    with pytest.raises(ParamValidationError, match="does not match"):
+        params.update(conf)
 
 
 def test_records_of_another_topic_fail_their_entry_unless_a_source_topic_is_picked(

@@ -46,7 +46,7 @@ def test_thousands_of_topics_are_a_few_shares_of_which_the_first_task_takes_one(
 def test_what_is_due_in_any_share_is_compacted(
     ctx: Context, run_dag: RunDag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five topics, two to a task: one task of its own for each further share, and what is due in any of them is planned.
+    """Five topics, two to a task: a task for each further share.
 
     They are due by retention alone, which needs no Spark.
     """

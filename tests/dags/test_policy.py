@@ -30,7 +30,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow_airflow.task_defaults import RETRY_POLICY, combine_errors, is_worth_retrying
-from winnow_airflow.xcom_values import IngestRow, build_ingest_rows, build_label, split_evenly
+from winnow_airflow.xcom_values import IngestRow, build_ingest_rows, build_label, share_ingest_rows, split_evenly
 
 FAIL, AT_ONCE, BACKING_OFF = "fail", "at once", "backing off"
 
@@ -144,6 +144,19 @@ def test_ingest_takes_one_topic_and_lists_of_them() -> None:
         IngestRow(topic="orders", paths=["/a"]),
         IngestRow(topic="clicks", paths=["/b", "/c"]),
     ]
+
+
+def test_entries_share_few_tasks_and_those_of_a_topic_stay_together_in_order() -> None:
+    """Up to eight tasks, more only when a task would have more than twenty-five entries."""
+    rows = [IngestRow(topic=f"t{number % 30:02d}", paths=[f"/{number}"]) for number in range(60)]
+    shares = share_ingest_rows(rows)
+    assert len(shares) == 8
+    assert sorted(map(len, shares)) == [6, 6, 8, 8, 8, 8, 8, 8]
+    assert [row["paths"] for row in shares[0]] == [["/0"], ["/30"], ["/1"], ["/31"], ["/2"], ["/32"]]
+    assert [len(share_ingest_rows(rows[:count])) for count in (0, 1, 5, 8, 9)] == [0, 1, 5, 8, 8]
+    many = [IngestRow(topic=f"t{number}", paths=["/a"]) for number in range(1_000)]
+    assert {len(share) for share in share_ingest_rows(many)} == {25}
+    assert len(share_ingest_rows(many * 10)) == 200
 
 
 @pytest.mark.parametrize(

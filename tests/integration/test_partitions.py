@@ -197,6 +197,16 @@ def test_uncleanable_partition_is_listed_with_reason_and_next_attempt(world: Wor
     assert (other.state, other.attempts, other.next_attempt_ms) == ("none", 0, None)
 
 
+def test_mark_is_shown_while_a_run_holds_the_topic(world: World) -> None:
+    """Whoever looks for the reason finds it, and who is at work on the topic."""
+    mark_uncleanable(world.ctx, TOPIC, "plan-1", {0: "the segment is gone"})
+    with open_context(world.ctx.settings, now_ms=world.clock, holder="backfill") as other, hold_lease(other, TOPIC):
+        (row, beside) = list_partitions(world.ctx, TOPIC)
+    assert (row.state, row.attempts) == ("uncleanable", 1)
+    assert (row.reason or "").startswith("the segment is gone; the topic is held by backfill until ")
+    assert beside.state == "in_progress"
+
+
 # ------------------------------------------------------------------------------------------------------ command line
 
 

@@ -89,7 +89,7 @@ def test_administrator_may_act_and_viewer_may_not(
     for who, name, allowed in ((admin_login, "admin", True), (viewer_login, "viewer", False)):
         found = who.json("api/me")
         assert (found["user"], found["can"]) == (name, {"compact": allowed, "change": allowed})
-        for dag in ("compact_topics", "change_partitions"):
+        for dag in ("compact_now", "change_partitions"):
             answer = who.client.post(
                 f"/api/v2/dags/{dag}/dagRuns",
                 headers={"Authorization": f"Bearer {who.token}"},

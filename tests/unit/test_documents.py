@@ -127,6 +127,12 @@ def test_anchors_in_a_page_lead_to_headings(page: str) -> None:
         assert anchor in find_headings(str(aim)), (target, anchor)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_merge_has_left_its_marks_in_a_page(page: str) -> None:
+    """Linters read code; nothing else reads the pages."""
+    assert re.findall(r"^(?:<{7}|={7}|>{7})(?: .*)?$", read_page(page), re.MULTILINE) == []
+
+
 def test_the_house_shows_every_package() -> None:
     """ARCHITECTURE.md has a line for each module and package of winnow and winnow.pipeline, and none for others."""
     drawn = read_page("ARCHITECTURE.md").split("## The house", 1)[1].split("```")[1]

@@ -298,6 +298,7 @@ giant_bytes = "1GB"
 workers = 3
 spark_from_bytes = "2GB"
 [ingest]
+roots = ["/archive/", "s3://lake/kafka"]
 spark_from_bytes = "3GB"
 [alert]
 webhook = "https://hooks.example.org/T0"
@@ -350,6 +351,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.engine.bytes_per_second == 50_000_000
     assert settings.engine.giant_bytes == 1_000_000_000
     assert (settings.facts.workers, settings.facts.spark_from_bytes) == (3, 2_000_000_000)
+    assert settings.ingest.roots == ("/archive", "s3://lake/kafka")
     assert settings.ingest.spark_from_bytes == 3_000_000_000
     assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None

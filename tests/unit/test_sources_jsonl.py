@@ -285,6 +285,26 @@ def test_message_holds_no_user_bytes(tmp_path: Path) -> None:
     assert refused.value.__suppress_context__
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"sesame": "sesame", "offset": "sesame"}',
+        '{"sesame": 1, "sesame": 2}',
+        "root:sesame:0:0\n",
+        '{\n "sesame": "sesame"\n}\n',
+        '["sesame", 1]',
+        '"sesame"',
+    ],
+)
+def test_nothing_is_quoted_of_a_file_that_holds_no_records(tmp_path: Path, text: str) -> None:
+    """Not even names of fields: whoever may start an ingest is not always allowed to read every file."""
+    path = tmp_path / "credentials.json"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match="line 1") as raised:
+        list(read_file(str(path), topic="orders", partitions=1))
+    assert "sesame" not in str(raised.value)
+
+
 def test_unknown_field_of_great_length_is_shortened_and_made_printable(tmp_path: Path) -> None:
     """A message stays one line, whatever a file holds."""
     path = tmp_path / "long.jsonl"

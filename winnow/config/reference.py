@@ -128,7 +128,7 @@ def render_reference() -> str:
 
 def _build_setting_rows() -> list[tuple[str, ...]]:
     defaults = make_default_layer(Path("/HOME"), {}).values
-    shown = {key: _quote(str(value).replace("/HOME", "<home>")) for key, value in defaults.items()}
+    shown = {key: _quote(_format_default_setting(value)) for key, value in defaults.items()}
     shown |= {"home": "`.winnow` in the current folder"}
     rows: list[tuple[str, ...]] = [
         (_quote(name), _quote(name_variable(name)), shown.get(name, "none"), SETTINGS[name].sentence) for name in NAMES
@@ -138,6 +138,11 @@ def _build_setting_rows() -> list[tuple[str, ...]]:
         variable = _quote(f"{name_variable(name)}__*")
         rows.append((_quote(f"{name}.*"), variable, ", ".join(inner) or "none", SETTINGS[name].sentence))
     return rows
+
+
+def _format_default_setting(value: Any) -> str:
+    text = ", ".join(value) if isinstance(value, tuple) else str(value)
+    return text.replace("/HOME", "<home>")
 
 
 def _make_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -23,6 +23,7 @@ from winnow.config.setting_types import (
     DatabaseUrl,
     Dotted,
     FolderPath,
+    Folders,
     Location,
     Notifiers,
     PageUrl,
@@ -52,7 +53,7 @@ def make_folder_uri(folder: Path, origin: str) -> str:
 class _Extra:
     """Attributes of a setting that pydantic's ``Field`` does not have; see :func:`describe_setting`."""
 
-    from_home: Callable[[Path], str] | None
+    from_home: Callable[[Path], Any] | None
     relative_to: str | None
     in_file: str | None
 
@@ -62,7 +63,7 @@ def describe_setting(
     *,
     default: Any = PydanticUndefined,
     default_factory: Callable[[], Any] | None = None,
-    from_home: Callable[[Path], str] | None = None,
+    from_home: Callable[[Path], Any] | None = None,
     relative_to: str | None = None,
     in_file: str | None = None,
     example: str | None = None,
@@ -160,6 +161,14 @@ class FactsSettings(_Frozen):
 
 class IngestSettings(_Frozen):
     """Where archives are read."""
+
+    roots: Folders = describe_setting(
+        "Folders below which the DAG `ingest_topics` may read: absolute paths and URIs like `s3://bucket/folder`, in "
+        "the environment separated by commas. Links that lead out of them are refused. Commands at the shell may read "
+        "what their user may read.",
+        from_home=lambda home: (str(home / "incoming"),),
+        example='roots = ["/archive", "s3://bucket/kafka"]',
+    )
 
     spark_from_bytes: SizeBytes = describe_setting(
         "An archive of which at least this much is new is read by a Spark application instead of the ingesting "
@@ -294,7 +303,7 @@ class SettingFields(BaseSettings):
     spark: SparkSettings
     engine: EngineSettings
     facts: FactsSettings
-    ingest: IngestSettings = Field(default_factory=IngestSettings)
+    ingest: IngestSettings
     expectations: FolderPath | None = describe_setting(
         "Folder with content suites of your own.",
         default=None,
@@ -324,7 +333,7 @@ class SettingDefinition:
     in_file: str
     example: str | None
     default: Any
-    from_home: Callable[[Path], str] | None
+    from_home: Callable[[Path], Any] | None
     relative_to: str | None
 
 

@@ -118,6 +118,18 @@ def _notifiers(value: object) -> object:
     return value
 
 
+def _folders(value: object) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not parts:
+        raise ValueError("it must be a list of folders and URIs, in the environment separated by commas")
+    return tuple(map(_check_folder, parts))
+
+
+def _check_folder(value: object) -> str:
+    folder = _check_text(value).rstrip("/")
+    return folder if folder.startswith("/") else _location(folder)
+
+
 def _spark_name(name: str) -> str:
     if not name.startswith("spark."):
         raise ValueError("Spark ignores it; the names of its properties begin with 'spark.', in lower case")
@@ -141,6 +153,9 @@ BytesPerSecond = Annotated[float, BeforeValidator(_bytes_per_second)]
 
 Location = Annotated[str, BeforeValidator(_location)]
 """The URI of a folder, without a slash at the end."""
+
+Folders = Annotated[tuple[str, ...], BeforeValidator(_folders)]
+"""Absolute paths and URIs of folders, without a slash at the end: a list, or text with commas."""
 
 DatabaseUrl = Annotated[str, BeforeValidator(_database_url)]
 """SQLAlchemy's URL."""

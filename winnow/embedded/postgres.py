@@ -212,11 +212,11 @@ class PostgresServer:
         return None
 
     def _start(self, lock: int) -> subprocess.Popen[bytes]:
-        programs = _find_programs()
+        name, programs = _read_account_name(), _find_programs()
         account = _Account.choose(self.folder, self.data)
         self._make_data(programs, account)
         _write(self.data / "pg_hba.conf", _HBA, account)
-        _write(self.data / "pg_ident.conf", f'owner "{pwd.getpwuid(os.geteuid()).pw_name}" {ROLE}\n', account)
+        _write(self.data / "pg_ident.conf", f'owner "{name}" {ROLE}\n', account)
         host = locate_socket_folder(self.folder)
         host.mkdir(mode=0o700, exist_ok=True)
         self._check_private(host)
@@ -371,6 +371,16 @@ def _find_programs() -> Path:
             "'winnow-log[airflow]'."
         )
     return programs
+
+
+def _read_account_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        raise ConfigurationError(
+            f"PostgreSQL runs only under an account that has a name, and UID {os.geteuid()} has none on this machine. "
+            "Nothing was started. Add the account, or run as another one."
+        ) from None
 
 
 def _make_server_environment() -> dict[str, str]:

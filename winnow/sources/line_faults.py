@@ -82,6 +82,9 @@ def _parse_integer(digits: str) -> int:
 
 
 def _find_field_problem(record: _Object) -> Problem | None:
+    if not record.keys() & {"key", "value"}:
+        # Any JSON file may end up here, and its fields may be names and secrets: nothing of it is quoted.
+        return "this object has neither a key nor a value, so it is no record", f"the fields are {', '.join(FIELDS)}"
     if record.repeated is not None:
         return f"field {_format_value(record.repeated)} is there twice", "write each field once"
     unknown = next((name for name in record if name not in FIELDS), None)

@@ -13,6 +13,9 @@ from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.values import Lease
 
+AIRFLOW_HOLDER = "airflow:"
+"""Prefix of the names under which DAG runs hold topics."""
+
 
 class Leases(StorePart):
     """Leases: at most one holder per topic. Callers pass the time; leases save work, the commit loop keeps it safe."""
@@ -39,7 +42,7 @@ class Leases(StorePart):
             )
             current = _find_lease(session, topic)
             if not won or current is None:
-                raise _make_busy_error(topic, current)
+                raise _make_busy_error(topic, current, now_ms, ttl_ms)
             return current
 
     def renew(self, lease: Lease, now_ms: int, ttl_ms: int) -> Lease:
@@ -54,7 +57,7 @@ class Leases(StorePart):
                 update(tables.LeaseTable).where(_is_held(lease)).values(expires_ms=now_ms + ttl_ms),
             )
             if not renewed:
-                raise _make_busy_error(lease.topic, _find_lease(session, lease.topic))
+                raise _make_busy_error(lease.topic, _find_lease(session, lease.topic), now_ms, ttl_ms)
         return Lease(lease.topic, lease.holder, lease.token, now_ms + ttl_ms)
 
     def release(self, lease: Lease) -> bool:
@@ -91,13 +94,33 @@ def _find_lease(session: Session, topic: str) -> Lease | None:
     return Lease(row.topic, row.holder, row.token, row.expires_ms)
 
 
-def _make_busy_error(topic: str, current: Lease | None) -> TopicBusyError:
+def describe_holder(lease: Lease, now_ms: int, ttl_ms: int) -> str:
+    """Describe who holds ``lease`` until when, and for how long nobody has renewed it, if that is long."""
+    text = f"held by {lease.holder} until {format_ms(lease.expires_ms)}"
+    minutes = (now_ms - lease.expires_ms + ttl_ms) // 60_000
+    return f"{text} (not renewed for {minutes} minutes)" if _is_left_alone(lease, now_ms, ttl_ms) else text
+
+
+def _is_left_alone(lease: Lease, now_ms: int, ttl_ms: int) -> bool:
+    """Check whether nobody renewed ``lease`` for half of ``ttl_ms``; a live process renews three times in it."""
+    return now_ms - (lease.expires_ms - ttl_ms) >= ttl_ms / 2
+
+
+def _make_busy_error(topic: str, current: Lease | None, now_ms: int, ttl_ms: int) -> TopicBusyError:
     if current is None:
         return TopicBusyError(
             f"The lease of topic {topic} was released meanwhile, so this run no longer holds the topic. Nothing was "
             "changed. Run it again."
         )
+    cause = ""
+    if _is_left_alone(current, now_ms, ttl_ms):
+        # A DAG run keeps its leases between its tasks, and so it does when its Airflow was killed.
+        cause = (
+            "No task of that DAG run is at work; if its Airflow was killed, start it again, and the run goes on. "
+            if current.holder.startswith(AIRFLOW_HOLDER)
+            else "Its process may be dead. "
+        )
     return TopicBusyError(
-        f"Topic {topic} is held by {current.holder} until {format_ms(current.expires_ms)}. Nothing was changed. Run it "
-        "again when that run has ended; after that time its lease may be taken over."
+        f"Topic {topic} is {describe_holder(current, now_ms, ttl_ms)}. Nothing was changed. {cause}Run it again when "
+        "that run has ended; after that time its lease may be taken over."
     )

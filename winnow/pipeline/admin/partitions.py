@@ -8,13 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from winnow.clock import format_ms
 from winnow.errors import UsageError, WinnowError
 from winnow.model import PartitionState, TopicState
 from winnow.pipeline.compaction.state_change import change_states
 from winnow.pipeline.compaction.uncleanable import select_partitions
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import is_held_by_another
+from winnow.store.leases import describe_holder
 
 
 class CleaningStateKind(StrEnum):
@@ -211,11 +211,10 @@ def _build_rows(
     ctx: Context, state: TopicState, partitions: Collection[int] | None, changed: Collection[int] = ()
 ) -> list[PartitionRow]:
     topic = state.topic
-    held = is_held_by_another(ctx, topic)
-    lease = ctx.store.leases.find(topic) if held else None
-    holder = f"held by {lease.holder} until {format_ms(lease.expires_ms)}" if lease is not None else None
+    lease = ctx.store.leases.find(topic) if is_held_by_another(ctx, topic) else None
+    holder = None if lease is None else describe_holder(lease, ctx.now_ms(), ctx.settings.lease_ms)
     return [
-        _build_row(topic, number, state.partitions[number], holder if held else None, number in changed)
+        _build_row(topic, number, state.partitions[number], holder, number in changed)
         for number in select_partitions(topic, state, partitions)
     ]
 
@@ -224,11 +223,13 @@ def _build_row(topic: str, number: int, state: PartitionState, holder: str | Non
     found = get_cleaning_state(state, held=holder is not None)
     mark = state.uncleanable
     shown, reason, since_ms = found.kind.value, None, None
-    if holder is not None:
+    if mark is not None:
+        # Shown while a run holds the topic, too: people look here for the mark's reason before they release it.
+        shown, reason, since_ms = UNCLEANABLE_STATE, mark.reason, mark.since_ms
+        reason = reason if holder is None else f"{reason}; the topic is {holder}"
+    elif holder is not None:
         reason = holder
         since_ms = state.paused_since_ms
-    elif mark is not None:
-        shown, reason, since_ms = UNCLEANABLE_STATE, mark.reason, mark.since_ms
     elif found.pauses:
         reason = f"paused by {', '.join(state.paused_by) or 'somebody'}"
         since_ms = state.paused_since_ms

@@ -60,7 +60,7 @@ def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[Stor
 
 def _list_path(path: str) -> Iterator[StoredObject]:
     refuse_undecodable(path)
-    base, glob = _split_glob(path)
+    base, glob = split_glob(path)
     filesystem, name = storage.open_filesystem(base)
     try:
         with storage.translate_store_errors(base):
@@ -125,7 +125,7 @@ def _make_stored(uri: str, info: fs.FileInfo) -> StoredObject:
     return StoredObject(uri, int(info.size or 0), None if info.mtime_ns is None else int(info.mtime_ns))
 
 
-def _split_glob(path: str) -> tuple[str, str]:
+def split_glob(path: str) -> tuple[str, str]:
     """Split ``path`` into the folder before its first wildcard and the glob below that, empty without a wildcard."""
     found = _WILDCARD.search(path.partition("://")[2] or path)
     if found is None:
