@@ -32,17 +32,17 @@ class _Versioned(msgspec.Struct):
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
-_BUILDING = threading.Lock()
-"""Held while a decoder is built. msgspec keeps what it learns of a dataclass in the class before it has learned all,
-and a second thread that decodes with that never ends, or ends the process."""
+_making_decoder = threading.Lock()
 
 
 def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    if kind not in _decoders:
-        with _BUILDING:
-            if kind not in _decoders:
-                _decoders[kind] = msgspec.json.Decoder(kind)
-    return _decoders[kind]
+    found = _decoders.get(kind)
+    if found is None:
+        # Two decoders that are made at once share what msgspec has found out of a nested class so far. The one that is
+        # ready first then decodes with half of its fields, for ever and without letting another thread run.
+        with _making_decoder:
+            found = _decoders[kind] = _decoders.get(kind) or msgspec.json.Decoder(kind)
+    return found
 
 
 def convert_to_json_types(value: object) -> Any:

@@ -134,13 +134,16 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     """
     from winnow.pipeline.compaction.batch import PlanAttempt
     from winnow.pipeline.compaction.batch_validation import validate_plans
+    from winnow.pipeline.compaction.topic_threads import map_side_by_side
     from winnow.pipeline.leases import renew_leases
 
-    attempts = []
-    for row in batch["plans"]:
+    def find(row: PlanRow) -> PlanAttempt | None:
         attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
-        if attempt is not None and not _may_be_published(ctx, row["plan_id"]):
-            attempts.append(PlanAttempt(read_plan_row(row), attempt))
+        if attempt is None or _may_be_published(ctx, row["plan_id"]):
+            return None
+        return PlanAttempt(read_plan_row(row), attempt)
+
+    attempts = [each for each in map_side_by_side(find, batch["plans"]) if each is not None]
     results = TaskResults(ctx)
     passed: list[str] = []
     # Its DAG run holds the topics already, unless a task was cleared after the report released them.
@@ -161,13 +164,16 @@ def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     matter.
     """
     from winnow.pipeline.compaction.batch import PlanAttempt, publish_plans
+    from winnow.pipeline.compaction.topic_threads import map_side_by_side
     from winnow.pipeline.leases import renew_leases
 
-    attempts = []
-    for row in batch["plans"]:
+    def find(row: PlanRow) -> PlanAttempt | None:
         attempt = _find_passed_attempt(ctx, row, batch["attempt"])
-        if attempt is not None or _may_be_published(ctx, row["plan_id"]):
-            attempts.append(PlanAttempt(read_plan_row(row), attempt or ""))
+        if attempt is None and not _may_be_published(ctx, row["plan_id"]):
+            return None
+        return PlanAttempt(read_plan_row(row), attempt or "")
+
+    attempts = [each for each in map_side_by_side(find, batch["plans"]) if each is not None]
     results = TaskResults(ctx)
     with renew_leases(ctx) as leases:
         published = [receipt.plan_id for receipt in publish_plans(ctx, attempts, results, leases) if receipt.plan_id]
@@ -196,31 +202,37 @@ def report_batch(
     Airflow sends no asset event from a failed task. So the error of one topic is raised only while a retry may help
     (not on the ``last_try``), or when no other topic's event would be lost; otherwise its paragraph reports the error.
     """
+    from winnow.pipeline.compaction.topic_threads import map_side_by_side
     from winnow.pipeline.leases import release_lease
     from winnow.pipeline.monitor.watermark import compute_watermark
     from winnow.report.receipts import format_receipt
 
-    paragraphs: list[str] = []
-    published: list[tuple[Receipt, Watermark]] = []
     results = TaskResults(ctx)
-    for row in batch["plans"]:
+
+    def report(row: PlanRow) -> tuple[str | None, tuple[Receipt, Watermark] | None]:
+        paragraph, mark = None, None
         with results.collect(row["topic"]):
             try:
                 topic_log = ctx.log.open(row["topic"])
-                receipt = topic_log.find_receipt(row["plan_id"])
+                head = topic_log.head()
+                receipt = topic_log.find_receipt(row["plan_id"], head)
                 run = ctx.store.runs.find(row["plan_id"])
                 if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
-                    published.append((receipt, compute_watermark(topic_log, now_ms=ctx.now_ms())))
-                paragraphs.append(
-                    format_receipt(receipt) if receipt is not None else _explain_unpublished(ctx, row, run)
-                )
+                    mark = (receipt, compute_watermark(topic_log, now_ms=ctx.now_ms(), head=head))
+                paragraph = format_receipt(receipt) if receipt is not None else _explain_unpublished(ctx, row, run)
             except UnknownTopicError:
-                paragraphs.append(
+                paragraph = (
                     f"Topic {row['topic']} was dropped since plan {row['plan_id']} was made. There is nothing left to "
                     "report, and no event of it is sent."
                 )
         with results.collect(row["topic"]):
             release_lease(ctx, row["topic"])
+        return paragraph, mark
+
+    assert ctx.log.catalog is not None  # opened once, before threads use it
+    reported = list(map_side_by_side(report, batch["plans"]))
+    paragraphs = [paragraph for paragraph, _ in reported if paragraph is not None]
+    published = [mark for _, mark in reported if mark is not None]
     again = not last_try and any(is_worth_retrying(problem) for _, problem in results.errors)
     if again or not published:
         results.raise_errors()

@@ -40,7 +40,8 @@ class CompactOperator(SparkSubmitOperator):
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "batch")
 
     def __init__(self, *, batch: Any, **arguments: Any) -> None:
-        super().__init__(conn_id=SPARK_CONNECTION, **arguments)
+        # A retry is an attempt of its own: to wait for the driver of an earlier one would leave it without files.
+        super().__init__(conn_id=SPARK_CONNECTION, durable=False, **arguments)
         self.batch = batch
 
     def execute(self, context: Context) -> None:

@@ -37,7 +37,7 @@ class TaskResults(TopicResults):
     @property
     def errors(self) -> list[tuple[str, Exception]]:
         """Topics that failed, and their errors. Topics that failed for the same cause are one entry."""
-        failed = [failure for failure in self.failures if failure.left is None]
+        failed = [failure for failure in self._sorted_failures if failure.left is None]
         causes: dict[str, list[TopicFailure]] = {}
         for failure in failed:
             causes.setdefault(failure.cause or f"topic {failure.topic}", []).append(failure)
@@ -46,7 +46,12 @@ class TaskResults(TopicResults):
     @property
     def left(self) -> list[str]:
         """The sentences about topics that are left to another run."""
-        return [failure.left for failure in self.failures if failure.left is not None]
+        return [failure.left for failure in self._sorted_failures if failure.left is not None]
+
+    @property
+    def _sorted_failures(self) -> list[TopicFailure]:
+        """The failures by topic: several are worked on at a time, in any order."""
+        return sorted(self.failures, key=lambda failure: failure.topic)
 
     def add(self, failure: TopicFailure) -> None:
         """Add a failure and log it."""

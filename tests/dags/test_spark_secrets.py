@@ -37,3 +37,10 @@ def test_the_command_of_the_operator_names_a_file_of_its_own_and_no_key(
         text = path.read_text()
         assert [value for value in KEYS.values() if f"={value}\n" not in text] == []
     assert not path.exists()
+
+
+def test_a_retry_is_an_attempt_of_its_own_and_never_waits_for_the_driver_of_an_earlier_one(
+    airflow_home: object,
+) -> None:
+    """The earlier driver writes the manifest of its own attempt; and on YARN the provider would refuse to start."""
+    assert not CompactOperator(task_id="compact", batch={}).durable
