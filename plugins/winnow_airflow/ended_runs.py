@@ -41,7 +41,9 @@ def release_topics_of_ended_runs(ctx: Pipeline, context: Mapping[str, Any], topi
 def _find_state(context: Mapping[str, Any], holder: str) -> str | None:
     dag_id, _, run_id = holder.removeprefix(HOLDER_PREFIX).partition(":")
     try:
-        return str(context["ti"].get_dagrun_state(dag_id, run_id))
+        # Airflow's enumeration is text by its value, and not by str().
+        state: str = context["ti"].get_dagrun_state(dag_id, run_id)
     except Exception as problem:
         log.info("The state of %s is not known (%s).", holder, type(problem).__name__)
         return None
+    return state

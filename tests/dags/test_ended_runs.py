@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from airflow.sdk.execution_time.comms import DagRunStateResult
 
 from winnow.pipeline.context import Context
 from winnow_airflow.ended_runs import release_topics_of_ended_runs
@@ -20,8 +21,8 @@ STATES = {
 
 
 def find_state(dag_id: str, run_id: str) -> str:
-    """What Airflow says of a run."""
-    return STATES[dag_id, run_id]
+    """What Airflow says of a run, as a task gets it."""
+    return DagRunStateResult.model_validate({"state": STATES[dag_id, run_id]}).state
 
 
 @pytest.mark.parametrize(
