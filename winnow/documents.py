@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -31,12 +32,17 @@ class _Versioned(msgspec.Struct):
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_making_decoder = threading.Lock()
 
 
 def _get_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    if kind not in _decoders:
-        _decoders[kind] = msgspec.json.Decoder(kind)
-    return _decoders[kind]
+    found = _decoders.get(kind)
+    if found is None:
+        # Two decoders that are made at once share what msgspec has found out of a nested class so far. The one that is
+        # ready first then decodes with half of its fields, for ever and without letting another thread run.
+        with _making_decoder:
+            found = _decoders[kind] = _decoders.get(kind) or msgspec.json.Decoder(kind)
+    return found
 
 
 def convert_to_json_types(value: object) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import TopicBusyError
 from winnow_airflow import dry_run
+from winnow_airflow.ended_runs import release_topics_of_ended_runs
 from winnow_airflow.metrics import are_metrics_enabled
 from winnow_airflow.monitoring import explain_not_present
 from winnow_airflow.task_defaults import is_worth_retrying
@@ -61,6 +62,8 @@ def check_share(
     """Check the topics of one task and log what is due; return the failures, and the checks that later tasks need."""
     results = TaskResults(ctx)
     is_dry_run = context["params"]["dry_run"]
+    if not is_dry_run:
+        release_topics_of_ended_runs(ctx, context, topics)
     checks = (dry_run.open_previews if is_dry_run else open_checks)(ctx, topics, as_of_ms=as_of_ms)
     found = _check_all(topics, results, checks)
     # A backfill may wait for a topic that another run is working on; any other run leaves it.

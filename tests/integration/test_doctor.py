@@ -389,7 +389,9 @@ def test_webhook_that_refuses_or_is_away_fails_with_six_and_keeps_its_address_se
     ]
     assert [finding.exit_code for finding in findings] == [6, 6, 6]
     assert [finding for finding in findings if "secret-token" in f"{finding.detail}{finding.fix}"] == []
-    assert check_webhook(settings_with(tmp_path), read_wall_clock_ms, send=False)[0].status is CheckStatus.WARNING
+    without = settings_with(tmp_path)
+    assert check_webhook(without, read_wall_clock_ms, send=False)[0].status is CheckStatus.OK
+    assert check_webhook(without, read_wall_clock_ms, send=True)[0].status is CheckStatus.WARNING
 
 
 # The rounds
@@ -469,7 +471,7 @@ def test_notice_and_staging_area_that_executors_cannot_reach_are_told(tmp_path: 
 
 
 def test_everything_is_well_in_a_good_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every check in one document, none failing, Spark really run; an Airflow that nobody prepared is a warning."""
+    """Every check in one document, all ok, Spark really run; what is prepared when it is needed is no warning."""
     for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
         monkeypatch.delenv(name)
     make_topic("orders", tmp_path / "orders.jsonl")
@@ -478,9 +480,8 @@ def test_everything_is_well_in_a_good_home(tmp_path: Path, monkeypatch: pytest.M
     answer = winnow_process("doctor", "--spark", "--json", "--timeout", 250)
     assert answer.exit_code == 0, [each for each in answer.document if each["status"] == "failure"]
     found = {each["check"]: each for each in answer.document}
-    assert {each["status"] for each in answer.document} == {"ok", "warning"}
-    assert {name for name, each in found.items() if each["status"] == "warning"} == {"airflow", "webhook"}
-    assert found["airflow"]["fix"] == "python -m winnow.embedded.airflow_home migrate"
+    assert [name for name, each in found.items() if each["status"] != "ok"] == []
+    assert "is prepared by its first start" in found["airflow"]["detail"]
     assert "ran 2 tasks on local[2]" in found["spark"]["detail"]
     assert found["store"]["fix"] is None
     assert set(found["store"]) == {"check", "status", "detail", "fix"}

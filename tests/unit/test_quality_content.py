@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,35 @@ def test_a_file_that_cannot_be_read_is_left_to_the_structural_suite(tmp_path: Pa
     scene = topic(tmp_path)
     scene.output(1).unlink()
     assert judged(scene) == []
+
+
+def test_suite_in_the_user_guide_judges_as_the_guide_says(root: Path, tmp_path: Path) -> None:
+    """The guide's columns are all there are; bad records are told by the severity of the rule that they break."""
+    guide = (root / "docs" / "user-guide.md").read_text()
+    section = guide.partition("## Content suites")[2].partition("\n## ")[0]
+    columns = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(name for cell in columns for name in re.findall(r"`(\w+)`", cell)) == sorted(COLUMNS)
+    (document,) = re.findall(r"```json suite\n(.*?)```", section, re.DOTALL)
+    name = json.loads(document)["name"]
+    (tmp_path / f"{name}.json").write_text(document)
+
+    good = Record(1, b"order-1", b"{}", 1_700_000_000_000, (("trace", b"x"),))
+    made = {
+        "good": good,
+        "customer": replace(good, key=b"customer-1"),
+        "bare": replace(good, headers=()),
+        "torn": replace(good, value=b"{"),
+    }
+    cases = {
+        number: Case(((replace(each, offset=0, partition=number), replace(each, partition=number)),), (each,))
+        for number, each in enumerate(replace(each, partition=number) for number, each in enumerate(made.values()))
+    }
+    found = judged(stage(tmp_path / "log", cases), name, tmp_path)
+    assert [(each.partition, each.expectation, each.severity) for each in found] == [
+        (1, "key_is_an_order", Severity.FAIL),
+        (2, "has_a_trace", Severity.WARN),
+        (3, "value_is_json", Severity.FAIL),
+    ]
 
 
 def test_a_frame_shows_records_as_the_columns_that_suites_may_name() -> None:

@@ -197,9 +197,8 @@ def check_health(settings: Settings, env: Mapping[str, str]) -> int:
         return _run_checks(env)
     home = settings.airflow_home
     if not (home / "prepared.json").is_file():
-        detail = f"Airflow {_read_airflow_version()} is installed; its home {home} is not prepared yet."
-        fix = "python -m winnow.embedded.airflow_home migrate"
-        finding = {"check": "airflow", "status": "warning", "detail": detail, "fix": fix, "exit_code": 0}
+        detail = f"Airflow {_read_airflow_version()} is installed; its home {home} is prepared by its first start."
+        finding = {"check": "airflow", "status": "ok", "detail": detail, "fix": "", "exit_code": 0}
         _print_message(json.dumps([finding]))
         return 0
     environment = make_airflow_environment(settings, env)

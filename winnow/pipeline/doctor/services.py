@@ -88,10 +88,13 @@ def check_webhook(settings: Settings, now_ms: Clock, *, send: bool) -> list[Chec
     if settings.alert.webhook is None:
         if settings.alert.notifiers:
             return [build_ok("webhook", "None; alerts go to Airflow's notifiers.")]
+        where = "alerts are in the logs and on Winnow's page only"
+        if not send:
+            return [build_ok("webhook", f"None: {where}. To send them: export {WEBHOOK_VARIABLE}=https://...")]
         return [
             build_warning(
                 "webhook",
-                "Alerts are not sent anywhere: they are in the logs and on Winnow's page only.",
+                f"Alerts are not sent anywhere: {where}.",
                 f"export {WEBHOOK_VARIABLE}=https://... && winnow doctor --alert",
             )
         ]

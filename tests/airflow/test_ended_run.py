@@ -1,0 +1,44 @@
+"""Somebody marks a DAG run failed while it works and others run: over the API, as a click in the UI does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.support.dag_topics import build_old_lines, make_topic, read_topic
+from tests.support.embedded_airflow import EmbeddedAirflow
+from winnow.pipeline.context import Context
+from winnow.store import RunState
+
+NOW = "compact_now"
+"""Without a schedule, and with several runs at a time."""
+
+
+def test_ending_a_run_changes_no_other_and_its_topics_are_free_for_the_next(
+    real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
+) -> None:
+    """The other run ends green with its topic compacted; the ended one published nothing, and a new run does it."""
+    for topic in ("stopped", "beside"):
+        make_topic(lake, tmp_path, topic, [build_old_lines(100, 10)])
+    real_airflow.unpause(NOW)
+    stopped = real_airflow.trigger(NOW, topics=["stopped"])
+    beside = real_airflow.trigger(NOW, topics=["beside"])
+    real_airflow.until(
+        lambda: lake.store.runs.list_open("stopped") and lake.store.runs.list_open("beside"), "both are planned"
+    )
+
+    real_airflow.call("PATCH", f"/dags/{NOW}/dagRuns/{quote(stopped)}?update_mask=state", {"state": "failed"})
+
+    assert real_airflow.wait(NOW, beside) == "success"
+    assert real_airflow.state(NOW, stopped) == "failed"
+    assert [row["offset"] for row in read_topic(lake, "beside")] == list(range(90, 100))
+    assert lake.store.leases.find("beside") is None
+    assert len(read_topic(lake, "stopped")) == 100
+
+    again = real_airflow.trigger(NOW, topics=["stopped"])
+    assert real_airflow.wait(NOW, again) == "success"
+    assert [row["offset"] for row in read_topic(lake, "stopped")] == list(range(90, 100))
+    assert [run.status for run in lake.store.runs.list_runs("stopped")].count(RunState.PUBLISHED) == 1
+    assert lake.store.leases.find("stopped") is None
+    assert real_airflow.state(NOW, stopped) == "failed"
+    assert real_airflow.state(NOW, beside) == "success"

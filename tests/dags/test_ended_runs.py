@@ -1,0 +1,50 @@
+"""A topic that a DAG run held when somebody ended that run is free for the next one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from winnow.pipeline.context import Context
+from winnow_airflow.ended_runs import release_topics_of_ended_runs
+
+MANUAL = "airflow:compact_now:manual__2026-11-23T01:00:00+00:00"
+STATES = {
+    ("compact_topics", "ended"): "failed",
+    ("compact_topics", "done"): "success",
+    ("compact_topics", "going"): "running",
+    ("compact_topics", "waiting"): "queued",
+    ("compact_now", "manual__2026-11-23T01:00:00+00:00"): "failed",
+}
+
+
+def find_state(dag_id: str, run_id: str) -> str:
+    """What Airflow says of a run."""
+    return STATES[dag_id, run_id]
+
+
+@pytest.mark.parametrize(
+    ("holder", "is_free"),
+    [
+        ("airflow:compact_topics:ended", True),
+        ("airflow:compact_topics:done", True),
+        (MANUAL, True),
+        ("airflow:compact_topics:going", False),
+        ("airflow:compact_topics:waiting", False),
+        ("airflow:compact_topics:deleted", False),
+        ("host:17:night", False),
+    ],
+)
+def test_topic_is_released_only_when_the_run_that_holds_it_has_ended(ctx: Context, holder: str, is_free: bool) -> None:
+    """By its state in Airflow; a run that Airflow does not know, and a process at a shell, keep their topics."""
+    lease = ctx.store.leases.acquire("orders", holder, ctx.now_ms(), 3_600_000)
+    context = {"ti": SimpleNamespace(get_dagrun_state=find_state)}
+    assert release_topics_of_ended_runs(ctx, context, ["orders", "clicks"]) == (["orders"] if is_free else [])
+    assert ctx.store.leases.find("orders") == (None if is_free else lease)
+
+
+def test_lease_of_the_run_itself_is_not_asked_about(ctx: Context) -> None:
+    """Its state is running, and it needs its topics."""
+    ctx.store.leases.acquire("orders", ctx.holder, ctx.now_ms(), 3_600_000)
+    assert release_topics_of_ended_runs(ctx, {}, ["orders"]) == []
