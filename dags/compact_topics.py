@@ -87,7 +87,7 @@ another run is working on is left to that run.
 BACKFILL_DOC = """
 ### Compacts as of the end of each day of a range
 
-For `airflow backfill create --dag-id backfill_topics --from-date … --to-date …`, the form in the UI, and the API. It is
+For `winnow airflow backfill create --dag-id backfill_topics …`, the form in the UI, and the API. It is
 `compact_topics` with one run per day instead of ninety-six; most of a month's runs find nothing due and end after
 **check_eligibility**. Days may run in any order, several at a time, repeatedly, and beside the schedule: readers end up
 with the same log. A run waits for a topic only while a run with an earlier as-of holds it; a run with the same or a

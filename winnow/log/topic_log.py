@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationError
 from pyiceberg.manifest import ManifestContent
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 
 from winnow.config.broker import TopicDefault
 from winnow.config.topic import TopicConfig
@@ -38,15 +38,14 @@ from winnow.log.head import Change, Committed, Head
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
+from winnow.log.staged_transaction import StagedTransaction
 from winnow.model import PartitionsAdded, PartitionState, ReceiptReference, Segment, TopicState
 from winnow.results import Receipt
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import TableUpdate
     from pyiceberg.typedef import Identifier
 
 _BY_OFFSET = operator.attrgetter("first_offset")
@@ -356,7 +355,7 @@ class TopicLog:
         table = head.table
         with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             manifests = self._manifests(head)
-            transaction = _StagedTransaction(_keep_newest_snapshot(table))
+            transaction = StagedTransaction(table)
             if change.properties:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:
@@ -427,32 +426,6 @@ class TopicLog:
         except Exception:
             return False
         return table.metadata.snapshot_by_id(snapshot_id) is not None
-
-
-class _StagedTransaction(Transaction):
-    """A transaction that computes its metadata once for each staged update. PyIceberg does at every access."""
-
-    _computed: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The table's metadata with all staged updates."""
-        if self._computed is None or self._computed[0] is not self._updates:
-            self._computed = (self._updates, super().table_metadata)
-        return self._computed[1]
-
-
-def _keep_newest_snapshot(table: Table) -> Table:
-    """Return ``table`` with only its newest snapshot, to stage a commit that concerns no other.
-
-    PyIceberg's transaction copies the metadata while a commit is staged, snapshot by snapshot. The catalog applies the
-    staged updates to the whole metadata, once.
-    """
-    newest = table.current_snapshot()
-    if newest is None:
-        return table
-    metadata = table.metadata.model_copy(update={"snapshots": [newest], "snapshot_log": []})
-    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
 def _delete_files(paths: Sequence[str]) -> None:
