@@ -71,19 +71,21 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
     """
     from winnow.pipeline.compaction.batch import lock_and_plan
     from winnow.pipeline.compaction.plan import pack_batches
+    from winnow.pipeline.compaction.topic_threads import map_side_by_side
     from winnow.pipeline.leases import release_lease, renew_leases
 
     name = create_attempt_name()
     results = TaskResults(ctx)
-    plans = []
+    due = [found["topic"] for found in checks if found["eligible"]]
     with renew_leases(ctx) as leases:
-        for found in checks:
-            if not found["eligible"]:
-                continue
-            with results.collect(found["topic"]):
-                planned, _ = lock_and_plan(ctx, found["topic"], leases, as_of_ms=as_of_ms, attempt=name)
-                if planned is not None:
-                    plans.append(planned)
+
+        def plan(topic: str) -> PlanReference | None:
+            with results.collect(topic):
+                return lock_and_plan(ctx, topic, leases, as_of_ms=as_of_ms, attempt=name)[0]
+            return None
+
+        assert ctx.log.catalog is not None  # opened once, before threads use it
+        plans = [planned for planned in map_side_by_side(plan, due) if planned is not None]
     away = [problem for _, problem in results.errors if isinstance(problem, ServiceError)]
     if away:
         for planned in plans:
