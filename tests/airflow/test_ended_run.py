@@ -18,26 +18,26 @@ def test_ending_a_run_changes_no_other_and_its_topics_are_free_for_the_next(
     real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
 ) -> None:
     """The other run ends green with its topic compacted; the ended one published nothing, and a new run does it."""
-    for topic in ("stopped", "beside"):
+    for topic in ("ended-stopped", "ended-beside"):
         make_topic(lake, tmp_path, topic, [build_old_lines(100, 10)])
     real_airflow.unpause(NOW)
-    beside = real_airflow.trigger(NOW, topics=["beside"])
-    real_airflow.until(lambda: lake.store.runs.list_open("beside"), "the other topic is planned")
-    stopped = real_airflow.trigger(NOW, topics=["stopped"])
-    real_airflow.until(lambda: lake.store.runs.list_open("stopped"), "the topic is planned")
+    beside = real_airflow.trigger(NOW, topics=["ended-beside"])
+    real_airflow.until(lambda: lake.store.runs.list_open("ended-beside"), "the other topic is planned")
+    stopped = real_airflow.trigger(NOW, topics=["ended-stopped"])
+    real_airflow.until(lambda: lake.store.runs.list_open("ended-stopped"), "the topic is planned")
 
     real_airflow.call("PATCH", f"/dags/{NOW}/dagRuns/{quote(stopped)}?update_mask=state", {"state": "failed"})
 
     assert real_airflow.wait(NOW, beside) == "success"
     # A scheduler that is at work on the run at that moment may call it success: its last tasks are skipped.
     assert real_airflow.state(NOW, stopped) in ("failed", "success")
-    assert [row["offset"] for row in read_topic(lake, "beside")] == list(range(90, 100))
-    assert lake.store.leases.find("beside") is None
-    assert len(read_topic(lake, "stopped")) == 100
+    assert [row["offset"] for row in read_topic(lake, "ended-beside")] == list(range(90, 100))
+    assert lake.store.leases.find("ended-beside") is None
+    assert len(read_topic(lake, "ended-stopped")) == 100
 
-    again = real_airflow.trigger(NOW, topics=["stopped"])
+    again = real_airflow.trigger(NOW, topics=["ended-stopped"])
     assert real_airflow.wait(NOW, again) == "success"
-    assert [row["offset"] for row in read_topic(lake, "stopped")] == list(range(90, 100))
-    assert [run.status for run in lake.store.runs.list_runs("stopped")].count(RunState.PUBLISHED) == 1
-    assert lake.store.leases.find("stopped") is None
+    assert [row["offset"] for row in read_topic(lake, "ended-stopped")] == list(range(90, 100))
+    assert [run.status for run in lake.store.runs.list_runs("ended-stopped")].count(RunState.PUBLISHED) == 1
+    assert lake.store.leases.find("ended-stopped") is None
     assert real_airflow.state(NOW, beside) == "success"

@@ -426,7 +426,7 @@ def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, 
         raise PlanVoidError("orders is void")
     with results.collect("clicks"):
         raise ServiceError("the store is away")
-    assert [topic for topic, _ in results.errors] == ["orders", "clicks"]
+    assert [topic for topic, _ in results.errors] == ["clicks", "orders"]
 
 
 def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
