@@ -214,6 +214,10 @@ def test_every_ratio_rests_on_steps_that_a_suite_runs() -> None:
         "topics": {"ms_per_topic": 1},
         "commits": {"publish_ratio": 1, "manifest_ratio": 1},
         "incremental-bytes": {"read_ratio": 1, "written_ratio": 1},
+        "airflow-tick": {"idle_cpu_seconds": 1},
+        "airflow-tick-uncompiled": {"idle_cpu_seconds": 1},
+        "airflow-tick-many": {"first_cpu_seconds": 1, "idle_cpu_seconds": 1, "idle_processes": 1},
+        "airflow-small-topics": {"compact_ratio": 1, "dag_ratio": 1, "ingest_cpu_seconds": 1},
     }
     assert [ratio.name for ratio in RATIOS if ratio.value(results) is None] == []
 

@@ -118,10 +118,10 @@ def test_a_topic_without_its_plan_is_refused_alone(ctx: Context, tmp_path: Path)
     assert len(read_topic(ctx, "orders")) == 42
 
 
-def test_publishing_loads_each_head_twice_and_shares_few_connections(
+def test_publishing_loads_each_head_three_times_and_shares_few_connections(
     ctx: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the commit and, for the checkpoint, after it."""
+    """Looking for the receipt, in the commit, and for the checkpoint after it."""
     results = TopicResults(lambda _: None)
     with staged(ctx, tmp_path) as (attempts, leases):
         passed = [each for each, _ in validate_plans(ctx, attempts, results, leases)]
@@ -129,6 +129,6 @@ def test_publishing_loads_each_head_twice_and_shares_few_connections(
         opened = count_calls(monkeypatch, sqlite3, "connect")
         with ctx.store.keep_open():
             assert len(list(publish_plans(ctx, passed, results, leases))) == 5
-    assert heads["_load_head"] == 2 * len(TOPICS)
+    assert heads["_load_head"] == 3 * len(TOPICS)
     # Those of the threads, at the store and at the catalog; a transaction each would be a hundred.
     assert opened["connect"] <= 16

@@ -321,12 +321,8 @@ class TopicLog:
 
         return self.commit(change)
 
-    def commit(
-        self, build: Callable[[Head], Change], *, head: Head | None = None, even_deleted: bool = False
-    ) -> Committed:
+    def commit(self, build: Callable[[Head], Change], *, even_deleted: bool = False) -> Committed:
         """Commit the change that ``build`` makes of the head; ``build`` is called again after each conflict.
-
-        ``head``: one that the caller has just loaded, for the first try; if it is the head no more, the try fails.
 
         Raises:
             DeletedTopicError: the topic is deleted, and ``even_deleted`` is not set.
@@ -336,11 +332,10 @@ class TopicLog:
             Also the errors of ``build``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
-            head = head or self.head(even_deleted=even_deleted)
+            head = self.head(even_deleted=even_deleted)
             committed = self._try(head, build(head))
             if committed is not None:
                 return committed
-            head = None
             wait_before_retry(attempt)
         raise self.conflict()
 

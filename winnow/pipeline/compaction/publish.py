@@ -67,8 +67,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
     log = ctx.log.open(run.topic)
-    head = log.head()
-    known = log.find_receipt(plan_id, head, since_ms=run.opened_at_ms)
+    known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
     if known is not None:
         return move_checkpoint(ctx, log, known)
     verdict = ctx.store.verdicts.find(plan_id, attempt)
@@ -83,7 +82,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     # the same attempt only one continues.
     ctx.store.runs.set_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
     try:
-        receipt, live = _commit(ctx, log, head, plan, manifest, run, verdict.data_docs)
+        receipt, live = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
     except PlanVoidError as problem:
         published = _close_as_refused(ctx, log, run, str(problem))
         if published is not None:
@@ -204,12 +203,9 @@ def _log_published(receipt: Receipt, duration_ms: int | None) -> None:
 
 
 def _commit(
-    ctx: Context, log: TopicLog, head: Head, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
+    ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
 ) -> tuple[Receipt, Mapping[int, tuple[Segment, ...]] | None]:
-    """Commit the attempt over ``head``, or over a newer one if it is not the head any more.
-
-    Returns the receipt, and the segments in the log after a commit made now.
-    """
+    """Commit the attempt; return the receipt, and the segments in the log after a commit made now."""
     limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
     moved: str | None = None
     listed = False
@@ -238,7 +234,7 @@ def _commit(
         if any(part.keyless_files for part in manifest.partitions):
             build(log.head())  # a void plan must not leave rows in the quarantine that no state will ever name
         moved = adopt_keyless_files(ctx, plan, manifest)
-        committed = log.commit(build, head=head)
+        committed = log.commit(build)
     except _AlreadyPublishedError:
         found = log.find_receipt(plan.plan_id, since_ms=run.opened_at_ms)
         assert found is not None
