@@ -11,11 +11,12 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 
+from tests.support.embedded_airflow import find_free_port
 from winnow.config.settings import Settings, load_settings
 from winnow.embedded import airflow_components, airflow_home
 from winnow.embedded.airflow_components import Components, run_components
@@ -53,6 +54,25 @@ def test_the_environment_holds_no_secret(settings: Settings) -> None:
     secrets.append(read_or_create_login_password(settings))
     new = "\n".join(value for value in environment.values() if value not in login_password_before)
     assert [secret for secret in secrets if secret in new] == []
+
+
+def test_no_task_is_started_before_the_api_server_answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every task asks it first, and would fail its first try."""
+    steps: list[str] = []
+    answers = iter([False, False, True])
+
+    def answer(components: Components) -> bool:
+        steps.append("asked")
+        return next(answers)
+
+    monkeypatch.setattr(airflow_components, "open_airflow", lambda *_: nullcontext(OpenAirflow({}, None)))
+    monkeypatch.setattr(airflow_components, "start_guardian", lambda *_: nullcontext(None))
+    monkeypatch.setattr(Components, "start", lambda _, name: steps.append(name))
+    monkeypatch.setattr(Components, "is_answering", answer)
+    monkeypatch.setattr(Components, "is_healthy", lambda _: True)
+    with run_components(settings, {**os.environ, "WINNOW_UI_PORT": str(find_free_port())}):
+        pass
+    assert steps == ["api-server", "dag-processor", "asked", "asked", "asked", "scheduler", "triggerer"]
 
 
 def test_the_login_password_stays_what_it_was(settings: Settings) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from winnow.config.settings import Settings
 from winnow.embedded.airflow_env import LOOPBACK, PORT_VARIABLE, locate_postgres, read_ui_port
@@ -34,6 +35,8 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
+STARTED_FIRST = ("api-server", "dag-processor")
+"""A task asks the API server at once; one that the scheduler starts before it answers fails, and is tried again."""
 START_TIMEOUT_S = 180
 HEALTHY = ("metadatabase", "scheduler", "dag_processor")
 
@@ -126,12 +129,20 @@ class Components:
 
     def is_healthy(self) -> bool:
         """Check whether database, scheduler and DAG processor report that they are healthy."""
+        health = self._read_health() or {}
+        return all(health.get(name, {}).get("status") == "healthy" for name in HEALTHY)
+
+    def is_answering(self) -> bool:
+        """Check whether the API server answers."""
+        return self._read_health() is not None
+
+    def _read_health(self) -> dict[str, Any] | None:
         try:
             with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=5) as answer:
-                health = json.load(answer)
+                found: dict[str, Any] = json.load(answer)
         except (OSError, ValueError):
-            return False
-        return all(health.get(name, {}).get("status") == "healthy" for name in HEALTHY)
+            return None
+        return found
 
 
 def _describe_end(process: subprocess.Popen[bytes]) -> str:
@@ -157,9 +168,12 @@ def run_components(settings: Settings, env: Mapping[str, str] | None = None) -> 
     ):
         components = Components(f"http://{LOOPBACK}:{port}", logs, airflow, guardian)
         try:
-            for name in COMPONENTS:
+            for name in STARTED_FIRST:
                 components.start(name)
-            _wait_healthy(components)
+            _wait_until(components, components.is_answering)
+            for name in [name for name in COMPONENTS if name not in STARTED_FIRST]:
+                components.start(name)
+            _wait_until(components, components.is_healthy)
             yield components
         finally:
             stop_processes(list(components.processes.values()))
@@ -177,9 +191,9 @@ def _check_free(port: int) -> None:
             ) from problem
 
 
-def _wait_healthy(components: Components) -> None:
+def _wait_until(components: Components, reached: Callable[[], bool]) -> None:
     until = time.monotonic() + START_TIMEOUT_S
-    while not components.is_healthy():
+    while not reached():
         components.check_alive()
         if time.monotonic() > until:
             raise ServiceError(
