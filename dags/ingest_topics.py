@@ -27,8 +27,8 @@ What an archive cannot tell is decided once, in a first `winnow ingest files` at
 this DAG, which read only objects that are new. Each entry is one commit: all its files are appended, or none. The same
 offsets are never appended twice, so running it again changes nothing. Bad input is refused with the partition and
 offset at fault, and not retried. Paths must lie below a folder of the setting `ingest.roots`, in a new installation
-`incoming` in Winnow's home: a run reads with Airflow's rights, whoever
-triggers it. Records that name another topic are refused too, unless `source_topic` selects one topic.
+`incoming` in Winnow's home: a run reads with Airflow's rights, whoever triggers it. Records that name another topic are
+refused too, unless `source_topic` selects one topic.
 
 | Param | meaning |
 | --- | --- |

@@ -271,6 +271,10 @@ class IngestReference:
     layout: str | None = None
 
 
+AIRFLOW_HOLDER = "airflow:"
+"""Begins the name under which a DAG run holds topics: ``airflow:DAG id:run id``."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChainReference:
     """Location of the newest link of older references: an immutable file that names the link before it.

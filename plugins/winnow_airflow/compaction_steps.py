@@ -84,7 +84,6 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
                 return lock_and_plan(ctx, topic, leases, as_of_ms=as_of_ms, attempt=name)[0]
             return None
 
-        assert ctx.log.catalog is not None  # opened once, before threads use it
         plans = [planned for planned in map_side_by_side(plan, due) if planned is not None]
     away = [problem for _, problem in results.errors if isinstance(problem, ServiceError)]
     if away:
@@ -231,8 +230,7 @@ def report_batch(
             release_lease(ctx, row["topic"])
         return paragraph, mark
 
-    assert ctx.log.catalog is not None  # opened once, before threads use it
-    reported = list(map_side_by_side(report, batch["plans"]))
+    reported = map_side_by_side(report, batch["plans"])
     paragraphs = [paragraph for paragraph, _ in reported if paragraph is not None]
     published = [mark for _, mark in reported if mark is not None]
     again = not last_try and any(is_worth_retrying(problem) for _, problem in results.errors)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winnow_airflow.xcom_values import HOLDER_PREFIX
+from winnow.model import AIRFLOW_HOLDER
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
@@ -28,7 +28,7 @@ def release_topics_of_ended_runs(ctx: Pipeline, context: Mapping[str, Any], topi
     released: list[str] = []
     states: dict[str, str | None] = {}
     for topic, lease in ctx.store.leases.find_many(topics).items():
-        if lease.holder == ctx.holder or not lease.holder.startswith(HOLDER_PREFIX):
+        if lease.holder == ctx.holder or not lease.holder.startswith(AIRFLOW_HOLDER):
             continue
         if lease.holder not in states:
             states[lease.holder] = _find_state(context, lease.holder)
@@ -39,7 +39,7 @@ def release_topics_of_ended_runs(ctx: Pipeline, context: Mapping[str, Any], topi
 
 
 def _find_state(context: Mapping[str, Any], holder: str) -> str | None:
-    dag_id, _, run_id = holder.removeprefix(HOLDER_PREFIX).partition(":")
+    dag_id, _, run_id = holder.removeprefix(AIRFLOW_HOLDER).partition(":")
     try:
         # Airflow's enumeration is text by its value, and not by str().
         state: str = context["ti"].get_dagrun_state(dag_id, run_id)

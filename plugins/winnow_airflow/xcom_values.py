@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 from winnow.errors import UsageError
+from winnow.model import AIRFLOW_HOLDER
 
 if TYPE_CHECKING:
     from winnow.planning.plans import PlanReference
@@ -146,13 +147,9 @@ def share_ingest_rows(rows: Sequence[IngestRow]) -> list[list[IngestRow]]:
     return [[row for topic in share for row in by_topic[topic]] for share in split_evenly(list(by_topic), most)]
 
 
-HOLDER_PREFIX = "airflow:"
-"""Begins the name under which a DAG run holds its topics."""
-
-
 def build_holder_name(context: Mapping[str, Any]) -> str:
     """Build the name under which a DAG run holds its topics; all its tasks and their retries share it."""
-    return f"{HOLDER_PREFIX}{context['dag_run'].dag_id}:{context['dag_run'].run_id}"
+    return f"{AIRFLOW_HOLDER}{context['dag_run'].dag_id}:{context['dag_run'].run_id}"
 
 
 def create_attempt_name() -> str:

@@ -24,7 +24,7 @@ from typing import Any
 
 from winnow.config.settings import Settings
 from winnow.embedded.airflow_env import LOOPBACK, PORT_VARIABLE, locate_postgres, read_ui_port
-from winnow.embedded.airflow_home import OpenAirflow, open_airflow
+from winnow.embedded.airflow_home import OpenAirflow, open_airflow, print_message
 from winnow.embedded.airflow_users import LOGIN, read_or_create_login_password
 from winnow.embedded.processes import Guardian, start_guardian, stop_processes
 from winnow.errors import ConfigurationError, ServiceError
@@ -212,16 +212,16 @@ def run_ui(settings: Settings) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    _print_message(f"Starting Airflow in {settings.airflow_home} (half a minute, longer the first time) ...")
+    print_message(f"Starting Airflow in {settings.airflow_home} (half a minute, longer the first time) ...")
     with contextlib.suppress(KeyboardInterrupt), run_components(settings) as components:
-        _print_message(
+        print_message(
             f"Airflow is at {components.url}   login: {LOGIN}   password: "
             f"{read_or_create_login_password(settings)}\nCtrl-C ends it."
         )
         while True:
-            components.supervise(_print_message)
+            components.supervise(print_message)
             time.sleep(1)
-    _print_message("Airflow has ended.")
+    print_message("Airflow has ended.")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -229,8 +229,3 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
-
-
-def _print_message(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

@@ -199,7 +199,7 @@ def check_health(settings: Settings, env: Mapping[str, str]) -> int:
     if not (home / "prepared.json").is_file():
         detail = f"Airflow {_read_airflow_version()} is installed; its home {home} is prepared by its first start."
         finding = {"check": "airflow", "status": "ok", "detail": detail, "fix": "", "exit_code": 0}
-        _print_message(json.dumps([finding]))
+        print_message(json.dumps([finding]))
         return 0
     environment = make_airflow_environment(settings, env)
     if environment[DATABASE_VARIABLE] == make_sqlite_url(settings):
@@ -218,7 +218,8 @@ def _run_checks(environment: Mapping[str, str], *options: str) -> int:
     ).returncode
 
 
-def _print_message(text: str) -> None:
+def print_message(text: str) -> None:
+    """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -270,11 +271,11 @@ def _run_command(settings: Settings, options: argparse.Namespace) -> int:
         _change_users(settings, options)
     elif options.command == "migrate":
         migrate(settings)
-        _print_message(f"The embedded Airflow in {settings.airflow_home} is ready.")
+        print_message(f"The embedded Airflow in {settings.airflow_home} is ready.")
     elif options.command == "check":
         return check_health(settings, os.environ)
     else:
-        _print_message("\n".join(format_environment(make_airflow_environment(settings, os.environ), os.environ)))
+        print_message("\n".join(format_environment(make_airflow_environment(settings, os.environ), os.environ)))
     return 0
 
 
@@ -282,13 +283,13 @@ def _change_users(settings: Settings, options: argparse.Namespace) -> None:
     if options.action == "add":
         password = add_user(settings, options.name, options.role)
         known = "keeps the password" if password is None else f"has the password {password}"
-        _print_message(f"{options.name} is a {options.role} from the next start of Airflow on, and {known}.")
+        print_message(f"{options.name} is a {options.role} from the next start of Airflow on, and {known}.")
     elif options.action == "remove":
         remove_user(settings, options.name)
-        _print_message(f"{options.name} cannot log in from the next start of Airflow on.")
+        print_message(f"{options.name} cannot log in from the next start of Airflow on.")
     else:
         for name, role in read_users(settings).items():
-            _print_message(f"{name}: {role}")
+            print_message(f"{name}: {role}")
 
 
 if __name__ == "__main__":

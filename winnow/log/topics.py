@@ -6,9 +6,9 @@ PyIceberg is imported when the catalog is first used, so commands that only use 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,30 +48,36 @@ class TopicLogs:
         self._properties = dict(catalog)
         self._warehouse = warehouse
         self._defaults = dict(defaults or {})
+        self._opening = threading.Lock()
+        self._opened: Catalog | None = None
 
-    @cached_property
+    @property
     def catalog(self) -> Catalog:
-        """The PyIceberg catalog, opened at first use."""
-        from winnow.log.catalog_access import confirm_commits, ensure_namespace, translate_catalog_errors
+        """The PyIceberg catalog, opened at first use by whichever thread asks first."""
+        with self._opening:
+            if self._opened is not None:
+                return self._opened
+            from winnow.log.catalog_access import confirm_commits, ensure_namespace, translate_catalog_errors
 
-        database = _find_database_file(self._properties)
-        is_new = database is not None and not database.exists()
-        if database is not None:
-            with private_files.translate_disk_errors(database.parent, "WINNOW_CATALOG__URI"):
-                database.parent.mkdir(parents=True, exist_ok=True)
-                private_files.create_private(database)
-        with translate_catalog_errors("The catalog could not be opened"):
-            try:
-                catalog = self._load()
-            except Exception:
-                # Two processes that open an empty SQL catalog at once both create its tables; the slower finds them
-                # now. Any other problem is raised again.
-                catalog = self._load()
-            confirm_commits(catalog)
-            ensure_namespace(catalog, NAMESPACE)
-        if database is not None and is_new:
-            sync_folder(database.parent)
-        return catalog
+            database = _find_database_file(self._properties)
+            is_new = database is not None and not database.exists()
+            if database is not None:
+                with private_files.translate_disk_errors(database.parent, "WINNOW_CATALOG__URI"):
+                    database.parent.mkdir(parents=True, exist_ok=True)
+                    private_files.create_private(database)
+            with translate_catalog_errors("The catalog could not be opened"):
+                try:
+                    catalog = self._load()
+                except Exception:
+                    # Two processes that open an empty SQL catalog at once both create its tables; the slower finds them
+                    # now. Any other problem is raised again.
+                    catalog = self._load()
+                confirm_commits(catalog)
+                ensure_namespace(catalog, NAMESPACE)
+            if database is not None and is_new:
+                sync_folder(database.parent)
+            self._opened = catalog
+            return catalog
 
     def _load(self) -> Catalog:
         from pyiceberg.catalog import load_catalog

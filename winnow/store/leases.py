@@ -9,12 +9,10 @@ from sqlalchemy.orm import Session
 
 from winnow.clock import format_ms
 from winnow.errors import TopicBusyError
+from winnow.model import AIRFLOW_HOLDER
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.values import Lease
-
-AIRFLOW_HOLDER = "airflow:"
-"""Prefix of the names under which DAG runs hold topics."""
 
 
 class Leases(StorePart):

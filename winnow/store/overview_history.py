@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Integer, Select, and_, case, func, or_, se
 from sqlalchemy.orm import Session
 
 from winnow.documents import load_json
-from winnow.model import Severity
+from winnow.model import AIRFLOW_HOLDER, Severity
 from winnow.results import Receipt, Verdict
 from winnow.store import tables
 from winnow.store.database import StorePart
@@ -28,9 +28,6 @@ from winnow.store.values import (
     RunView,
     Window,
 )
-
-AIRFLOW: Final = "airflow:"
-"""Prefix of the holder of a DAG run; the DAG's id follows, then a colon, then the run's id."""
 
 
 class RunHistory(StorePart):
@@ -94,11 +91,11 @@ def _match_planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[Colum
     # A DAG's id holds no colon; a run's id may.
     holder = tables.RunTable.holder
     if dag_id is not None and dag_run_id is not None:
-        return (holder == f"{AIRFLOW}{dag_id}:{dag_run_id}",)
+        return (holder == f"{AIRFLOW_HOLDER}{dag_id}:{dag_run_id}",)
     if dag_id is not None:
-        return (holder.startswith(f"{AIRFLOW}{dag_id}:", autoescape=True),)
+        return (holder.startswith(f"{AIRFLOW_HOLDER}{dag_id}:", autoescape=True),)
     if dag_run_id is not None:
-        return (and_(holder.startswith(AIRFLOW), holder.endswith(f":{dag_run_id}", autoescape=True)),)
+        return (and_(holder.startswith(AIRFLOW_HOLDER), holder.endswith(f":{dag_run_id}", autoescape=True)),)
     return ()
 
 

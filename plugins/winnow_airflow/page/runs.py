@@ -9,9 +9,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 
+from winnow.model import AIRFLOW_HOLDER
 from winnow.results import PartitionReceipt, RunFigures, Verdict, sum_figures
 from winnow.store import RunState
-from winnow.store.overview_history import AIRFLOW
 from winnow.store.values import RunView
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.data_docs import find_page
@@ -83,9 +83,9 @@ def _describe_run(seen: RunView) -> Document:
 
 
 def _parse_dag_run(holder: str | None) -> Document | None:
-    if holder is None or not holder.startswith(AIRFLOW):
+    if holder is None or not holder.startswith(AIRFLOW_HOLDER):
         return None
-    dag_id, _, run_id = holder.removeprefix(AIRFLOW).partition(":")
+    dag_id, _, run_id = holder.removeprefix(AIRFLOW_HOLDER).partition(":")
     return {"dag_id": dag_id, "run_id": run_id}
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.files import storage
 from winnow.model import Assessment
-from winnow.pipeline.compaction.idle_topics import make_idle_topic
+from winnow.pipeline.compaction.idle_topics import compute_rules_digest, make_idle_topic
 from winnow.pipeline.compaction.overview import build_overview, record_assessed_topics, suppress_overview_errors
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
@@ -21,6 +21,7 @@ from winnow.planning import eligibility
 from winnow.planning.eligibility import Decision
 from winnow.report.events import log_event
 from winnow.store.assessments import AssessedTopic
+from winnow.store.idle_topics import IdleTopic
 
 MAXIMUM_TOPICS_PER_WRITE = 200
 """Maximum topics whose assessments are recorded in one transaction."""
@@ -103,6 +104,7 @@ class _Assessor:
         self._share_of = {topic: number // MAXIMUM_TOPICS_PER_WRITE for number, topic in enumerate(topics)}
         self._topics = topics
         self._share: int | None = None
+        self._rules_digest = compute_rules_digest(ctx)
         self._busy: frozenset[str] = frozenset()
         self._waiting: list[AssessedTopic] = []
 
@@ -124,7 +126,7 @@ class _Assessor:
                 look = replace(
                     build_overview(self._ctx, view, decisions=decisions if same else None),
                     assessments=found,
-                    idle=None if busy else make_idle_topic(self._ctx, view, decisions, as_of_ms=self._as_of_ms),
+                    idle=None if busy else self._make_idle_topic(view, decisions),
                 )
             self._waiting.append(look)
             log_event(
@@ -137,6 +139,9 @@ class _Assessor:
                 duration_ms=self._ctx.now_ms() - started_ms,
             )
         return found
+
+    def _make_idle_topic(self, view: TopicView, decisions: Sequence[Decision]) -> IdleTopic | None:
+        return make_idle_topic(view, decisions, as_of_ms=self._as_of_ms, rules_digest=self._rules_digest)
 
     def record(self) -> None:
         """Record the results since the last call."""
@@ -164,7 +169,6 @@ def _preload_views(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[st
     if threads <= 1:
         yield lambda topic: load_topic_view(ctx, topic)
         return
-    assert ctx.log.catalog is not None  # opened once, before threads use it
     coming = iter(topics)
     loading: dict[str, Future[TopicView]] = {}
     with ThreadPoolExecutor(threads, thread_name_prefix="looking") as pool:

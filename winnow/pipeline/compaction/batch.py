@@ -159,7 +159,6 @@ def publish_plans(
             return publish_attempt(ctx, each.plan.plan_id, each.attempt)
         return None
 
-    assert ctx.log.catalog is not None  # opened once, before threads use it
     yield from (receipt for receipt in map_side_by_side(publish, attempts) if receipt is not None)
 
 

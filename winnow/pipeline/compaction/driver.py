@@ -141,7 +141,6 @@ def compact_topics(
                     results.add_idle(topic, f"Nothing of {topic} is eligible now. See why with: winnow assess {topic}")
             return None
 
-        assert ctx.log.catalog is not None  # opened once, before threads use it
         plans = [plan for plan in map_side_by_side(plan_one, names) if plan is not None]
         for batch in pack_batches(plans):
             outcome.receipts.extend(_compact_batch(ctx, batch.plans, attempt, results, leases, progress))
@@ -172,6 +171,5 @@ def _compact_batch(
     attempts = [PlanAttempt(plan, attempt) for plan in staged]
     passed = (each for each, _ in validate_plans(ctx, attempts, results, leases, progress=progress))
     receipts = list(publish_plans(ctx, passed, results, leases))
-    for _ in map_side_by_side(lambda plan: leases.release(plan.topic), plans):
-        pass
+    map_side_by_side(lambda plan: leases.release(plan.topic), plans)
     return receipts

@@ -27,14 +27,16 @@ _DECISION_VERSION = 1
 """Rises when the same log, rules and clock give another decision than before."""
 
 
-def make_idle_topic(ctx: Context, view: TopicView, decisions: Sequence[Decision], *, as_of_ms: int) -> IdleTopic | None:
+def make_idle_topic(
+    view: TopicView, decisions: Sequence[Decision], *, as_of_ms: int, rules_digest: str
+) -> IdleTopic | None:
     """Make what later checks may rely on; None if something of the topic is due, or the as-of is not the present.
 
     Args:
-        ctx: the context.
         view: the topic as it was decided about.
         decisions: of its partitions, in their order, made as if no other run held it.
         as_of_ms: the instant they were made for.
+        rules_digest: :func:`compute_rules_digest`.
     """
     from_ms, latest_ms = min(as_of_ms, view.now_ms), max(as_of_ms, view.now_ms)
     is_present = as_of_ms - view.now_ms <= MAXIMUM_CLOCK_SKEW_MS and latest_ms - from_ms <= MAXIMUM_PRESENT_DISTANCE_MS
@@ -48,7 +50,7 @@ def make_idle_topic(ctx: Context, view: TopicView, decisions: Sequence[Decision]
     return IdleTopic(
         topic=view.log.topic,
         metadata_location=view.head.table.metadata_location,
-        rules_digest=_compute_rules_digest(ctx),
+        rules_digest=rules_digest,
         from_ms=from_ms,
         until_ms=min((each for each in changes_ms if each is not None), default=None),
         reasons=json.dumps(reasons, sort_keys=True),
@@ -68,7 +70,7 @@ def find_idle_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int) -> d
         ServiceError: metadata store or catalog cannot be reached.
     """
     now_ms = ctx.now_ms()
-    digest = _compute_rules_digest(ctx)
+    digest = compute_rules_digest(ctx)
     known = {
         topic: idle
         for topic, idle in ctx.store.idle_topics.find_many(topics).items()
@@ -85,6 +87,6 @@ def find_idle_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int) -> d
     return {topic: json.loads(known[topic].reasons) for topic in found}
 
 
-def _compute_rules_digest(ctx: Context) -> str:
+def compute_rules_digest(ctx: Context) -> str:
     """Compute a digest of what decides beside the log and the clock; a topic's own settings are in its head."""
     return documents.compute_digest((_DECISION_VERSION, __version__, ctx.settings.topic_defaults))

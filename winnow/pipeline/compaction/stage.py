@@ -42,7 +42,6 @@ def stage_retention_plans(
     """
     left: list[PlanReference] = []
     refused: dict[str, PlanFailure] = {}
-    assert ctx.log.catalog is not None  # opened once, before threads use it
     checked = staging.run_concurrently(lambda each: _read_checked_plan(ctx, each), plans)
     for reference, plan in zip(plans, checked, strict=True):
         if isinstance(plan, WinnowError):
