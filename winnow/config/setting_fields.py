@@ -27,6 +27,7 @@ from winnow.config.setting_types import (
     Location,
     Notifiers,
     PageUrl,
+    Regex,
     SizeBytes,
     SparkConf,
     Text,
@@ -177,6 +178,39 @@ class IngestSettings(_Frozen):
     )
 
 
+class FollowSettings(_Frozen):
+    """The Kafka topics that the DAG ``ingest_topics`` follows. None is followed unless brokers and topics are named."""
+
+    bootstrap_servers: Text | None = describe_setting(
+        "Brokers of the cluster whose topics the DAG `ingest_topics` follows: `host:port`, several separated by "
+        "commas. If not set, no topic is followed.",
+        default=None,
+        example='bootstrap_servers = "kafka-1:9092,kafka-2:9092"',
+    )
+    properties_file: FolderPath | None = describe_setting(
+        "Client properties of that cluster, as Kafka's own tools read them: SASL, SSL, certificates. Its values are "
+        "never shown.",
+        default=None,
+        relative_to="folder",
+        example='properties_file = "client.properties"',
+    )
+    topics_regex: Regex | None = describe_setting(
+        "Which topics of the cluster are followed: those whose whole name matches this regular expression. Kafka's own "
+        "topics never do.",
+        default=None,
+        example="topics_regex = 'shop\\..*'",
+    )
+    create: bool = describe_setting(
+        "Whether topics that match and do not exist here are created, with their partitions and configuration at the "
+        "brokers.",
+        default=False,
+        example="create = true",
+    )
+    interval_ms: Count = describe_setting(
+        "How often the followed topics are read, in ms, at most once a minute.", default=300_000
+    )
+
+
 class NotifierSettings(_Frozen):
     """One of Airflow's notifiers: its class and its arguments.
 
@@ -304,6 +338,7 @@ class SettingFields(BaseSettings):
     engine: EngineSettings
     facts: FactsSettings
     ingest: IngestSettings
+    follow: FollowSettings = Field(default_factory=FollowSettings)
     expectations: FolderPath | None = describe_setting(
         "Folder with content suites of your own.",
         default=None,
@@ -355,7 +390,7 @@ def _define_setting(name: str, info: FieldInfo) -> SettingDefinition:
         sentence=info.description or "",
         in_file=extra.in_file or (info.description or "").replace("`", ""),
         example=info.examples[0] if info.examples else None,
-        default=default or None,
+        default=default if isinstance(default, bool) else default or None,
         from_home=extra.from_home,
         relative_to=extra.relative_to,
     )
