@@ -12,9 +12,9 @@ import fastavro
 import pytest
 
 from winnow.errors import BadInputError
+from winnow.files.record_batch import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
 from winnow.sources.layouts.avro import read_avro, read_avro_fields
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, StoredObject
-from winnow.sources.record_batch import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
 
 
 def optional(kind: Any) -> list[Any]:

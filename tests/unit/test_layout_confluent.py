@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from winnow.errors import BadInputError
+from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.sources.layouts.confluent import read_confluent
 from winnow.sources.layouts.confluent_objects import pair_objects
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, StoredObject
-from winnow.sources.record_batch import RECORD_SCHEMA
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "sinks"
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from winnow.files.record_batch import Integers
 from winnow.sources.layouts.confluent import read_confluent
 from winnow.sources.layouts.confluent_objects import pair_objects
 from winnow.sources.layouts.confluent_order import Overlap, find_overlaps, find_unordered_keys, place_objects
 from winnow.sources.layouts.objects import StoredObject
-from winnow.sources.record_batch import Integers
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "sinks"
 

@@ -32,6 +32,7 @@ from tests.support.record_batch_encoder import (
     write_segment,
 )
 from winnow.errors import BadInputError
+from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.model import TopicPartition
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
@@ -50,7 +51,6 @@ from winnow.sources.layouts.log_files import (
 )
 from winnow.sources.layouts.log_segments import Tail
 from winnow.sources.layouts.objects import ReadOptions, StoredObject
-from winnow.sources.record_batch import RECORD_SCHEMA
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "logdirs"
 TOPICS = ("codec-zstd", "compacted", "log-append-time", "txn")

@@ -178,36 +178,35 @@ class IngestSettings(_Frozen):
     )
 
 
-class FollowSettings(_Frozen):
-    """The Kafka topics that the DAG ``ingest_topics`` follows. None is followed unless brokers and topics are named."""
+class SourceSettings(_Frozen):
+    """The Kafka cluster that topics are ingested from, and which of them the DAG ``ingest_topics`` follows."""
 
-    bootstrap_servers: Text | None = describe_setting(
-        "Brokers of the cluster whose topics the DAG `ingest_topics` follows: `host:port`, several separated by "
-        "commas. If not set, no topic is followed.",
+    bootstrap_servers: str | None = describe_setting(
+        "Brokers to ask first, as `HOST:PORT`, separated by commas.",
         default=None,
         example='bootstrap_servers = "kafka-1:9092,kafka-2:9092"',
     )
     properties_file: FolderPath | None = describe_setting(
-        "Client properties of that cluster, as Kafka's own tools read them: SASL, SSL, certificates. Its values are "
-        "never shown.",
+        "Properties of Kafka's clients, such as SASL and SSL: the file that Kafka's own tools take as "
+        "`--command-config`. Keep it readable for Winnow's user only; nothing in it is logged.",
         default=None,
         relative_to="folder",
         example='properties_file = "client.properties"',
     )
     topics_regex: Regex | None = describe_setting(
-        "Which topics of the cluster are followed: those whose whole name matches this regular expression. Kafka's own "
-        "topics never do.",
+        "Which topics of the cluster the DAG `ingest_topics` follows: those whose whole name matches this regular "
+        "expression. If not set, it follows none.",
         default=None,
-        example="topics_regex = 'shop\\..*'",
+        example="topics_regex = 'shop[.].*'",
     )
     create: bool = describe_setting(
-        "Whether topics that match and do not exist here are created, with their partitions and configuration at the "
-        "brokers.",
+        "Whether followed topics that do not exist here are created, with the partitions and the configuration that "
+        "the brokers have.",
         default=False,
         example="create = true",
     )
     interval_ms: Count = describe_setting(
-        "How often the followed topics are read, in ms, at most once a minute.", default=300_000
+        "How often the DAG `ingest_topics` reads the topics that it follows, in ms.", default=300_000
     )
 
 
@@ -338,7 +337,7 @@ class SettingFields(BaseSettings):
     engine: EngineSettings
     facts: FactsSettings
     ingest: IngestSettings
-    follow: FollowSettings = Field(default_factory=FollowSettings)
+    source: SourceSettings = Field(default_factory=SourceSettings)
     expectations: FolderPath | None = describe_setting(
         "Folder with content suites of your own.",
         default=None,

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError, join_first
+from winnow.files.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
 from winnow.sources.choices import Choices
 from winnow.sources.deletes import DeletedValues
 from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
@@ -22,7 +23,6 @@ from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fi
 from winnow.sources.layouts.layout import Finding, Layout
 from winnow.sources.layouts.listing import list_objects
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
-from winnow.sources.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import TopicFilter, format_topic_name
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from winnow.files.record_batch import DEFAULT_BATCH_BYTES, MAXIMUM_BATCH_BYTES
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.jsonl import read_json_lines
 from winnow.sources.layouts.listing import list_objects
 from winnow.sources.parquet import read_parquet
-from winnow.sources.record_batch import DEFAULT_BATCH_BYTES, MAXIMUM_BATCH_BYTES
 from winnow.sources.topic_filter import TopicFilter
 
 JSON_LINES = (".jsonl", ".jsonl.gz", ".json")
@@ -67,7 +67,7 @@ def read_file(
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     records_of: TopicFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read ``path`` lazily in file order, as batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`.
+    """Read ``path`` lazily in file order, as batches of :data:`winnow.files.record_batch.RECORD_SCHEMA`.
 
     The name decides the format. A record without a partition gets that of Kafka's default partitioner for its key.
 

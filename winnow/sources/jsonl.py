@@ -19,9 +19,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from winnow.sources.input_errors import make_read_error, open_to_read, refuse_file, refuse_record
-from winnow.sources.line_faults import UNKNOWN_FAULT, find_fault
-from winnow.sources.record_batch import (
+from winnow.files.record_batch import (
     MAXIMUM_BATCH_ROWS,
     MAXIMUM_OFFSET,
     MAXIMUM_TIMESTAMP_MS,
@@ -32,6 +30,8 @@ from winnow.sources.record_batch import (
     make_batch,
     make_headers,
 )
+from winnow.sources.input_errors import make_read_error, open_to_read, refuse_file, refuse_record
+from winnow.sources.line_faults import UNKNOWN_FAULT, find_fault
 from winnow.sources.topic_filter import TopicFilter
 
 BLOCK_BYTES = 1 << 20

@@ -6,8 +6,8 @@ import binascii
 import json
 from typing import Any
 
+from winnow.files.record_batch import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
 from winnow.sources.input_errors import RecordFault
-from winnow.sources.record_batch import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, NO_TIMESTAMP_MS, TIMESTAMP_TYPES
 from winnow.sources.topic_filter import TopicFilter
 
 FIELDS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers", "topic")

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from winnow.files.record_batch import HEADER_BYTES, MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
 from winnow.sources.input_errors import RecordFault, make_read_error, open_to_read, refuse_file, refuse_record
 from winnow.sources.parquet_columns import COLUMNS, RowFaultError, check_schema, convert_to_record_schema
-from winnow.sources.record_batch import HEADER_BYTES, MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
 from winnow.sources.topic_filter import TopicFilter
 
 BUFFER_BYTES = 1 << 20

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from winnow.sources.input_errors import RecordFault
-from winnow.sources.record_batch import (
+from winnow.files.record_batch import (
     MAXIMUM_OFFSET,
     MAXIMUM_TIMESTAMP_MS,
     NO_TIMESTAMP_MS,
@@ -21,6 +20,7 @@ from winnow.sources.record_batch import (
     make_batch,
     make_headers,
 )
+from winnow.sources.input_errors import RecordFault
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
 

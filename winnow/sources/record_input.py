@@ -28,7 +28,7 @@ class InputPass(Protocol):
         """Which records are selected, and how many of other topics were left out so far."""
 
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records of part ``number``, of :data:`winnow.sources.record_batch.RECORD_SCHEMA`.
+        """Yield the records of part ``number``, of :data:`winnow.files.record_batch.RECORD_SCHEMA`.
 
         Raises:
             BadInputError: the part cannot be read or holds something that is not a record.

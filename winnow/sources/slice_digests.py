@@ -28,7 +28,7 @@ Lengths = npt.NDArray[np.int64]
 
 
 class SliceDigests:
-    """Running SHA-256 digests over batches of :data:`winnow.sources.record_batch.RECORD_SCHEMA`, per partition.
+    """Running SHA-256 digests over batches of :data:`winnow.files.record_batch.RECORD_SCHEMA`, per partition.
 
     Row numbers do not count, nor does the order of records of different partitions.
     """

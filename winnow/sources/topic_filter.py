@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError
+from winnow.files.record_batch import Integers
 from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, refuse_record
-from winnow.sources.record_batch import Integers
 
 MAXIMUM_NAMES = 10
 """Maximum topics that a message names; the others are counted together."""

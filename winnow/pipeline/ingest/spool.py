@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError
 from winnow.files import duckdb_connection, private_files, storage
+from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.pipeline.ingest.arrival_order import ArrivalOrder, RepeatFilter
-from winnow.sources.record_batch import RECORD_SCHEMA
 from winnow.sources.record_input import InputPass, ReadAgainError, RecordInput
 from winnow.sources.slice_digests import SliceDigests
 from winnow.sources.topic_filter import TopicFilter

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, ROW_BYTES
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
@@ -29,7 +30,6 @@ from winnow.sources.layouts.derived import derive_offsets, repeat_partition
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk
 from winnow.sources.layouts.parquet_batches import ParquetSchema, read_parquet_batches, read_parquet_schema
 from winnow.sources.layouts.timestamps import to_milliseconds
-from winnow.sources.record_batch import MAXIMUM_BATCH_ROWS, ROW_BYTES
 
 FIELDS = ("key", "value", "offset", "timestamp", "headers")
 

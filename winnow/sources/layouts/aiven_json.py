@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from winnow.files.record_batch import Integers
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.compression import open_decompressed
@@ -18,7 +19,6 @@ from winnow.sources.layouts.derived import derive_offsets, repeat_partition
 from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers, refuse_line
 from winnow.sources.layouts.lines import LineGroup, drop_blank, read_line_groups
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk
-from winnow.sources.record_batch import Integers
 
 FIELDS = ("key", "value", "offset", "timestamp", "headers")
 

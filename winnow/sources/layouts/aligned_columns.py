@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.sources.record_batch import HEADER_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
+from winnow.files.record_batch import HEADER_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
 
 
 class UnequalLengthsError(Exception):

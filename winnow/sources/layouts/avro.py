@@ -10,15 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import RecordFault, refuse_file, refuse_record
-from winnow.sources.layouts.avro_fields import AvroFields, find_fields
-from winnow.sources.layouts.avro_file import open_avro
-from winnow.sources.layouts.decoded_entries import UNRENDERABLE, list_headers
-from winnow.sources.layouts.decoded_times import FinerThanMillisecondError, convert_to_ms
-from winnow.sources.layouts.entries import Header, make_header_column
-from winnow.sources.layouts.json_text import render_value
-from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
-from winnow.sources.record_batch import (
+from winnow.files.record_batch import (
     HEADER_BYTES,
     MAXIMUM_BATCH_ROWS,
     MAXIMUM_OFFSET,
@@ -28,6 +20,14 @@ from winnow.sources.record_batch import (
     ROW_BYTES,
     TIMESTAMP_TYPES,
 )
+from winnow.sources.input_errors import RecordFault, refuse_file, refuse_record
+from winnow.sources.layouts.avro_fields import AvroFields, find_fields
+from winnow.sources.layouts.avro_file import open_avro
+from winnow.sources.layouts.decoded_entries import UNRENDERABLE, list_headers
+from winnow.sources.layouts.decoded_times import FinerThanMillisecondError, convert_to_ms
+from winnow.sources.layouts.entries import Header, make_header_column
+from winnow.sources.layouts.json_text import render_value
+from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
 LAYOUT = "avro"
 

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.sources.layouts.record_batches import BatchHeader, Bytes
-from winnow.sources.record_batch import (
+from winnow.files.record_batch import (
     HEADER_BYTES,
     MAXIMUM_TIMESTAMP_MS,
     NO_TIMESTAMP_MS,
@@ -26,6 +25,7 @@ from winnow.sources.record_batch import (
     Integers,
     make_headers,
 )
+from winnow.sources.layouts.record_batches import BatchHeader, Bytes
 
 MAXIMUM_INT_BYTES = 5
 MAXIMUM_LONG_BYTES = 10

@@ -12,9 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import RecordFault, refuse_file, refuse_record
-from winnow.sources.layouts.objects import RecordChunk
-from winnow.sources.record_batch import (
+from winnow.files.record_batch import (
     MAXIMUM_BATCH_ROWS,
     MAXIMUM_OFFSET,
     MAXIMUM_TIMESTAMP_MS,
@@ -25,6 +23,8 @@ from winnow.sources.record_batch import (
     Integers,
     make_headers,
 )
+from winnow.sources.input_errors import RecordFault, refuse_file, refuse_record
+from winnow.sources.layouts.objects import RecordChunk
 
 _PARTITION = (0, 2**31 - 1)
 _OFFSET = (0, MAXIMUM_OFFSET)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from winnow.files.record_batch import make_headers
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, HeaderPairs, Place, make_header_column
 from winnow.sources.layouts.json_text import render_value
-from winnow.sources.record_batch import make_headers
 
 
 def make_byte_column(place: Place, column: Any) -> tuple[Any, bool]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
 
-from winnow.sources.record_batch import MAXIMUM_OFFSET
+from winnow.files.record_batch import MAXIMUM_OFFSET
 
 LAYOUT = "confluent"
 

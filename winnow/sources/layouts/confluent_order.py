@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.sources.record_batch import Integers
+from winnow.files.record_batch import Integers
 
 Mask = npt.NDArray[np.bool_]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from winnow.files.record_batch import HEADER_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES
 from winnow.sources.layouts.entries import EntryError, Header, make_header_column
 from winnow.sources.layouts.json_text import render_value
-from winnow.sources.record_batch import HEADER_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES
 
 UNRENDERABLE = (ValueError, TypeError, OverflowError, RecursionError, LookupError, AttributeError)
 

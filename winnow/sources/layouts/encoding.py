@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from winnow.files.record_batch import make_headers
 from winnow.sources.input_errors import RecordFault, refuse_record
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, RecordChunk
-from winnow.sources.record_batch import make_headers
 
 FIELDS = ("key", "value", "headers")
 

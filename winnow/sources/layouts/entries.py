@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from winnow.sources.record_batch import Integers, make_headers
+from winnow.files.record_batch import Integers, make_headers
 
 Header = tuple[str, str | bytes | None]
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Raw, Struct
 
+from winnow.files.record_batch import Integers, make_headers
 from winnow.sources.layouts.entries import EntryError
 from winnow.sources.layouts.json_text import render_json
-from winnow.sources.record_batch import Integers, make_headers
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from winnow.errors import BadInputError
+from winnow.files.record_batch import make_headers
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_text_column
 from winnow.sources.layouts.json_text import render_json
 from winnow.sources.layouts.objects import ReadOptions
 from winnow.sources.layouts.timestamps import format_milliseconds, read_timestamp_texts
-from winnow.sources.record_batch import make_headers
 
 TEXT_FIELDS = ("key", "value", "headers")
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from winnow.errors import BadInputError
+from winnow.files.record_batch import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
 from winnow.sources.input_errors import open_to_read, refuse_file
 from winnow.sources.layouts.batch_codecs import NONE, PIECE_BYTES, decompress_payload
 from winnow.sources.layouts.batch_records import (
@@ -40,7 +41,6 @@ from winnow.sources.layouts.record_batches import (
     is_intact,
     parse_control_type,
 )
-from winnow.sources.record_batch import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
 
 NAME = "kafka-log"
 _NO_COPY_HELPS = "its check-sum is right, so a producer sent it so: leave the log out, or mirror the topic without it"

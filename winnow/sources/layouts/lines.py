@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from winnow.files.record_batch import Integers
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.chunks import slice_by_size
-from winnow.sources.record_batch import Integers
 
 MAXIMUM_LINE_BYTES = 1 << 30
 """No broker takes a record near this; without a maximum an object without line ends would be read into memory whole."""

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from winnow.sources.record_batch import DEFAULT_BATCH_BYTES
+from winnow.files.record_batch import DEFAULT_BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ReadOptions:
 class RecordChunk:
     """Records of one archive object, in its order.
 
-    ``records``: of :data:`winnow.sources.record_batch.RECORD_SCHEMA`; ``row`` counts from 1 within the object;
+    ``records``: of :data:`winnow.files.record_batch.RECORD_SCHEMA`; ``row`` counts from 1 within the object;
     partition and offset are null where neither record nor name tells them. ``topics``: per record, None if records
     name no topic. ``structured``: the fields (key, value, headers) of which a record here has what was no string, a
     number or an object for instance, so that the field cannot be base64 text.

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, Integers
 from winnow.sources.input_errors import make_read_error, refuse_file
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, slice_by_size
 from winnow.sources.layouts.compression import open_seekable, read_start
 from winnow.sources.layouts.objects import StoredObject
-from winnow.sources.record_batch import MAXIMUM_BATCH_ROWS, Integers
 
 MAGIC = b"PAR1"
 

@@ -1,0 +1,111 @@
+"""Makes librdkafka's clients, and says in a sentence what one of their errors means."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from winnow.errors import ConfigurationError, ServiceError, WinnowError
+from winnow.kafka.client_settings import ClientSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka.admin import AdminClient
+
+NOTHING_CHANGED = "Nothing of this call landed."
+_log = logging.getLogger("winnow.kafka")
+
+
+def check_client_library() -> None:
+    """Raise unless the client library is installed.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise ConfigurationError(
+            "Kafka's client library is not installed: pip install 'winnow-log[kafka]', here and on Spark's executors. "
+            f"{NOTHING_CHANGED}"
+        ) from None
+
+
+def make_admin_client(settings: ClientSettings) -> AdminClient:
+    """Make a client that asks the cluster about topics.
+
+    Raises:
+        ConfigurationError: the library is missing, or refuses a property.
+    """
+    check_client_library()
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    chosen: dict[str, Any] = {**settings.to_librdkafka(), "logger": _log}
+    try:
+        return AdminClient(chosen)
+    except KafkaException as problem:
+        raise refuse_properties(problem.args[0]) from None
+
+
+def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer:
+    """Make a client that reads committed records and belongs to no group; ``own``: further properties.
+
+    Raises:
+        ConfigurationError: the library is missing, or refuses a property.
+    """
+    check_client_library()
+    from confluent_kafka import Consumer, KafkaException
+
+    fixed: dict[str, str | int | bool] = {
+        # Assigned partitions need no group, but the library wants a name. Nothing is committed under it.
+        "group_id": "winnow",
+        "enable_auto_commit": False,
+        "enable_auto_offset_store": False,
+        "enable_partition_eof": True,
+        "isolation_level": "read_committed",
+        # An offset that is gone is an error, never another offset.
+        "auto_offset_reset": "error",
+        "check_crcs": True,
+    }
+    chosen: dict[str, Any] = {**settings.to_librdkafka(**{**fixed, **own}), "logger": _log}
+    try:
+        return Consumer(chosen)
+    except KafkaException as problem:
+        raise refuse_properties(problem.args[0]) from None
+
+
+def refuse_properties(error: KafkaError) -> ConfigurationError:
+    """Make the error about a property that the library refuses; its values are not repeated."""
+    name = error.name()
+    reason = error.str().split('"')[1] if error.str().count('"') > 1 else ""
+    about = f" ({reason})" if reason else ""
+    return ConfigurationError(
+        f"Kafka's client library refuses the client properties: {name}{about}. {NOTHING_CHANGED} It knows the names of "
+        "Java's clients that docs/kafka.md lists, and its own (librdkafka's CONFIGURATION.md)."
+    )
+
+
+def explain_kafka_error(error: Any, servers: str, what: str) -> WinnowError:
+    """Make the exception about ``error`` of a cluster; ``what``: what was asked of it, as ``reading orders-0``.
+
+    What may pass is a :class:`ServiceError`; what somebody has to mend is a :class:`ConfigurationError`.
+    """
+    from confluent_kafka import KafkaError
+
+    name = error.name()
+    permanent = {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user of the client properties may not read this topic",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user of the client properties may not ask this of the cluster",
+        KafkaError.GROUP_AUTHORIZATION_FAILED: "the user of the client properties may not use this group",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user may not use this transactional id",
+        KafkaError.SASL_AUTHENTICATION_FAILED: "the cluster does not accept the user or its password",
+        KafkaError._AUTHENTICATION: "the cluster does not accept the user or its password",
+        KafkaError._SSL: "the brokers' certificates are not trusted, or they do not trust the client's",
+    }
+    reason = permanent.get(error.code())
+    if reason is not None:
+        return ConfigurationError(f"Kafka at {servers}, {what}: {reason} ({name}). {NOTHING_CHANGED}")
+    return ServiceError(
+        f"Kafka at {servers} cannot be reached, or failed, {what} ({name}). {NOTHING_CHANGED} Run it again."
+    )

@@ -1,0 +1,187 @@
+"""Reads the committed records of a range of offsets of a topic partition, as record batches.
+
+Offsets without a committed record are normal: markers of transactions, aborted records, what the broker's cleaner
+removed. So neither the number of records nor the last offset tells that a range was read to its end; only a record at
+or beyond the end, or the broker's word that there is nothing more below it, does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from winnow.errors import BadInputError, ServiceError
+from winnow.files.record_batch import RECORD_SCHEMA, make_headers
+from winnow.kafka.client import NOTHING_CHANGED, explain_kafka_error, make_consumer
+from winnow.kafka.client_settings import ClientSettings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+MAXIMUM_BATCH_MESSAGES = 8_192
+BATCH_BYTES = 8 << 20
+"""What a batch is to have; a burst of larger records makes one batch larger."""
+WAIT_S = 0.1
+"""How long a batch waits to be full; at the end of a range this is lost."""
+STALL_S = 120.0
+"""A broker that sends nothing for so long is not reachable."""
+QUEUE_KILOBYTES = 32 << 10
+"""What the library holds in memory for a partition before it is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRange:
+    """Offsets of a topic partition at its brokers, from ``start`` (inclusive) to ``end`` (exclusive).
+
+    ``end`` is at most the last stable offset. ``base``: what is added to an offset to make that of the log.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    base: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TruncatedRangeError(BadInputError):
+    """The broker has deleted records of a range that were to be read."""
+
+
+class RangeReader:
+    """Reads ranges of offsets one after another with one client. A context manager."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._consumer = make_consumer(settings, queued_max_messages_kbytes=QUEUE_KILOBYTES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def read(self, wanted: BrokerRange) -> Iterator[pa.RecordBatch]:
+        """Yield the committed records of ``wanted`` in the order of their offsets, with the offsets of the log.
+
+        Raises:
+            TruncatedRangeError: the broker has deleted records of the range meanwhile.
+            ServiceError: the cluster cannot be reached.
+        """
+        if wanted.start >= wanted.end:
+            return
+        self._assign(wanted)
+        position, size = wanted.start, min(512, MAXIMUM_BATCH_MESSAGES)
+        heard_s = time.monotonic()
+        done = False
+        while not done:
+            found = self._consumer.consume(min(size, wanted.end - position), WAIT_S)
+            if found:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > STALL_S:
+                raise ServiceError(
+                    f"Kafka at {self._settings.bootstrap_servers} sent nothing of {wanted} from offset {position} on "
+                    f"for {STALL_S:.0f} s. {NOTHING_CHANGED} Run it again."
+                )
+            messages, done = self._take(found, wanted)
+            if messages:
+                position = _get_offset(messages[-1]) + 1
+                batch = make_batch(messages, wanted)
+                size = _choose_size(batch)
+                yield batch
+            done = done or position >= wanted.end
+        self._consumer.unassign()
+
+    def _assign(self, wanted: BrokerRange) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+        except KafkaException as problem:
+            raise self._explain(problem.args[0], wanted) from None
+
+    def _take(self, found: Sequence[Message], wanted: BrokerRange) -> tuple[list[Message], bool]:
+        """Return the records of the range, and whether it has ended."""
+        end = wanted.end
+        messages = [each for each in found if each.error() is None]
+        done = any(self._judge(each, wanted) for each in found if each.error() is not None)
+        if messages and _get_offset(messages[-1]) >= end:
+            return [each for each in messages if _get_offset(each) < end], True
+        return messages, done
+
+    def _judge(self, event: Message, wanted: BrokerRange) -> bool:
+        """Check an event that is no record: whether it says that the range has ended.
+
+        Raises:
+            TruncatedRangeError, ServiceError: as :meth:`read`.
+        """
+        from confluent_kafka import KafkaError
+
+        error = event.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:
+            return _get_offset(event) >= wanted.end
+        if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
+            raise TruncatedRangeError(
+                f"The broker deleted records of {wanted} while they were read: they were in the range from offset "
+                f"{wanted.start} to {wanted.end - 1}. {NOTHING_CHANGED} Run it again: it says what is lost."
+            )
+        if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
+            return False  # the library tries again; the wait above ends it
+        raise self._explain(error, wanted)
+
+    def _explain(self, error: Any, wanted: BrokerRange) -> Exception:
+        return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}")
+
+
+def _get_offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def _choose_size(batch: pa.RecordBatch) -> int:
+    mean_bytes = batch.nbytes / batch.num_rows
+    return max(1, min(MAXIMUM_BATCH_MESSAGES, int(BATCH_BYTES / max(mean_bytes, 1))))
+
+
+def make_batch(messages: Sequence[Message], wanted: BrokerRange) -> pa.RecordBatch:
+    """Make a batch of records of one range; its rows are the offsets at the broker."""
+    from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
+    count = len(messages)
+    offsets = np.fromiter((each.offset() for each in messages), np.int64, count)
+    times = np.array([each.timestamp() for each in messages], np.int64).reshape(count, 2)
+    stamps = times[:, 1]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(offsets),
+            pa.array(np.full(count, wanted.partition, np.int32)),
+            pa.array(offsets + wanted.base),
+            pa.array(stamps, mask=(stamps < 0) | (times[:, 0] == TIMESTAMP_NOT_AVAILABLE)),
+            # The library counts from 1, and has 0 for a record without a timestamp.
+            pa.array(np.maximum(times[:, 0] - 1, 0).astype(np.int32)),
+            pa.array([each.key() for each in messages], pa.binary()),
+            pa.array([each.value() for each in messages], pa.binary()),
+            _make_headers([each.headers() for each in messages]),
+        ],
+        schema=RECORD_SCHEMA,
+    )
+
+
+def _make_headers(headers: Sequence[Any]) -> Any:
+    counts = np.fromiter((0 if each is None else len(each) for each in headers), np.int64, len(headers))
+    flat = list(chain.from_iterable(each for each in headers if each)) if counts.any() else []
+    names = pa.array([name for name, _ in flat], pa.string())
+    return make_headers(counts, names, pa.array([value for _, value in flat], pa.binary()))
