@@ -27,6 +27,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "faults/test_distributed_ingest_killed.py": ("spark", "slow"),
         "faults/test_power_cut.py": ("spark", "slow"),
         "faults/test_spark_killed.py": ("spark", "slow"),
+        "kafka/test_database_to_rows.py": ("slow",),
         "integration/test_demo_strategies.py": ("slow",),
         "integration/test_demo_survivors.py": ("spark", "slow"),
         "integration/test_doctor.py": ("spark",),

@@ -34,11 +34,12 @@ class SourceDatabase:
 
     def start(self) -> None:
         """Start the server, after a kill too, and wait until it answers."""
+        self.folder.mkdir(exist_ok=True)
         programs, account = postgres._find_programs(), postgres._Account.choose(self.folder, self.data)
         if not self.data.exists():
             account.own(self.folder)
-            command = [programs / "initdb", "-D", self.data, "-U", ROLE, "--auth=trust", "--no-sync", "--no-locale"]
-            _make_data([*account.prefix, *map(str, command), "--encoding=UTF8"], account)
+            options = ["-D", str(self.data), "-U", ROLE, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+            _make_data([*account.prefix, str(programs / "initdb"), *options], account)
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": self.port,
