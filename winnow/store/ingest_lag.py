@@ -38,6 +38,28 @@ class IngestLag:
     complete_until_ms: int
     deadline_ms: int | None
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether records were missing at the look."""
+        return self.records_behind > 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTopic:
+    """A log that had everything of its Kafka topic; the columns of ``winnow_complete_topic``.
+
+    A row holds for good: at that head of the log, with the topic as the brokers described it, nothing is missing.
+
+    Args:
+        topic: Winnow's topic.
+        metadata_location: the head: the table's metadata file, which no other commit names.
+        brokers_digest: of what the brokers said: topic id, partitions and offsets.
+    """
+
+    topic: str
+    metadata_location: str
+    brokers_digest: str
+
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
@@ -97,11 +119,31 @@ class IngestLags(StorePart):
             return None
         return TopicLag(partitions, looked_at_ms, int(behind), complete_until_ms, deadline_ms)
 
-    def list_topics_due_by(self, ms: int) -> list[str]:
-        """List the topics with a missing record that may have its deadline at or before ``ms``, in order."""
+    def list_topics_due_by(self, ms: int) -> dict[str, bool]:
+        """List the topics of which a record that is missing may have its deadline at or before ``ms``.
+
+        The value says whether records were missing at the last look; else they can only have come since.
+        """
         row = tables.IngestLagTable
+        statement = (
+            select(row.topic, func.max(row.records_behind)).where(row.deadline_ms <= ms).group_by(row.topic)
+        ).order_by(row.topic)
         with self._database.reading() as session:
-            return list(session.scalars(select(row.topic).where(row.deadline_ms <= ms).distinct().order_by(row.topic)))
+            return {topic: behind > 0 for topic, behind in session.execute(statement)}
+
+    def record_complete(self, topics: Sequence[CompleteTopic]) -> None:
+        """Replace what is known of ``topics``."""
+        with self._database.writing() as session:
+            bulk_statements.upsert(session, tables.CompleteTopicTable, [asdict(topic) for topic in topics])
+
+    def find_complete(self, topics: Sequence[str]) -> dict[str, CompleteTopic]:
+        """Find at which heads and offsets ``topics`` were complete, with one query for some hundred of them."""
+        row, found = tables.CompleteTopicTable, dict[str, CompleteTopic]()
+        with self._database.reading() as session:
+            for some in bulk_statements.split_chunks(topics):
+                for each in session.scalars(select(row).where(row.topic.in_(some))):
+                    found[each.topic] = CompleteTopic(each.topic, each.metadata_location, each.brokers_digest)
+        return found
 
     def confirm_complete(self, topics: Collection[str], looked_at_ms: int) -> None:
         """Record that nothing of ``topics`` was missing at ``looked_at_ms``, for those that have rows already."""

@@ -108,6 +108,16 @@ class IngestLagTable(Base):
     deadline_ms: Mapped[int | None]
 
 
+class CompleteTopicTable(Base):
+    """A log that had everything of its Kafka topic: at which head, and as the brokers described the topic then."""
+
+    __tablename__ = "winnow_complete_topic"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    metadata_location: Mapped[str]
+    brokers_digest: Mapped[str]
+
+
 class TopicOverviewTable(Base):
     """The overview of a topic on the page: one row per topic, as of its last assessment.
 

@@ -24,6 +24,7 @@ from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDesc
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
+from winnow.pipeline.ingest.kafka_lag import record_complete_lag
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
 from winnow.pipeline.ingest.open_input import TOPIC_ID
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -87,6 +88,7 @@ def ingest_kafka_topic(
     """
     prepared = prepare_topic(ctx, topic, cluster, found, wanted)
     done = append_records(build_request(ctx, prepared, cluster, as_of_ms=as_of_ms), prepared.head, progress)
+    record_complete_lag(ctx, topic, found, prepared.log.config(prepared.head))
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
 
