@@ -10,15 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from winnow import documents
-from winnow.errors import BadInputError
-from winnow.failures import TopicFailure, TopicResults
+from winnow.failures import TopicFailure
 from winnow.kafka.cluster import BrokerTopic, Cluster
-from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topic
-from winnow.pipeline.ingest.kafka_lag import record_failed_lag
-from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.store.ingest_lag import CompleteTopic
 
 
@@ -55,30 +51,17 @@ def follow_topics(
     unchanged = _find_unchanged(ctx, heads, found)
     if unchanged:
         ctx.store.ingest_lags.confirm_complete(unchanged, min(found[name].looked_at_ms for name in unchanged))
-    changed = [name for name in names if name not in unchanged]
-    described = cluster.describe_topics(changed, configuration=True)
-    results = TopicResults(lambda _: None)
-
-    def ingest(name: str) -> IngestReport | None:
-        with results.collect(name):
-            if name not in described:
-                raise BadInputError(
-                    f"Kafka at {cluster.settings.bootstrap_servers} has no topic {name}. {NOTHING_INGESTED}"
-                )
-            try:
-                report = ingest_kafka_topic(ctx, name, cluster, described[name], wanted, as_of_ms=as_of_ms)
-            except Exception:
-                record_failed_lag(ctx, name, cluster, described[name])
-                raise
-            if report.snapshot_id is None and name in heads:
-                # Nothing was to be committed. If another head was looked at than that one, it is never current again.
-                mark = CompleteTopic(name, heads[name], digest_topic(described[name]))
-                ctx.store.ingest_lags.record_complete([mark])
-            return report
-        return None
-
-    reports = [report for report in map_side_by_side(ingest, changed) if report is not None]
-    return FollowReport(len(unchanged), tuple(reports), tuple(results.failures))
+    changed = {name: name for name in names if name not in unchanged}
+    if not changed:
+        return FollowReport(len(unchanged), (), ())
+    outcome = ingest_kafka_topics(ctx, cluster, changed, wanted, as_of_ms=as_of_ms)
+    # Nothing was to be committed to these. If another head was looked at than the one named here, or newer offsets than
+    # those, they are never current again.
+    complete = [each.topic for each in outcome.reports if each.snapshot_id is None and each.topic in heads]
+    ctx.store.ingest_lags.record_complete(
+        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
+    )
+    return FollowReport(len(unchanged), outcome.reports, outcome.failures)
 
 
 def _find_unchanged(ctx: Context, heads: dict[str, str], found: dict[str, BrokerTopic]) -> set[str]:
