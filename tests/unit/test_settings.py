@@ -305,6 +305,7 @@ bootstrap_servers = "kafka:9092"
 properties_file = "client.properties"
 topics_regex = 'shop[.].*'
 create = true
+sync_config = true
 interval_ms = 60000
 [alert]
 webhook = "https://hooks.example.org/T0"
@@ -363,6 +364,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.source.properties_file == tmp_path / "client.properties"
     assert settings.source.topics_regex == "shop[.].*"
     assert settings.source.create is True
+    assert settings.source.sync_config is True
     assert settings.source.interval_ms == 60_000
     assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None

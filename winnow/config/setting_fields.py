@@ -205,10 +205,15 @@ class SourceSettings(_Frozen):
         example="topics_regex = 'shop[.].*'",
     )
     create: bool = describe_setting(
-        "Whether followed topics that do not exist here are created, with the partitions and the configuration that "
-        "the brokers have.",
+        "Whether followed topics that do not exist here are created, with the partitions that the brokers have.",
         default=False,
         example="create = true",
+    )
+    sync_config: bool = describe_setting(
+        "Whether followed topics take over the topic configuration that the brokers have, such as "
+        "`max.compaction.lag.ms`, each time something of them is ingested.",
+        default=False,
+        example="sync_config = true",
     )
     interval_ms: Count = describe_setting(
         "How often the DAG `ingest_topics` reads the topics that it follows, in ms.", default=300_000
