@@ -217,6 +217,7 @@ def test_a_deadline_that_the_ingest_makes_impossible_is_alerted_and_recovers(
     watch_topics(ctx)
     found = list_alerts(follower, topic)
     assert list(found) == ["deadline_missed"]
+    assert measure_topic(ctx, topic, as_of_ms=clock()).overdue == int(is_missing)
     expected = "offsets of the Kafka topic that are not in the log: 1," if is_missing else "nothing was ingested"
     assert expected in found["deadline_missed"]
 

@@ -29,9 +29,10 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     view = load_topic_view(ctx, topic)
+    assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     measured = compute_measurement(
         view.head.state,
-        assess_view(ctx, view, as_of_ms=as_of_ms),
+        assessments,
         ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS),
         compacts=view.rules.compacts,
         last_run_ms=ctx.store.assessments.last_assessed_ms(topic),
@@ -39,20 +40,25 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
         runs_by_state={state.value: count for state, count in ctx.store.runs.count_by_state(topic).items()},
         swept_bytes=ctx.store.retired_files.sum_deleted_bytes(topic),
     )
-    return _add_lag(ctx, view, measured, as_of_ms)
+    return _add_lag(ctx, view, assessments, measured, as_of_ms)
 
 
-def _add_lag(ctx: Context, view: TopicView, measured: Measurement, as_of_ms: int) -> Measurement:
+def _add_lag(
+    ctx: Context, view: TopicView, assessments: Sequence[Assessment], measured: Measurement, as_of_ms: int
+) -> Measurement:
     """Add how far the log is behind its Kafka topic, and the deadlines of the records that it lacks."""
     lag = ctx.store.ingest_lags.summarize(view.log.topic)
     if lag is None:
         return measured
     missing = find_missing_deadlines(ctx, view.log.topic, view.rules)
-    deadlines = [compute_deadline_ms(each, view.rules) - as_of_ms for each in missing.values()]
+    left_ms = {number: compute_deadline_ms(each, view.rules) - as_of_ms for number, each in missing.items()}
     known = [] if measured.next_deadline_ms is None else [measured.next_deadline_ms]
+    overdue = {a.partition for a in assessments if a.max_compaction_delay_ms > 0}
     return replace(
         measured,
-        next_deadline_ms=min([*known, *deadlines], default=None),
+        next_deadline_ms=min([*known, *left_ms.values()], default=None),
+        max_delay_ms=max([measured.max_delay_ms, *(-each for each in left_ms.values())]),
+        overdue=measured.overdue + sum(each < 0 and number not in overdue for number, each in left_ms.items()),
         records_behind=lag.records_behind,
         behind_ms=max(0, as_of_ms - lag.complete_until_ms),
         look_age_ms=max(0, as_of_ms - lag.looked_at_ms),
