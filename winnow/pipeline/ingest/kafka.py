@@ -26,6 +26,7 @@ from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDesc
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
+from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lag
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
@@ -121,6 +122,9 @@ def ingest_kafka_topics(
         )
         by_topic = {each.log.topic: each for each in distributed}
         reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
+    for failure in results.failures:
+        if topics[failure.topic] in found:
+            record_failed_lag(ctx, failure.topic, cluster, found[topics[failure.topic]])
     return KafkaOutcome(tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures))
 
 
@@ -156,6 +160,8 @@ def _append_locally(
 
 
 def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
+    config = prepared.log.config(prepared.head)
+    record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
 
