@@ -5,7 +5,7 @@
 
 # The Python that the environment is made from; the first suitable one when left out.
 PYTHON ?=
-# Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone", and for `make bench`.
+# Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone", and for `make bench` and `make kafka`.
 ARGS ?=
 # The command of `make airflow`, such as CMD="dags list".
 CMD ?=
@@ -62,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui airflow bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -82,6 +82,9 @@ ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
 
 airflow: setup ## one of Airflow's own commands in it: CMD="dags list"
 	@$(BIN)/winnow airflow $(CMD)
+
+kafka: setup ## a Kafka broker on this machine, to try things with; ARGS="FOLDER --version 4.3.1"; Ctrl-C ends it
+	@$(BIN)/python -m winnow.embedded.kafka_broker $(ARGS)
 
 bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more
 	@$(BIN)/python -m bench run $(SIZE) $(ARGS)

@@ -16,6 +16,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "airflow": ("airflow", "spark", "slow"),
         "browser": ("airflow", "browser"),
         "cluster": ("cluster", "spark", "slow"),
+        "kafka": ("kafka_broker",),
         "spark": ("spark",),
         "bench/test_bench_small.py": ("spark", "slow"),
         "dags/test_docs.py": ("slow",),

@@ -36,6 +36,7 @@ GROUPS: Final = (
     ("spark", "bench"),
     ("unit",),
     ("cluster",),
+    ("kafka",),
     ("contract", "catalogue", "page"),
     ("docs",),
 )

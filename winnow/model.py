@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from winnow.epochs import Epoch
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -380,6 +382,8 @@ class TopicState:
     ``live``: the digest of the segments that are in the log with this state. ``configuration``: the topic configuration
     and number of partitions that were committed, as table properties. ``table_uuid`` and ``location``: of the table
     that it was committed to. All four are None in a state of a Winnow that did not write them.
+
+    ``epochs``: the lives of the Kafka topic that was ingested, oldest first; empty if only files were.
     """
 
     topic: str
@@ -405,6 +409,7 @@ class TopicState:
     configuration: dict[str, str] | None = None
     table_uuid: str | None = None
     location: str | None = None
+    epochs: tuple[Epoch, ...] = ()
 
     @property
     def waiting_files(self) -> tuple[RetiredFile, ...]:

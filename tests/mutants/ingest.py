@@ -42,7 +42,7 @@ INGEST = (
     )
     .caught_by("test_reader_and_overlap_refuse_a_value_that_changed"),
     Mutant("spark-ingest-into-a-log-that-moved", "an ingest on Spark commits though the log end has moved")
-    .changes("SparkIngest.has_moved", replace("A != B", "False"))
+    .changes("SparkSegments.has_moved", replace("A != B", "False"))
     .caught_by("test_another_ingest_meanwhile_makes_it_plan_again"),
     Mutant("spark-result-unchecked", "what a Spark application reports is not compared with its plan")
     .changes("SparkIngest._submit", drop_statement("check_result"))

@@ -21,6 +21,7 @@ from winnow.cli import (
     ingest,
     ingest_history,
     ingest_iceberg,
+    ingest_kafka,
     init,
     inspect,
     maintenance,
@@ -122,6 +123,7 @@ app.command("inspect")(guard_command(inspect.inspect))
 _ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
 _ingest.command("files")(guard_command(ingest.files))
 _ingest.command("iceberg")(guard_command(ingest_iceberg.iceberg))
+_ingest.command("kafka")(guard_command(ingest_kafka.kafka))
 _ingest.command("list")(guard_command(ingest_history.list_calls))
 _ingest.command("undo")(guard_command(ingest_history.undo))
 app.command("assess")(guard_command(assess.assess))

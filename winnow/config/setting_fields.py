@@ -177,6 +177,23 @@ class IngestSettings(_Frozen):
     )
 
 
+class SourceSettings(_Frozen):
+    """The Kafka cluster that topics are ingested from."""
+
+    bootstrap_servers: str | None = describe_setting(
+        "Brokers to ask first, as `HOST:PORT`, separated by commas.",
+        default=None,
+        example='bootstrap_servers = "kafka-1:9092,kafka-2:9092"',
+    )
+    properties_file: FolderPath | None = describe_setting(
+        "Properties of Kafka's clients, such as SASL and SSL: the file that Kafka's own tools take as "
+        "`--command-config`. Keep it readable for Winnow's user only; nothing in it is logged.",
+        default=None,
+        relative_to="folder",
+        example='properties_file = "client.properties"',
+    )
+
+
 class NotifierSettings(_Frozen):
     """One of Airflow's notifiers: its class and its arguments.
 
@@ -304,6 +321,7 @@ class SettingFields(BaseSettings):
     engine: EngineSettings
     facts: FactsSettings
     ingest: IngestSettings
+    source: SourceSettings = Field(default_factory=SourceSettings)
     expectations: FolderPath | None = describe_setting(
         "Folder with content suites of your own.",
         default=None,

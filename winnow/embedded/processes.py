@@ -1,6 +1,6 @@
 """Ends sessions of processes whole, also when the process that started them was killed.
 
-    python -m winnow.embedded.processes FOLDER    end the sessions that standard input names, when it ends early
+    python -m winnow.embedded.processes [FOLDER]    end the sessions that standard input names, when it ends early
 
 A component runs in a session of its own, which its tasks and Spark's JVM do not leave, although they form process
 groups of their own. A :class:`Guardian` is a process that waits for the end of its parent.
@@ -89,12 +89,12 @@ class Guardian:
 
 
 @contextlib.contextmanager
-def start_guardian(folder: Path, log: Path) -> Iterator[Guardian]:
-    """Start a guardian until the block ends. ``folder``: that of the PostgreSQL that the sessions use."""
+def start_guardian(folder: Path | None, log: Path) -> Iterator[Guardian]:
+    """Start a guardian until the block ends. ``folder``: that of the PostgreSQL that the sessions use, if any."""
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "winnow.embedded.processes", str(folder)],
+            [sys.executable, "-m", "winnow.embedded.processes", *([] if folder is None else [str(folder)])],
             stdin=subprocess.PIPE,
             stdout=stream,
             stderr=subprocess.STDOUT,
@@ -108,11 +108,11 @@ def start_guardian(folder: Path, log: Path) -> Iterator[Guardian]:
         guardian.finish()
 
 
-def main(folder: Path) -> None:
+def main(folder: Path | None) -> None:
     """Follow standard input to its end, and end what is left then."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    server = PostgresServer(folder) if folder.is_dir() else None
+    server = PostgresServer(folder) if folder is not None and folder.is_dir() else None
     if server is not None:
         server.watch()
     sessions: set[int] = set()
@@ -131,4 +131,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from winnow import documents
+from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.log.state import CHAIN_FORMAT, read_checked
@@ -174,7 +175,9 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
     data = documents.dump_json(ledger)
     path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
     storage.write_bytes(path, data)
-    return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms, ledger.layout)
+    # Objects of an archive are looked up in the ledgers of archives; what was read from brokers has none.
+    layout = None if ledger.layout == KAFKA_LAYOUT else ledger.layout
+    return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms, layout)
 
 
 def read_ledger(topic: str, reference: IngestReference) -> IngestLedger:

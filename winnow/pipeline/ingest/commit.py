@@ -14,7 +14,7 @@ from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, IngestLedger, KnownObject, PartitionState, TablePosition, TopicState
+from winnow.model import Append, IngestLedger, KnownObject, OffsetRange, PartitionState, TablePosition, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
 from winnow.pipeline.ingest.history import check_same_log, keep_offsets
@@ -170,9 +170,10 @@ class IngestRequest:
 
     ``describe``: what the ledger says of the call's input beside its slices, once all of it is read. ``continues``:
     None; for a source with a position, whether an earlier call read its beginning: then the position is committed also
-    if nothing was new. ``check_position``: raises if another call has moved it since.
-    ``describe``: what the ledger says of the call's input beside its slices, once all of it is read.
-    ``opened``: the head for which the input was opened.
+    if nothing was new. ``check_position``: raises if another call has moved it since. ``opened``: the head for which
+    the input was opened. ``offsets_read``: per partition the offsets of the log that a source without gaps of its own
+    tells to be complete: the log then ends where they end, also if the last of them have no record. ``advance``: the
+    state after the call, which has the given id, as far as the source's position is concerned.
     """
 
     ctx: Context
@@ -185,6 +186,8 @@ class IngestRequest:
     opened: Head
     continues: bool | None = None
     check_position: Callable[[TopicState], None] = lambda _: None
+    offsets_read: Mapping[int, OffsetRange] = field(default_factory=dict)
+    advance: Callable[[TopicState, str], TopicState] = lambda state, _: state
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +275,7 @@ class IngestCommit:
         """
         self._note_known_slices(taken)
         self._check_counts(discard)
+        self._note_offsets_read()
         if self.prepared.is_empty and self.request.continues is None:
             return self._report(None)
         try:
@@ -326,6 +330,14 @@ class IngestCommit:
                     Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
                 ]
 
+    def _note_offsets_read(self) -> None:
+        prepared = self.prepared
+        for partition, read in self.request.offsets_read.items():
+            state = self.head.state.partitions[partition]
+            prepared.base.setdefault(partition, state)
+            prepared.log_end[partition] = max(prepared.log_end.get(partition, state.log_end_offset), read.end)
+            prepared.lowest[partition] = min(prepared.lowest.get(partition, read.start), read.start)
+
     def _build_change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
         if self.row.is_voided(head.state):
             raise LogMovedError  # a sweep voided this call, and may have deleted its files
@@ -363,7 +375,7 @@ class IngestCommit:
         )
         reference = write_ledger(head.location, ledger, self.as_of_ms)
         state = replace(
-            head.state,
+            self.request.advance(head.state, self.prepared.ingest_id),
             partitions={**head.state.partitions, **states},
             ingests=(*head.state.ingests, reference),
             quarantine_ingests=(

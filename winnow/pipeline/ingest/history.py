@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import CommitConflictError
 from winnow.log import state as carried
 from winnow.log.head import Head
@@ -158,7 +159,7 @@ class IngestHistory:
         """
         later = next((each for each in list_touched(ledger) if each in touched), None)
         if isinstance(later, str):
-            return UndoCheck(f"a later call continued to read the same table; undo {touched[later]} first")
+            return UndoCheck(f"a later call continued to read the same source; undo {touched[later]} first")
         if later is not None:
             return UndoCheck(f"a later call read records of {self._log.topic}-{later}; undo {touched[later]} first")
         if ledger.before is None:
@@ -243,12 +244,13 @@ def list_touched_partitions(ledger: IngestLedger) -> list[int]:
 
 
 def list_touched(ledger: IngestLedger) -> list[int | str]:
-    """List what a call touched: partitions, and the table of another program whose position it moved.
+    """List what a call touched: partitions, and the source whose position it moved: a table, or a Kafka topic.
 
-    The newest position of a table says how far it was read in all, so a call before it cannot be undone alone.
+    The newest position of a source says how far it was read in all, so a call before it cannot be undone alone.
     """
     table = ledger.table
     moved = [] if table is None else [f"{table.table_uuid} {ledger.source_topic or ''}"]
+    moved += [KAFKA_LAYOUT] if ledger.layout == KAFKA_LAYOUT else []
     return [*list_touched_partitions(ledger), *moved]
 
 

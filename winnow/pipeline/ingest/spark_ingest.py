@@ -7,29 +7,25 @@ under another ingest id: files of an abandoned try never come into the log.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from winnow.engine.ingest_documents import read_ingest_result, write_ingest_plan
 from winnow.engine.staging import format_plan_argument
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError, WinnowError, make_error
-from winnow.files import storage
-from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
-from winnow.model import Append, PartitionState
 from winnow.pipeline.compaction.spark_submit import build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest.append import join_slice_digests
-from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
+from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.keyless import build_keyless_error
 from winnow.pipeline.ingest.log_comparison import AbsentRecord, AbsentRecords
 from winnow.pipeline.ingest.overlap import refuse_unknown_slices
 from winnow.pipeline.ingest.plan_ingest import IngestPlanner, InputKnowledge
 from winnow.pipeline.ingest.planned_objects import restore_findings
-from winnow.pipeline.ingest.result_checks import check_result, group_segments
+from winnow.pipeline.ingest.result_checks import check_result
+from winnow.pipeline.ingest.spark_segments import SparkSegments
 from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.planning.ingest_ranges import find_uncovered
 from winnow.planning.plans import PlanReference
@@ -109,14 +105,12 @@ def append_on_spark(request: IngestRequest, head: Head, progress: Progress | Non
     )
 
 
-class SparkIngest(IngestCommit):
+class SparkIngest(SparkSegments):
     """One try of a call against one head of the log."""
 
     def __init__(self, request: IngestRequest, head: Head, *, knowledge: InputKnowledge) -> None:
         super().__init__(request, head)
         self.knowledge = knowledge
-        self._folder = locate_ingest_folder(head.location, self.prepared.ingest_id)
-        self._compared: set[int] = set()
 
     def run(self, progress: Progress | None) -> IngestReport:
         """Plan, submit, check, commit, report; a failure before the commit leaves nothing that counts.
@@ -133,7 +127,7 @@ class SparkIngest(IngestCommit):
                 if not isinstance(problem, BadInputError) and self.row.is_voided(self.log.head().state):
                     raise LogMovedError from problem
                 raise
-            return self.commit_prepared(self.files, self._discard)
+            return self.commit_prepared(self.files, self.discard)
 
     def _make_segments(self, progress: Progress | None) -> None:
         """Plan, submit and check."""
@@ -153,20 +147,11 @@ class SparkIngest(IngestCommit):
         # The application has ended: what it left is known, and removed if it is of no use.
         try:
             self._judge(plan, result)
-            self._prepare(plan, result)
-            self._remove_others()
+            self.prepare_commit(plan, result)
+            self.remove_others()
         except BaseException:
-            self._discard()
+            self.discard()
             raise
-
-    def has_moved(self, partition: int, base: PartitionState, current: PartitionState) -> bool:
-        """Check whether what was prepared does not hold any more.
-
-        Where every record is above the log end, nothing was compared: a compaction meanwhile changes nothing.
-        """
-        if partition in self._compared:
-            return super().has_moved(partition, base, current)
-        return base.log_end_offset != current.log_end_offset
 
     def _submit(self, plan: IngestPlan, progress: Progress | None) -> IngestResult:
         result = submit_ingest_plan(self.ctx, plan, progress)
@@ -174,7 +159,7 @@ class SparkIngest(IngestCommit):
             check_result(plan, result)
             _raise_failure(plan, result.failures, self.knowledge)
         except BaseException:
-            self._discard()
+            self.discard()
             raise
         return result
 
@@ -245,56 +230,6 @@ class SparkIngest(IngestCommit):
                 sum(each.absent_later for each in mine),
             )
             refuse_unknown_slices(self.head.state, self.files, partition, absent)
-
-    def _prepare(self, plan: IngestPlan, result: IngestResult) -> None:
-        """Fill in what the commit needs."""
-        prepared = self.prepared
-        appended: dict[int, set[int]] = {}
-        for each in result.ranges:
-            partition = plan.ranges[each.number].partition
-            if not each.records:
-                continue
-            state = self.head.state.partitions[partition]
-            prepared.base[partition] = state
-            prepared.log_end.setdefault(partition, state.log_end_offset)
-            appended.setdefault(partition, set()).update(each.appended_objects)
-            if each.skipped:
-                self._compared.add(partition)
-            if each.skipped or each.repeats:
-                prepared.skipped[partition] = prepared.skipped.get(partition, 0) + each.skipped + each.repeats
-        now_ms = self.ctx.now_ms()
-        for partition, segments in group_segments(plan, result).items():
-            first, last = segments[0].first_offset, segments[-1].last_offset
-            records = sum(segment.records for segment in segments)
-            prepared.segments[partition] = segments
-            prepared.appended[partition] = records
-            prepared.lowest[partition] = first
-            prepared.log_end[partition] = max(prepared.log_end[partition], last + 1)
-            digests = [self.files[number].slices[partition] for number in sorted(appended[partition])]
-            arrived_ms = now_ms if now_ms < self.as_of_ms else None
-            prepared.slices[partition] = [
-                Append(join_slice_digests(digests), first, last, records, self.as_of_ms, arrived_ms)
-            ]
-
-    def _remove_others(self) -> None:
-        """Remove plans, results and files of repeated tasks: after the commit nobody would.
-
-        Raises:
-            WinnowError: a segment is not there, or not as its task wrote it.
-        """
-        listed = {entry.uri: entry.size_bytes for entry in storage.list_files(self._folder)}
-        segments = [segment for found in self.prepared.segments.values() for segment in found]
-        wrong = [segment.path for segment in segments if listed.get(segment.path) != segment.size_bytes]
-        if wrong:
-            raise WinnowError(f"{wrong[0]} is not the segment that a task wrote. {NOTHING_INGESTED} Run it again.")
-        for uri in listed.keys() - {segment.path for segment in segments}:
-            storage.delete(uri)
-        storage.remove_empty_folders(self._folder)
-
-    def _discard(self) -> None:
-        with contextlib.suppress(OSError, ServiceError):
-            self.remove([entry.uri for entry in storage.list_files(self._folder)])
-            storage.remove_empty_folders(self._folder)
 
 
 def _make_file(plan: IngestPlan, facts: ObjectFacts) -> SpooledFile:

@@ -6,16 +6,17 @@ plan that reads records of the call finds them gone when it is published, and is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from winnow.epochs import Epoch, drop_epochs_of
 from winnow.errors import UndoRefusedError, UsageError
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.log.head import Change, Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import drop_ingest_reference
 from winnow.log.topic_log import TopicLog
-from winnow.model import IngestLedger, IngestReference, RetiredFile, TopicState
+from winnow.model import IngestLedger, IngestReference, PartitionState, RetiredFile, TopicState
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.plan_validity import name_undo
 from winnow.pipeline.context import Context
@@ -162,6 +163,7 @@ def _build_change(
             quarantine_ingests=tuple(each for each in state.quarantine_ingests if each != ingest_id),
             file_digests=_restore_file_digests(history, head.state, ledger),
             undone_ingests=state.undone_ingests + 1,
+            epochs=_shorten_epochs(state, found.states, ingest_id),
         ),
         remove=[segment.path for segment in found.segments],
         remove_from={segment.partition for segment in found.segments},
@@ -181,6 +183,18 @@ def _build_change(
         bytes_retired=sum(file.size_bytes for file in retired),
     )
     return change, report
+
+
+def _shorten_epochs(state: TopicState, changed: Mapping[int, PartitionState], ingest_id: str) -> tuple[Epoch, ...]:
+    """Return the epochs without one that the call began, and with what it read of the newest one counted as unread."""
+    left = drop_epochs_of(state.epochs, ingest_id)
+    if not left:
+        return left
+    ends = {
+        partition: min(end, changed[partition].log_end_offset) if partition in changed else end
+        for partition, end in left[-1].ends.items()
+    }
+    return (*left[:-1], replace(left[-1], ends=ends))
 
 
 def _explain_missing(head: Head, topic: str, ingest_id: str) -> Exception:

@@ -1,0 +1,133 @@
+"""``winnow ingest kafka``: the records of Kafka topics, from where the log ends to where the brokers end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winnow.cli.command_errors import exit_with, run_for_each_topic
+from winnow.cli.ingest import format_summary, show_partitions
+from winnow.cli.options import AsOf, Json, open_installation, resolve_as_of
+from winnow.cli.output import print_lines, print_message, write_json
+from winnow.cli.progress import ProgressBar
+from winnow.errors import UsageError
+
+if TYPE_CHECKING:
+    from winnow.kafka.cluster import Cluster
+    from winnow.pipeline.context import Context
+    from winnow.pipeline.ingest.commit import IngestReport
+    from winnow.pipeline.ingest.kafka import KafkaRequest
+
+BootstrapServers = Annotated[
+    str | None,
+    typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="Brokers to ask first.", show_default=False),
+]
+
+ClientProperties = Annotated[
+    str | None,
+    typer.Option(
+        "--client-properties",
+        metavar="FILE",
+        help="Properties of Kafka clients, such as SASL and SSL, in Java's names or librdkafka's.",
+        show_default=False,
+    ),
+]
+
+
+def kafka(
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="The topic, here and at the brokers.", show_default=False)
+    ] = None,
+    *,
+    bootstrap_servers: BootstrapServers = None,
+    client_properties: ClientProperties = None,
+    source_topic: Annotated[
+        str | None,
+        typer.Option("--source-topic", metavar="NAME", help="The topic's name at the brokers.", show_default=False),
+    ] = None,
+    topics_regex: Annotated[
+        str | None,
+        typer.Option(
+            "--topics-regex", metavar="REGEX", help="All topics of the brokers whose names match.", show_default=False
+        ),
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create topics that are not there, with the brokers' partitions.")
+    ] = False,
+    sync_config: Annotated[
+        bool, typer.Option("--sync-config", help="Take over the topic configuration that the brokers have.")
+    ] = False,
+    accept_gap: Annotated[
+        bool, typer.Option("--accept-gap", help="Go on although the brokers deleted records before they were read.")
+    ] = False,
+    new_epoch: Annotated[
+        bool, typer.Option("--new-epoch", help="The topic was created again, or is a mirror: go on at the log's end.")
+    ] = False,
+    trust_offsets: Annotated[
+        bool, typer.Option("--trust-offsets", help="The records that came from files are of this topic.")
+    ] = False,
+    as_of: AsOf = None,
+    as_json: Json = False,
+) -> None:
+    """Append what brokers have and the log has not: committed records, with headers, up to the last stable offset.
+
+    The log's own end is the position, and it is committed with the records: a call that dies or runs twice appends
+    every record exactly once. Gaps of aborted transactions and of compaction are normal. Refused, and said: a topic
+    that was created again, offsets that were set back, records that the brokers deleted before they were read.
+
+    Example: winnow ingest kafka orders --bootstrap-servers localhost:9092 --create
+    """
+    from winnow.kafka.client_settings import read_client_settings
+    from winnow.kafka.cluster import Cluster
+    from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics
+    from winnow.pipeline.ingest.kafka_reading import ReadingRules
+
+    if (topic is None) == (topics_regex is None):
+        raise UsageError("Name one topic, or say --topics-regex: winnow ingest kafka TOPIC")
+    if topics_regex is not None and (source_topic is not None or new_epoch):
+        raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
+    rules = ReadingRules(accepts_gap=accept_gap, begins_epoch=new_epoch, trusts_offsets=trust_offsets)
+    wanted = KafkaRequest(rules, creates=create, takes_configuration=sync_config)
+    with open_installation() as ctx:
+        source = ctx.settings.source
+        servers = bootstrap_servers or source.bootstrap_servers
+        properties = client_properties or (None if source.properties_file is None else str(source.properties_file))
+        cluster = Cluster(read_client_settings(servers, properties))
+        as_of_ms = resolve_as_of(ctx, as_of)
+        if topics_regex is not None:
+            names = choose_topics(cluster, topics_regex)
+            outcome = run_for_each_topic(names, lambda each: _ingest(ctx, each, None, cluster, wanted, as_of_ms))
+            reports, exit_code = outcome.results, outcome.exit_code
+        else:
+            assert topic is not None
+            reports, exit_code = [_ingest(ctx, topic, source_topic, cluster, wanted, as_of_ms)], 0
+    for report in reports:
+        for notice in report.notices:
+            print_message(f"notice: {f'{report.topic}: ' if topic is None else ''}{notice}")
+    if as_json:
+        write_json([asdict(report) for report in reports] if topic is None else asdict(reports[0]))
+    else:
+        for report in reports:
+            print_lines(format_summary(report))
+        if topic is not None:
+            _show_next(reports[0])
+    exit_with(exit_code)
+
+
+def _ingest(
+    ctx: Context, topic: str, source_topic: str | None, cluster: Cluster, wanted: KafkaRequest, as_of_ms: int
+) -> IngestReport:
+    from winnow.pipeline.ingest.kafka import find_broker_topic, ingest_kafka_topic
+
+    found = find_broker_topic(cluster, source_topic or topic)
+    with ProgressBar(f"Reading {topic}") as bar:
+        return ingest_kafka_topic(ctx, topic, cluster, found, wanted, as_of_ms=as_of_ms, progress=bar.move)
+
+
+def _show_next(report: IngestReport) -> None:
+    show_partitions(report)
+    if report.ingest_id is not None:
+        print_lines(f"To take it back: winnow ingest undo {report.topic} {report.ingest_id}")
+    print_lines(f"Next: winnow assess {report.topic}")

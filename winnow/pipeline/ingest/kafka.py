@@ -1,0 +1,266 @@
+"""Ingests Kafka topics: from the log's own end to the brokers' last stable offset, each topic in one commit.
+
+The end of the log is the position, and it is committed with the records. So a call that dies, runs twice or runs beside
+another one appends every record exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from winnow.config.topic import is_topic_key, list_entries
+from winnow.epochs import KAFKA_LAYOUT
+from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
+from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.range_reader import RangeReader
+from winnow.log.head import Head
+from winnow.log.topic_log import TopicLog
+from winnow.model import OffsetRange, TopicState
+from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
+from winnow.pipeline.ingest.ingest import append_records, finish_ingest
+from winnow.pipeline.ingest.kafka_continuity import check_continuity
+from winnow.pipeline.ingest.kafka_input import KafkaInput
+from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
+from winnow.pipeline.ingest.open_input import TOPIC_ID
+from winnow.sources.input_errors import NOTHING_INGESTED
+
+BROKERS_CHOICE = "bootstrap-servers"
+GAP_CHOICE = "accepted-gap"
+
+Progress = Callable[[int, int], None]
+"""Called with (offsets read, offsets to read)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRequest:
+    """The options of one call. ``creates``: create topics that are not there, with the partitions at the brokers.
+
+    ``partitions``: how many a created topic has, None: as many as at the brokers. ``takes_configuration``: set the
+    topic configuration that the brokers have, where it differs.
+    """
+
+    rules: ReadingRules = field(default_factory=ReadingRules)
+    creates: bool = False
+    takes_configuration: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTopic:
+    """A topic that exists on both sides, and what is to be read of it. ``started_ms``: when the call began."""
+
+    log: TopicLog
+    head: Head
+    reading: KafkaReading
+    notices: tuple[str, ...]
+    started_ms: int
+
+
+def ingest_kafka_topic(
+    ctx: Context,
+    topic: str,
+    cluster: Cluster,
+    found: BrokerTopic,
+    wanted: KafkaRequest,
+    *,
+    as_of_ms: int,
+    progress: Progress | None = None,
+) -> IngestReport:
+    """Append to ``topic`` the committed records of a Kafka topic that are not in it yet.
+
+    Args:
+        ctx: the installation.
+        topic: the topic here.
+        cluster: the brokers.
+        found: the topic as they describe it now.
+        wanted: the options.
+        as_of_ms: recorded with the append; replaces missing timestamps of records.
+        progress: called with (offsets read, all).
+
+    Raises:
+        BadInputError: records would be lost, or are of another topic; nothing landed.
+        CommitConflictError: another call ingested from Kafka meanwhile; nothing landed.
+        ServiceError: the cluster cannot be reached; nothing landed.
+    """
+    prepared = prepare_topic(ctx, topic, cluster, found, wanted)
+    done = append_records(build_request(ctx, prepared, cluster, as_of_ms=as_of_ms), prepared.head, progress)
+    notices = [*prepared.notices, *describe_reading(prepared.reading)]
+    return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
+
+
+def find_broker_topic(cluster: Cluster, name: str) -> BrokerTopic:
+    """Describe the topic ``name`` of a cluster.
+
+    Raises:
+        BadInputError: it has no such topic.
+    """
+    found = cluster.describe_topics([name], configuration=True).get(name)
+    if found is None:
+        raise BadInputError(
+            f"Kafka at {cluster.settings.bootstrap_servers} has no topic {name}. {NOTHING_INGESTED} Check the name; "
+            "--source-topic NAME reads a topic of another name."
+        )
+    return found
+
+
+def prepare_topic(
+    ctx: Context, topic: str, cluster: Cluster, found: BrokerTopic, wanted: KafkaRequest
+) -> PreparedTopic:
+    """Create the topic or its new partitions if need be, and decide what is read; raises as the ingest."""
+    started_ms = ctx.now_ms()
+    notices: list[str] = []
+    if wanted.creates and topic not in ctx.log.names():
+        ctx.log.create(topic, len(found.partitions), {})
+        notices.append(f"Topic {topic} was created, partitions: {len(found.partitions)}.")
+    log = ctx.log.open(topic)
+    try:
+        head = log.head()
+    except UnknownTopicError as problem:
+        raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+    count = len(head.state.partitions)
+    # Whether the topic is the same is decided before anything is changed.
+    plan_reading(_add_partitions(head.state, found), found, wanted.rules)
+    if len(found.partitions) > count:
+        alter_topic(ctx, topic, {}, (), partitions=len(found.partitions))
+        notices.append(
+            f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "
+            "many. Keys that moved are in two partitions since."
+        )
+    notices += _compare_configuration(ctx, log, head, found, takes=wanted.takes_configuration)
+    head = log.head()
+    reading = plan_reading(head.state, found, wanted.rules)
+    if reading.unproven:
+        with RangeReader(cluster.settings) as reader:
+            notices += check_continuity(topic, reading, log.segments(head), reader)
+    return PreparedTopic(log, head, reading, tuple(notices), started_ms)
+
+
+def _add_partitions(state: TopicState, found: BrokerTopic) -> TopicState:
+    from winnow.model import PartitionState
+
+    return replace(state, partitions={**{number: PartitionState() for number in found.partitions}, **state.partitions})
+
+
+def _compare_configuration(ctx: Context, log: TopicLog, head: Head, found: BrokerTopic, *, takes: bool) -> list[str]:
+    """Compare what the brokers' topic sets with the topic here; take it over if so wished. Return notices."""
+    mine = {entry.name: entry.value for entry in list_entries(log.config(head))}
+    different = {
+        name: value
+        for name, value in sorted(found.configuration.items())
+        if is_topic_key(name) and mine.get(name) != value
+    }
+    if not different:
+        return []
+    listed = ", ".join(f"{name}={value} (here {mine.get(name)})" for name, value in different.items())
+    if not takes:
+        return [f"Kafka's {found.name} is configured otherwise: {listed}. To take that over: --sync-config"]
+    done = alter_topic(ctx, log.topic, different, ())
+    taken = ", ".join(f"{name}={value}" for name, value in different.items())
+    return [f"Taken over from Kafka's {found.name}: {taken}.", *done.notices]
+
+
+def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:
+    """Build the request that appends what ``prepared`` reads."""
+    reading, topic = prepared.reading, prepared.log.topic
+    ends = reading.epoch.ends
+    described = describe_source(reading, cluster.settings)
+    source_topic = None if reading.topic.name == topic else reading.topic.name
+
+    def check_source() -> None:
+        now = cluster.describe_topics([reading.topic.name]).get(reading.topic.name)
+        if now is None or now.topic_id != reading.topic.topic_id:
+            raise BadInputError(
+                f"Topic {reading.topic.name} was deleted, or created again, while it was read. {NOTHING_INGESTED} Run "
+                "it again: it says what the brokers have now."
+            )
+
+    def check_position(state: TopicState) -> None:
+        if state.epochs != prepared.head.state.epochs:
+            raise CommitConflictError(
+                f"Another call ingested topic {topic} from Kafka meanwhile. {NOTHING_INGESTED} Run it again: it goes "
+                "on where that one ended."
+            )
+
+    offsets = {
+        partition: OffsetRange(max(state.log_end_offset, _find_start(reading, partition)), ends[partition])
+        for partition, state in prepared.head.state.partitions.items()
+        if partition in ends and ends[partition] > state.log_end_offset
+    }
+    return IngestRequest(
+        ctx,
+        prepared.log,
+        KafkaInput(cluster.settings, topic, reading.ranges, check_source),
+        as_of_ms,
+        again=False,
+        trust_compacted=False,
+        describe=lambda: InputDescription(KAFKA_LAYOUT, described, source_topic),
+        opened=prepared.head,
+        continues=True if reading.is_due else None,
+        check_position=check_position,
+        offsets_read=offsets,
+        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id),
+    )
+
+
+def _find_start(reading: KafkaReading, partition: int) -> int:
+    return reading.topic.partitions[partition].start_offset + reading.epoch.get_base(partition)
+
+
+def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str, str]:
+    """Return what the ledger says of where the records came from, and of offsets that were lost."""
+    found = {BROKERS_CHOICE: settings.bootstrap_servers}
+    if reading.topic.topic_id is not None:
+        found[TOPIC_ID] = reading.topic.topic_id
+    for partition, gap in sorted(reading.gaps.items()):
+        found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
+    return found
+
+
+def describe_reading(reading: KafkaReading) -> list[str]:
+    """Say what a user should know about how far a topic was read."""
+    found = []
+    for partition, gap in sorted(reading.gaps.items()):
+        found.append(
+            f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
+            "before they were read; the gap is recorded."
+        )
+    late = {
+        number: part.start_offset
+        for number, part in sorted(reading.topic.partitions.items())
+        if part.start_offset and reading.is_new
+    }
+    if late:
+        shown = ", ".join(f"{reading.topic.name}-{number} {offset}" for number, offset in list(late.items())[:5])
+        found.append(f"The brokers' logs do not begin at offset 0; older records are not there: {shown}.")
+    if reading.number > 1:
+        found.append(f"These records are of epoch {reading.number} (topic id {reading.topic.topic_id}).")
+    if not reading.is_due:
+        found.append(f"Nothing new in Kafka's {reading.topic.name}.")
+    return found
+
+
+Topics = Mapping[str, str]
+"""Topics here, with the name of each at the brokers."""
+
+
+def choose_topics(cluster: Cluster, pattern: str) -> list[str]:
+    """Return the names of the cluster's topics that match ``pattern`` as a whole.
+
+    Raises:
+        BadInputError: the pattern is not valid, or matches none.
+    """
+    import re
+
+    try:
+        matching = re.compile(pattern)
+    except re.error as problem:
+        raise BadInputError(f"--topics-regex is not a regular expression: {problem}. {NOTHING_INGESTED}") from None
+    found: Sequence[str] = [name for name in cluster.list_topics() if matching.fullmatch(name)]
+    if not found:
+        raise BadInputError(
+            f"No topic of Kafka at {cluster.settings.bootstrap_servers} matches --topics-regex. {NOTHING_INGESTED}"
+        )
+    return list(found)

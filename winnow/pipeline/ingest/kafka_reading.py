@@ -1,0 +1,184 @@
+"""Decides which offsets of a Kafka topic an ingest call reads, or why it must not. Pure.
+
+The log's own end says where to go on, so a call that died or ran twice changes nothing. Whatever would make the log
+disagree with the topic unnoticed is refused: another topic of that name, offsets set back, records that the brokers
+deleted before they were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from winnow.epochs import Epoch
+from winnow.errors import BadInputError, UsageError, join_first
+from winnow.kafka.cluster import BrokerTopic
+from winnow.kafka.range_reader import BrokerRange
+from winnow.model import OffsetRange, TopicState
+from winnow.sources.input_errors import NOTHING_INGESTED
+
+MAXIMUM_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRules:
+    """What the user decided. ``accepts_gap``: go on although the brokers deleted records before they were read.
+
+    ``begins_epoch``: the topic was created again, or is a mirror: go on at the end of the log. ``trusts_offsets``: the
+    records of files, with which the log ends, are of this topic, although nothing is left at the brokers to compare.
+    """
+
+    accepts_gap: bool = False
+    begins_epoch: bool = False
+    trusts_offsets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReading:
+    """What one call reads of a topic.
+
+    ``ranges``: the offsets to read, none of them empty. ``epoch``: the newest epoch as it is once they are read.
+    ``number``: of that epoch, from 1. ``is_new``: whether this call begins it. ``gaps``: per partition the offsets at
+    the brokers that are lost. ``unproven``: per partition the offset of the log from which on its records came from
+    files: whether they are of this topic is still to be shown. ``is_due``: whether there is anything to commit.
+    """
+
+    topic: BrokerTopic
+    ranges: tuple[BrokerRange, ...]
+    epoch: Epoch
+    number: int
+    is_new: bool
+    gaps: Mapping[int, OffsetRange]
+    unproven: Mapping[int, int]
+    is_due: bool
+
+    @property
+    def records_behind(self) -> int:
+        """Offsets that are to be read: more than there are records, as some hold none."""
+        return sum(each.end - each.start for each in self.ranges)
+
+
+def plan_reading(state: TopicState, topic: BrokerTopic, rules: ReadingRules) -> KafkaReading:
+    """Decide what a call reads of ``topic`` into the log in ``state``, which has all of its partitions.
+
+    Raises:
+        BadInputError: records would be lost, or those of another topic taken for newer ones.
+        UsageError: a new epoch was asked for, and there is no reason for one.
+    """
+    _refuse_fewer_partitions(state, topic)
+    epochs = _complete_epochs(state, topic)
+    newest = epochs[-1]
+    moved = _describe_change(state, newest, topic)
+    if moved is not None and not rules.begins_epoch:
+        raise BadInputError(
+            f"{moved} {NOTHING_INGESTED} If the topic was deleted and created again, or this is a mirror of it, the "
+            f"log can go on with it where it ended: winnow ingest kafka {state.topic} --new-epoch. Otherwise ingest it "
+            "into another topic."
+        )
+    if rules.begins_epoch:
+        if moved is None and newest.topic_id is not None:
+            raise UsageError(
+                f"Topic {topic.name} is the one that {state.topic} holds (topic id {newest.topic_id}): there is no new "
+                f"epoch to begin. {NOTHING_INGESTED} Leave --new-epoch out."
+            )
+        bases = {number: partition.log_end_offset for number, partition in state.partitions.items()}
+        newest = Epoch(topic.name, topic.topic_id, bases)
+        epochs = (*epochs, newest)
+    ranges, gaps = _list_ranges(state, newest, topic, is_first=len(epochs) == 1)
+    if gaps and not rules.accepts_gap:
+        raise _refuse_gaps(state.topic, topic, gaps)
+    unproven = {} if rules.trusts_offsets or rules.begins_epoch else _list_unproven(state, newest)
+    ends = {number: part.stable_offset + newest.get_base(number) for number, part in topic.partitions.items()}
+    after = replace(newest, topic=topic.name, topic_id=topic.topic_id or newest.topic_id, ends=ends)
+    known = state.epochs[-1] if state.epochs else None
+    return KafkaReading(
+        topic=topic,
+        ranges=ranges,
+        epoch=after,
+        number=len(epochs),
+        is_new=rules.begins_epoch or not state.epochs,
+        gaps=gaps,
+        unproven=unproven,
+        is_due=bool(ranges) or known != after,
+    )
+
+
+def advance_epochs(state: TopicState, reading: KafkaReading, ingest_id: str) -> TopicState:
+    """Return ``state`` with the epochs as they are once ``reading`` is committed by the call ``ingest_id``."""
+    before = _complete_epochs(state, reading.topic)
+    epoch = reading.epoch
+    if reading.is_new:
+        epoch = replace(epoch, ingest_id=ingest_id)
+    return replace(state, epochs=(*before[: reading.number - 1], epoch))
+
+
+def _complete_epochs(state: TopicState, topic: BrokerTopic) -> tuple[Epoch, ...]:
+    """Return the epochs of ``state``; a log that no broker was read into has one that nothing is known of."""
+    if state.epochs:
+        return state.epochs
+    is_empty = all(not each.log_end_offset for each in state.partitions.values())
+    return (Epoch(topic.name, topic.topic_id) if is_empty else Epoch(),)
+
+
+def _refuse_fewer_partitions(state: TopicState, topic: BrokerTopic) -> None:
+    missing = [n for n, each in state.partitions.items() if n not in topic.partitions and each.log_end_offset]
+    if missing and (not state.epochs or any(number in state.epochs[-1].ends for number in missing)):
+        raise BadInputError(
+            f"Topic {topic.name} has {len(topic.partitions)} partitions at its brokers, but {state.topic} has records "
+            f"in partition {missing[0]}: this is another topic, or it was created again. {NOTHING_INGESTED} Ingest it "
+            "into another topic."
+        )
+
+
+def _describe_change(state: TopicState, epoch: Epoch, topic: BrokerTopic) -> str | None:
+    """Say why ``topic`` cannot be the one of ``epoch``; None if it may be."""
+    if epoch.topic_id is not None and topic.topic_id is not None and epoch.topic_id != topic.topic_id:
+        return (
+            f"Topic {topic.name} is another one than was ingested into {state.topic} before: its topic id is "
+            f"{topic.topic_id}, and was {epoch.topic_id}."
+        )
+    back = [
+        f"{topic.name}-{number} ends at offset {found.stable_offset}, but {state.topic}-{number} holds it up to offset "
+        f"{state.partitions[number].log_end_offset - epoch.get_base(number)}"
+        for number, found in sorted(topic.partitions.items())
+        if number in state.partitions
+        and found.stable_offset + epoch.get_base(number) < state.partitions[number].log_end_offset
+    ]
+    if back:
+        return f"The offsets of topic {topic.name} were set back: {join_first(back, MAXIMUM_NAMED)}."
+    return None
+
+
+def _list_ranges(
+    state: TopicState, epoch: Epoch, topic: BrokerTopic, *, is_first: bool
+) -> tuple[tuple[BrokerRange, ...], dict[int, OffsetRange]]:
+    ranges = []
+    gaps = {}
+    for number, found in sorted(topic.partitions.items()):
+        base = epoch.get_base(number)
+        position = state.partitions[number].log_end_offset - base
+        start = max(position, found.start_offset)
+        # A partition that was never looked at begins where its brokers begin; else what is missing was there.
+        is_known = number in epoch.ends or (is_first and position > 0)
+        if start > position and is_known:
+            gaps[number] = OffsetRange(position, start)
+        if start < found.stable_offset:
+            ranges.append(BrokerRange(topic.name, number, start, found.stable_offset, base))
+    return tuple(ranges), gaps
+
+
+def _refuse_gaps(name: str, topic: BrokerTopic, gaps: Mapping[int, OffsetRange]) -> BadInputError:
+    lost = [f"{topic.name}-{n} from {gap.start} to {gap.end - 1}" for n, gap in sorted(gaps.items())]
+    return BadInputError(
+        f"The brokers deleted records before they were read (retention or delete-records); offsets lost: "
+        f"{join_first(lost, MAXIMUM_NAMED)}. {NOTHING_INGESTED} Ingest them from a backup, if there is one. To go on "
+        f"without them, which is recorded: winnow ingest kafka {name} --accept-gap"
+    )
+
+
+def _list_unproven(state: TopicState, epoch: Epoch) -> dict[int, int]:
+    return {
+        number: max(epoch.ends.get(number, 0), epoch.get_base(number))
+        for number, each in sorted(state.partitions.items())
+        if each.log_end_offset > max(epoch.ends.get(number, 0), epoch.get_base(number))
+    }
