@@ -1,11 +1,10 @@
-"""Reads and sets the committed offsets of consumer groups."""
+"""Reads the committed offsets of consumer groups, and deletes groups."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from winnow.errors import BadInputError
 from winnow.kafka.client import explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import REQUEST_TIMEOUT_S
@@ -60,34 +59,6 @@ class GroupOffsets:
                 return {}
             raise self._explain(problem, f"asking for the offsets of consumer group {group}") from None
         return {each.partition: each.offset for each in found if each.topic == self._topic and each.offset >= 0}
-
-    def write(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Commit ``offsets`` for ``group``.
-
-        Raises:
-            BadInputError: the group has members, which would not notice.
-            ServiceError: the cluster cannot be reached.
-            ConfigurationError: the client may not do that.
-        """
-        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-
-        wanted = [TopicPartition(self._topic, number, offset) for number, offset in sorted(offsets.items())]
-        try:
-            asked = self._admin.alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_TIMEOUT_S
-            )
-            errors = [each.error for each in asked[group].result().topic_partitions if each.error is not None]
-        except KafkaException as problem:
-            errors = [problem.args[0]]
-        for error in errors:
-            if error.code() in {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP}:
-                raise BadInputError(
-                    f"Consumer group {group} has members, so its offsets in topic {self._topic} were not set. Stop its "
-                    "consumers and run it again: records are not written twice."
-                )
-            raise explain_kafka_error(
-                error, self._settings.bootstrap_servers, f"setting the offsets of consumer group {group}"
-            )
 
     def delete(self, group: str) -> None:
         """Delete ``group`` if it exists.

@@ -8,7 +8,7 @@ wherever it is or however long it was paused, and aborts the transaction it left
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from types import TracebackType
@@ -24,7 +24,7 @@ from winnow.kafka.client import check_client_library, explain_kafka_error, refus
 from winnow.kafka.client_settings import ClientSettings
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, Producer, TopicPartition
 
     Header = tuple[str, str | bytes | None]
 
@@ -58,7 +58,7 @@ class TransactionalWriter:
         self._settings, self._topic, self._name = settings, topic, name
         self._in_transaction = False
         self._producer = self._make_producer()
-        self._consumer = self._make_consumer()
+        self._consumer = self._make_consumer(name)
 
     def _make_producer(self) -> Producer:
         check_client_library()
@@ -82,11 +82,11 @@ class TransactionalWriter:
         except KafkaException as problem:
             raise refuse_properties(problem.args[0]) from None
 
-    def _make_consumer(self) -> Consumer:
+    def _make_consumer(self, group: str) -> Consumer:
         from confluent_kafka import Consumer, KafkaException
 
         chosen: dict[str, Any] = self._settings.to_librdkafka(
-            group_id=self._name,
+            group_id=group,
             enable_auto_commit=False,
             # Offsets of an open transaction are waited for.
             isolation_level="read_committed",
@@ -170,8 +170,10 @@ class TransactionalWriter:
                 self._commit()
             raise self._explain(problem.args[0], "writing records") from None
 
-    def commit(self, positions: Mapping[int, CommittedPosition]) -> None:
-        """Commit the transaction's records together with ``positions``.
+    def commit(
+        self, positions: Mapping[int, CommittedPosition], groups: Mapping[str, Mapping[int, int]] | None = None
+    ) -> None:
+        """Commit the transaction's records together with ``positions``, and with offsets of other consumer groups.
 
         Raises:
             as :meth:`write`; the transaction is aborted then, or the next writer's :meth:`open` ends it.
@@ -182,13 +184,22 @@ class TransactionalWriter:
             TopicPartition(self._topic, number, each.offset, metadata=each.metadata)
             for number, each in sorted(positions.items())
         ]
-        group = self._consumer.consumer_group_metadata()
-        self._try(
-            lambda: self._producer.send_offsets_to_transaction(offsets, group, REQUEST_TIMEOUT_S),
-            "committing positions",
-        )
+        self._add_offsets(self._consumer, offsets)
+        for name, own in (groups or {}).items():
+            consumer = self._make_consumer(name)
+            try:
+                self._add_offsets(consumer, [TopicPartition(self._topic, number, own[number]) for number in own])
+            finally:
+                consumer.close()
         self._commit()
         self._in_transaction = False
+
+    def _add_offsets(self, consumer: Consumer, offsets: Sequence[TopicPartition]) -> None:
+        group = consumer.consumer_group_metadata()
+        self._try(
+            lambda: self._producer.send_offsets_to_transaction(list(offsets), group, REQUEST_TIMEOUT_S),
+            "committing positions",
+        )
 
     def _commit(self) -> None:
         self._try(self._producer.commit_transaction, "committing a transaction")

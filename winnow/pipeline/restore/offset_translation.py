@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -171,8 +171,10 @@ def _make_line_error(path: Path, number: int, wrong: str) -> UsageError:
 class OffsetTranslator:
     """Finds the target's offsets for some offsets of the log, while restored records pass in order."""
 
-    def __init__(self, wanted: Mapping[int, Iterable[int]]) -> None:
-        self._waiting = {number: sorted(set(offsets)) for number, offsets in wanted.items()}
+    def __init__(self, wanted: Iterable[tuple[int, int]]) -> None:
+        self._waiting: dict[int, list[int]] = {}
+        for partition, offset in sorted(set(wanted)):
+            self._waiting.setdefault(partition, []).append(offset)
         self._found: dict[tuple[int, int], int] = {}
         self._ends: dict[int, int] = {}
 

@@ -1,4 +1,4 @@
-"""The target's configuration: while records are restored it removes and changes none of them, then it is the topic's."""
+"""The target's configuration: while records are restored it removes none of them, then it is the topic's."""
 
 from __future__ import annotations
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import ValidationFailedError
 from winnow.files.record_batch import HEADERS
+from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.kafka.transactional_writer import read_times_ms
 from winnow.model import OffsetRange
@@ -18,10 +19,17 @@ from winnow.pipeline.restore.restore_state import Progress, RestoreState
 from winnow.pipeline.restore.source_log import SourceLog
 
 if TYPE_CHECKING:
-    from winnow.pipeline.restore.offset_translation import Offsets, OffsetTranslator, TranslationFile
+    from winnow.pipeline.restore.offset_translation import Offsets
 
 _LOG_APPEND_TIME = 1
 _COMPARED = ("key", "value", "timestamp", "headers")
+
+
+class OffsetListener(Protocol):
+    """Takes in where restored records stand."""
+
+    def add(self, partition: int, source: Offsets, target: Offsets) -> None:
+        """Take in records of a partition, by their offsets on both sides."""
 
 
 @dataclass(slots=True)
@@ -52,25 +60,25 @@ class PartitionFigures:
 def verify_records(
     source: SourceLog,
     reader: RangeReader,
-    target: str,
+    topic: BrokerTopic,
     state: RestoreState,
-    ends: Mapping[int, int],
-    translation: TranslationFile,
-    translator: OffsetTranslator,
+    listeners: Sequence[OffsetListener],
     on_progress: Callable[[int], None],
 ) -> dict[int, PartitionFigures]:
     """Compare the whole of every partition of the target with the log, in bounded memory.
 
-    ``ends``: the target's end offsets. ``translation`` and ``translator`` get the offsets of each record on both sides.
+    ``topic``: the target, of which everything below its stable offsets is read. ``listeners`` get the offsets of each
+    record on both sides.
 
     Raises:
         ValidationFailedError: a record is missing, doubled, changed or another producer's.
         DamagedSegmentError: a segment of the log cannot be read.
         ServiceError: the cluster cannot be reached.
     """
-    figures = {}
+    target, figures = topic.name, {}
     for number, progress in sorted(state.partitions.items()):
-        written = _Written(target, number, reader, BrokerRange(target, number, progress.target_start, ends[number]))
+        end = topic.partitions[number].stable_offset
+        written = _Written(target, number, reader, BrokerRange(target, number, progress.target_start, end))
         start = source.head.state.partitions[number].log_start_offset
         counted = figures[number] = PartitionFigures(target_end=progress.target_start)
         for batch in source.read(number, OffsetRange(start, progress.end_offset), on_progress):
@@ -83,8 +91,8 @@ def verify_records(
                 expected = batch.slice(done, found.num_rows)
                 _compare(target, number, expected, found)
                 own, theirs = offsets[done : done + found.num_rows], _read_offsets(found)
-                translation.add(number, own, theirs)
-                translator.add(number, own, theirs)
+                for listener in listeners:
+                    listener.add(number, own, theirs)
                 counted.target_end = int(theirs[-1]) + 1
                 done += found.num_rows
             counted.add(batch)
