@@ -99,20 +99,24 @@ class TargetTopic:
             error = problem.args[0]
             if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._refuse_or_explain(problem, f"Topic {self.name} was not created") from None
-        self._wait_until_visible(partitions)
+        self._wait_until_visible()
 
-    def _wait_until_visible(self, partitions: int) -> None:
+    def _wait_until_visible(self) -> None:
         until_s = time.monotonic() + VISIBLE_TIMEOUT_S
-        while time.monotonic() < until_s:
-            found = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.get(self.name)
-            known = found.partitions.values() if found is not None and found.error is None else ()
-            if len(known) == partitions and all(each.leader >= 0 for each in known):
-                return
+        while True:
+            try:
+                if self.describe() is not None:
+                    return
+            except ServiceError:
+                # A broker that does not lead a new partition yet is asked again.
+                if time.monotonic() > until_s:
+                    raise
+            if time.monotonic() > until_s:
+                raise ServiceError(
+                    f"Topic {self.name} was created, and after {VISIBLE_TIMEOUT_S:.0f} s the brokers do not know it. "
+                    "Nothing was written to it. Run it again."
+                )
             time.sleep(_POLL_S)
-        raise ServiceError(
-            f"Topic {self.name} was created, and after {VISIBLE_TIMEOUT_S:.0f} s not every partition has a leader. "
-            "Nothing was written to it. Run it again."
-        )
 
     def alter_configuration(self, values: Mapping[str, str | None]) -> None:
         """Set configuration values of the topic; None removes the topic's own, so that the brokers' default holds.

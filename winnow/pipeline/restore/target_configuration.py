@@ -24,6 +24,8 @@ RESTORING: Final[Mapping[str, str]] = MappingProxyType(
         # By default brokers refuse records from more than an hour ahead.
         "message.timestamp.before.max.ms": _UNLIMITED,
         "message.timestamp.after.max.ms": _UNLIMITED,
+        # The marker of a transaction has the present as its time: after old records it would close the segment.
+        "segment.ms": _UNLIMITED,
     }
 )
 """The configuration of a topic that a restore creates, until it is verified."""
@@ -94,8 +96,8 @@ def require_restorable(found: TargetDescription, partitions: int, times_ms: tupl
     if wrong:
         pairs = ",".join(f"{key}={value}" for key, value in wrong.items())
         raise BadInputError(
-            f"Topic {name} would remove or change records while they are restored, or refuse them. Nothing was "
-            f"written. Delete it, so that it is created as it must be, or set until the restore is done: "
+            f"Topic {name} would remove, change or refuse records while they are restored, or begin a segment with each "
+            f"transaction. Nothing was written. Delete it, so that it is created as it must be, or set until the restore is done: "
             f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {pairs}"
         )
 
@@ -111,5 +113,6 @@ def _list_wrong_values(found: Mapping[str, str], times_ms: tuple[int | None, int
         "message.timestamp.type": found.get("message.timestamp.type", "CreateTime") == "CreateTime",
         "message.timestamp.before.max.ms": lowest is None or now_ms - lowest <= before,
         "message.timestamp.after.max.ms": highest is None or highest - now_ms <= after,
+        "segment.ms": lowest is None or now_ms - lowest <= int(found.get("segment.ms", _UNLIMITED)),
     }
     return {name: RESTORING[name] for name, is_right in right.items() if not is_right}
