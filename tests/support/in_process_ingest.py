@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from winnow import documents
 from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_plan, read_ingest_result, write_ingest_plan, write_ingest_result
+from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.pipeline.context import Context
@@ -28,3 +29,11 @@ def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | No
     outcome = write_ingest_result(plan, "app-1", results)
     assert outcome.sha256 is not None
     return read_ingest_result(plan, "app-1", outcome.sha256)
+
+
+def carry_out_plans_in_process(
+    ctx: Context, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
+) -> dict[str, IngestResult | WinnowError]:
+    """Stands where one spark-submit is started for several plans."""
+    del options
+    return {plan.plan_id: carry_out_in_process(ctx, plan, progress) for plan in plans}

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.command_errors import exit_with, run_for_each_topic
-from winnow.cli.ingest import format_summary, show_partitions
+from winnow.cli.command_errors import exit_with, report_problem
+from winnow.cli.ingest import show_partitions
 from winnow.cli.options import AsOf, Json, open_installation, resolve_as_of
-from winnow.cli.output import print_lines, print_message, write_json
+from winnow.cli.output import format_count, print_lines, print_message, write_json
 from winnow.cli.progress import ProgressBar
-from winnow.errors import UsageError
+from winnow.errors import UsageError, find_worst_exit_code
+from winnow.sources.choices import check_choice
 
 if TYPE_CHECKING:
-    from winnow.kafka.cluster import Cluster
-    from winnow.pipeline.context import Context
     from winnow.pipeline.ingest.commit import IngestReport
-    from winnow.pipeline.ingest.kafka import KafkaRequest
+    from winnow.pipeline.ingest.kafka import KafkaOutcome
 
 BootstrapServers = Annotated[
     str | None,
@@ -68,6 +67,15 @@ def kafka(
     trust_offsets: Annotated[
         bool, typer.Option("--trust-offsets", help="The records that came from files are of this topic.")
     ] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="local|spark",
+            help="Read in this process or on Spark. Default: by what is new (ingest.spark_from_records).",
+            show_default=False,
+        ),
+    ] = None,
     as_of: AsOf = None,
     as_json: Json = False,
 ) -> None:
@@ -81,9 +89,10 @@ def kafka(
     """
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
-    from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics
+    from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
     from winnow.pipeline.ingest.kafka_reading import ReadingRules
 
+    check_choice("--on", on, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
         raise UsageError("Name one topic, or say --topics-regex: winnow ingest kafka TOPIC")
     if topics_regex is not None and (source_topic is not None or new_epoch):
@@ -96,34 +105,39 @@ def kafka(
         properties = client_properties or (None if source.properties_file is None else str(source.properties_file))
         cluster = Cluster(read_client_settings(servers, properties))
         as_of_ms = resolve_as_of(ctx, as_of)
-        if topics_regex is not None:
-            names = choose_topics(cluster, topics_regex)
-            outcome = run_for_each_topic(names, lambda each: _ingest(ctx, each, None, cluster, wanted, as_of_ms))
-            reports, exit_code = outcome.results, outcome.exit_code
+        if topic is None:
+            topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
-            assert topic is not None
-            reports, exit_code = [_ingest(ctx, topic, source_topic, cluster, wanted, as_of_ms)], 0
-    for report in reports:
+            topics = {topic: source_topic or topic}
+        with ProgressBar(f"Reading {topic or f'{len(topics)} topics'}") as bar:
+            outcome = ingest_kafka_topics(ctx, cluster, topics, wanted, as_of_ms=as_of_ms, on=on, progress=bar.move)
+    _show_outcome(outcome, topic, as_json=as_json)
+    exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
+
+
+def _show_outcome(outcome: KafkaOutcome, topic: str | None, *, as_json: bool) -> None:
+    """Show what a call did; ``topic`` None: it was about several."""
+    for report in outcome.reports:
         for notice in report.notices:
             print_message(f"notice: {f'{report.topic}: ' if topic is None else ''}{notice}")
     if as_json:
-        write_json([asdict(report) for report in reports] if topic is None else asdict(reports[0]))
-    else:
-        for report in reports:
-            print_lines(format_summary(report))
+        documents = [asdict(report) for report in outcome.reports]
+        if topic is None or documents:
+            write_json(documents if topic is None else documents[0])
+        return
+    for report in outcome.reports:
+        print_lines(format_kafka_summary(report))
         if topic is not None:
-            _show_next(reports[0])
-    exit_with(exit_code)
+            _show_next(report)
 
 
-def _ingest(
-    ctx: Context, topic: str, source_topic: str | None, cluster: Cluster, wanted: KafkaRequest, as_of_ms: int
-) -> IngestReport:
-    from winnow.pipeline.ingest.kafka import find_broker_topic, ingest_kafka_topic
-
-    found = find_broker_topic(cluster, source_topic or topic)
-    with ProgressBar(f"Reading {topic}") as bar:
-        return ingest_kafka_topic(ctx, topic, cluster, found, wanted, as_of_ms=as_of_ms, progress=bar.move)
+def format_kafka_summary(report: IngestReport) -> str:
+    """What one call did to a topic, in one sentence."""
+    text = f"{report.topic}: {format_count(report.records_appended, 'record')} appended from Kafka"
+    text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
+    return text + (
+        f". Snapshot {report.snapshot_id}." if report.snapshot_id is not None else ". Nothing was committed."
+    )
 
 
 def _show_next(report: IngestReport) -> None:

@@ -175,6 +175,11 @@ class IngestSettings(_Frozen):
         "process. `winnow ingest files --on` decides it for one call.",
         default=2**30,
     )
+    spark_from_records: Count = describe_setting(
+        "If at least this many offsets of Kafka topics are new, a Spark application reads them, all topics in one, "
+        "instead of the ingesting process. `winnow ingest kafka --on` decides it for one call.",
+        default=5_000_000,
+    )
 
 
 class SourceSettings(_Frozen):

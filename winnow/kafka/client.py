@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 NOTHING_CHANGED = "Nothing of this call landed."
 _log = logging.getLogger("winnow.kafka")
+# The library reports each attempt at a connection. What matters of it is in the error that a call ends with.
+_log.addFilter(lambda _: _log.isEnabledFor(logging.DEBUG))
 
 
 def check_client_library() -> None:
@@ -31,8 +33,27 @@ def check_client_library() -> None:
         ) from None
 
 
-def make_admin_client(settings: ClientSettings) -> AdminClient:
-    """Make a client that asks the cluster about topics.
+class ConnectionTrouble:
+    """Remembers why a client's connections failed, which the error of a request that timed out does not tell."""
+
+    def __init__(self) -> None:
+        self._last: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Note an error of a connection; a client calls it."""
+        if not error.str().startswith("all brokers") and "brokers are down" not in error.str():
+            self._last = error
+
+    def find_cause(self, error: Any) -> Any:
+        """Return the error of a connection that explains ``error``, else that one."""
+        from confluent_kafka import KafkaError
+
+        timeouts = {KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
+        return self._last if self._last is not None and error.code() in timeouts else error
+
+
+def make_admin_client(settings: ClientSettings, trouble: ConnectionTrouble | None = None) -> AdminClient:
+    """Make a client that asks the cluster about topics; ``trouble`` learns why connections fail.
 
     Raises:
         ConfigurationError: the library is missing, or refuses a property.
@@ -41,7 +62,7 @@ def make_admin_client(settings: ClientSettings) -> AdminClient:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    chosen: dict[str, Any] = {**settings.to_librdkafka(), "logger": _log}
+    chosen: dict[str, Any] = {**settings.to_librdkafka(), "logger": _log, "error_cb": trouble or ConnectionTrouble()}
     try:
         return AdminClient(chosen)
     except KafkaException as problem:

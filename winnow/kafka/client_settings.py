@@ -46,11 +46,12 @@ _OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 class ClientSettings:
     """The brokers of a cluster, and the properties of every client of it in librdkafka's names.
 
-    Its ``repr`` shows no value of a property.
+    ``properties_file``: where they were read. Its ``repr`` shows no value of a property.
     """
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties_file: str | None = None
 
     def to_librdkafka(self, **own: str | int | bool) -> dict[str, str | int | bool]:
         """Return the configuration of a client; ``own``: further properties, with ``_`` for ``.`` in their names."""
@@ -69,7 +70,39 @@ def read_client_settings(bootstrap_servers: str | None, properties_file: str | N
     found.pop("bootstrap.servers", None)
     if not servers.strip():
         raise ConfigurationError("No broker is named: say --bootstrap-servers HOST:PORT. Nothing was read.")
-    return ClientSettings(servers.strip(), translate_properties(found, properties_file or ""))
+    return ClientSettings(servers.strip(), translate_properties(found, properties_file or ""), properties_file)
+
+
+_INLINE = {
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
+}
+
+
+def read_client_properties(path: str | None) -> dict[str, str]:
+    """Read the properties of clients for processes on other machines, in librdkafka's names.
+
+    Certificates and keys are part of it, so those machines need no files. None: there are no properties.
+
+    Raises:
+        ConfigurationError: as :func:`read_client_settings`, or a certificate cannot be read.
+    """
+    if path is None:
+        return {}
+    found = translate_properties(_read_file(path), path)
+    found.pop("bootstrap.servers", None)
+    for name, inline in _INLINE.items():
+        location = found.pop(name, None)
+        if location is not None:
+            try:
+                found[inline] = Path(location).read_text(encoding="ascii")
+            except (OSError, UnicodeDecodeError) as problem:
+                raise ConfigurationError(
+                    f"{name} in {path} names a file that cannot be read as PEM ({type(problem).__name__}). Nothing was "
+                    "read."
+                ) from None
+    return found
 
 
 def _read_file(path: str) -> dict[str, str]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from winnow.kafka.client import explain_kafka_error, make_admin_client
+from winnow.kafka.client import ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-REQUEST_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S = 20.0
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Kafka's ``Uuid.ZERO_UUID``: these brokers give topics no ids."""
 
@@ -48,7 +48,8 @@ class Cluster:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._admin = make_admin_client(settings)
+        self._trouble = ConnectionTrouble()
+        self._admin = make_admin_client(settings, self._trouble)
 
     def list_topics(self) -> list[str]:
         """Return the names of all topics that are not Kafka's own.
@@ -163,4 +164,5 @@ class Cluster:
         return asked
 
     def _explain(self, error: Any, what: str) -> Exception:
-        return explain_kafka_error(error, self.settings.bootstrap_servers, what)
+        self._admin.poll(0)  # this is when the library says why connections failed
+        return explain_kafka_error(self._trouble.find_cause(error), self.settings.bootstrap_servers, what)

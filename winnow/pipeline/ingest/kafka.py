@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from winnow.config.topic import is_topic_key, list_entries
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
+from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import RangeReader
@@ -19,16 +20,19 @@ from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange, TopicState
 from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
+from winnow.pipeline.ingest.kafka_spark import append_on_one_application
+from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
+from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.sources.input_errors import NOTHING_INGESTED
 
-BROKERS_CHOICE = "bootstrap-servers"
 GAP_CHOICE = "accepted-gap"
 
 Progress = Callable[[int, int], None]
@@ -59,51 +63,109 @@ class PreparedTopic:
     started_ms: int
 
 
-def ingest_kafka_topic(
+@dataclass(frozen=True, slots=True)
+class KafkaOutcome:
+    """What one call did to several topics. ``failures``: of the others, each with its reason."""
+
+    reports: tuple[IngestReport, ...]
+    failures: tuple[TopicFailure, ...]
+
+
+def ingest_kafka_topics(
     ctx: Context,
-    topic: str,
     cluster: Cluster,
-    found: BrokerTopic,
+    topics: Mapping[str, str],
     wanted: KafkaRequest,
     *,
     as_of_ms: int,
+    on: str | None = None,
     progress: Progress | None = None,
-) -> IngestReport:
-    """Append to ``topic`` the committed records of a Kafka topic that are not in it yet.
+) -> KafkaOutcome:
+    """Append to each of ``topics`` what is new at the brokers; one topic's failure stops no other.
 
     Args:
         ctx: the installation.
-        topic: the topic here.
         cluster: the brokers.
-        found: the topic as they describe it now.
+        topics: the topics here, with the name of each at the brokers.
         wanted: the options.
-        as_of_ms: recorded with the append; replaces missing timestamps of records.
+        as_of_ms: recorded with the appends; replaces missing timestamps of records.
+        on: ``local`` or ``spark``, where records are read; None: by how many offsets are new in all.
         progress: called with (offsets read, all).
 
     Raises:
-        BadInputError: records would be lost, or are of another topic; nothing landed.
-        CommitConflictError: another call ingested from Kafka meanwhile; nothing landed.
         ServiceError: the cluster cannot be reached; nothing landed.
+        ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    prepared = prepare_topic(ctx, topic, cluster, found, wanted)
-    done = append_records(build_request(ctx, prepared, cluster, as_of_ms=as_of_ms), prepared.head, progress)
+    found = cluster.describe_topics(topics.values(), configuration=True)
+    results = TopicResults(lambda _: None)
+
+    def prepare(item: tuple[str, str]) -> PreparedTopic | None:
+        topic, name = item
+        with results.collect(topic):
+            if name not in found:
+                raise refuse_unknown_topic(cluster, name)
+            return prepare_topic(ctx, topic, cluster, found[name], wanted)
+        return None
+
+    prepared = [each for each in map_side_by_side(prepare, topics.items()) if each is not None]
+    offsets = sum(each.reading.offsets for each in prepared)
+    if on is None:
+        on = SPARK if offsets >= ctx.settings.ingest.spark_from_records else LOCAL
+    local = [each for each in prepared if on == LOCAL or _is_local(each)]
+    reports = _append_locally(ctx, cluster, local, results, as_of_ms, progress)
+    distributed = [each for each in prepared if on == SPARK and not _is_local(each)]
+    if distributed:
+        requests = [(build_request(ctx, each, cluster, as_of_ms=as_of_ms), each.head) for each in distributed]
+        done = append_on_one_application(
+            ctx, requests, results, properties_file=cluster.settings.properties_file, progress=progress
+        )
+        by_topic = {each.log.topic: each for each in distributed}
+        reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
+    return KafkaOutcome(tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures))
+
+
+def _is_local(prepared: PreparedTopic) -> bool:
+    """Check whether a topic is read in this process whatever its size: it has nothing new, or a quarantine."""
+    config = prepared.log.config(prepared.head)
+    quarantines = prepared.head.state.quarantine_ingests or (config.compacts and config.keyless == "quarantine")
+    return bool(quarantines) or not prepared.reading.ranges
+
+
+def _append_locally(
+    ctx: Context,
+    cluster: Cluster,
+    prepared: Sequence[PreparedTopic],
+    results: TopicResults,
+    as_of_ms: int,
+    progress: Progress | None,
+) -> list[IngestReport]:
+    total = sum(each.reading.offsets for each in prepared)
+    reports = []
+    done = 0
+
+    def follow(count: int, _: int) -> None:
+        if progress is not None:
+            progress(done + count, total)
+
+    for each in prepared:
+        with results.collect(each.log.topic):
+            request = build_request(ctx, each, cluster, as_of_ms=as_of_ms)
+            reports.append(_finish(ctx, append_records(request, each.head, follow), each, as_of_ms))
+        done += each.reading.offsets
+    return reports
+
+
+def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
 
 
-def find_broker_topic(cluster: Cluster, name: str) -> BrokerTopic:
-    """Describe the topic ``name`` of a cluster.
-
-    Raises:
-        BadInputError: it has no such topic.
-    """
-    found = cluster.describe_topics([name], configuration=True).get(name)
-    if found is None:
-        raise BadInputError(
-            f"Kafka at {cluster.settings.bootstrap_servers} has no topic {name}. {NOTHING_INGESTED} Check the name; "
-            "--source-topic NAME reads a topic of another name."
-        )
-    return found
+def refuse_unknown_topic(cluster: Cluster, name: str) -> BadInputError:
+    """Make the error about a topic that the brokers do not have."""
+    return BadInputError(
+        f"Kafka at {cluster.settings.bootstrap_servers} has no topic {name}. {NOTHING_INGESTED} Check the name; "
+        "--source-topic NAME reads a topic of another name."
+    )
 
 
 def prepare_topic(
@@ -240,10 +302,6 @@ def describe_reading(reading: KafkaReading) -> list[str]:
     if not reading.is_due:
         found.append(f"Nothing new in Kafka's {reading.topic.name}.")
     return found
-
-
-Topics = Mapping[str, str]
-"""Topics here, with the name of each at the brokers."""
 
 
 def choose_topics(cluster: Cluster, pattern: str) -> list[str]:

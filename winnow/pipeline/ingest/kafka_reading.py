@@ -53,7 +53,7 @@ class KafkaReading:
     is_due: bool
 
     @property
-    def records_behind(self) -> int:
+    def offsets(self) -> int:
         """Offsets that are to be read: more than there are records, as some hold none."""
         return sum(each.end - each.start for each in self.ranges)
 

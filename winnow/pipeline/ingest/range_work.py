@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import duckdb
 
 from winnow.engine.task_resources import TaskBudget, Throttle
+from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, ServiceError, WinnowError
 from winnow.files import storage, storage_health
 from winnow.ingest_plans import IngestPlan, OtherTopic, RangeFailure, RangeResult
+from winnow.pipeline.ingest.kafka_task import copy_broker_range
 from winnow.pipeline.ingest.range_input import LackingOffsetError, MisreadFieldError, ObjectReader
 from winnow.pipeline.ingest.range_task import ingest_range, survey_objects
 from winnow.sources.topic_filter import OtherTopicError
 
 
-def carry_out_part(plan: IngestPlan, number: int, folder: str, budget: TaskBudget) -> RangeResult | RangeFailure:
+def carry_out_part(
+    plan: IngestPlan,
+    number: int,
+    folder: str,
+    budget: TaskBudget,
+    *,
+    client_properties: Mapping[str, str] | None = None,
+) -> RangeResult | RangeFailure:
     """Carry out ``plan``, which has one range or one surveyed group: the ``number``-th of the whole plan. Never raises.
 
-    New files are below ``folder`` and synced when this returns.
+    New files are below ``folder`` and synced when this returns. ``client_properties``: of Kafka clients, for plans that
+    read brokers.
     """
+    if plan.layout == KAFKA_LAYOUT:
+        return _carry_out_broker_range(plan, number, folder, budget, client_properties or {})
     throttle = Throttle(budget.bytes_per_second)
     own = plan.surveyed[0] if plan.surveyed else plan.ranges[0].objects
     objects = {each.number: each for each in plan.objects}
@@ -38,6 +51,17 @@ def carry_out_part(plan: IngestPlan, number: int, folder: str, budget: TaskBudge
         storage.sync(segment.path for segment in result.segments)
     except Exception as problem:  # a failing range must not end the application: the submitter decides
         return describe_failure(problem, plan, number, readers[-1].current if readers else min(objects, default=0))
+    return result
+
+
+def _carry_out_broker_range(
+    plan: IngestPlan, number: int, folder: str, budget: TaskBudget, client_properties: Mapping[str, str]
+) -> RangeResult | RangeFailure:
+    try:
+        result = copy_broker_range(plan, number, folder, Throttle(budget.bytes_per_second), client_properties)
+        storage.sync(segment.path for segment in result.segments)
+    except Exception as problem:  # a failing range must not end the application: the submitter decides
+        return describe_failure(problem, plan, number, plan.ranges[0].objects[0])
     return result
 
 

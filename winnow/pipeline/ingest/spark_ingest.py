@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_result, write_ingest_plan
 from winnow.engine.staging import format_plan_argument
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError, WinnowError, make_error
 from winnow.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
-from winnow.pipeline.compaction.spark_submit import build_engine_arguments, find_job_file, run_job
+from winnow.pipeline.compaction.spark_submit import JobOutcome, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.keyless import build_keyless_error
@@ -266,28 +267,58 @@ def submit_ingest_plan(ctx: Context, plan: IngestPlan, progress: Progress | None
         ConfigurationError: no Java, or a mixed Spark installation.
         ServiceError: the application did not end as it should; nothing landed.
     """
-    uri, sha256 = write_ingest_plan(plan)
-    total_bytes = sum(each.size_bytes for each in plan.objects)
-    reference = PlanReference(plan.topic, plan.plan_id, uri, len(plan.ranges), total_bytes, None, sha256)
-    applications: list[str] = []
+    found = submit_ingest_plans(ctx, [plan], progress)[plan.plan_id]
+    if isinstance(found, WinnowError):
+        raise found
+    return found
+
+
+def submit_ingest_plans(
+    ctx: Context, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
+) -> dict[str, IngestResult | WinnowError]:
+    """Write ``plans``, run one spark-submit for all of them, and read by plan id what its application reports.
+
+    ``options``: further arguments of the program.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+    """
+    references = []
+    total_bytes = 0
+    for plan in plans:
+        uri, sha256 = write_ingest_plan(plan)
+        units = build_units(uri, plan)
+        size_bytes = sum(unit.size_bytes for unit in units)
+        references.append(PlanReference(plan.topic, plan.plan_id, uri, len(units), size_bytes, None, sha256))
+        total_bytes += size_bytes
+    applications: dict[str, str] = {}
     read_bytes = 0
 
     def follow(event: dict[str, Any]) -> None:
         nonlocal read_bytes
         if event["event"] == "plan" and event.get("manifest"):
-            applications.append(str(event["manifest"]))
+            applications[str(event["plan_id"])] = str(event["manifest"])
         if event["event"] == "range" and progress is not None:
             read_bytes += int(event["bytes"])
             progress(min(read_bytes, total_bytes), total_bytes)
 
-    job = [find_job_file(JOB_NAME), *build_engine_arguments(ctx.settings), format_plan_argument(uri, sha256)]
-    done = run_job(ctx.settings, job, name=f"winnow ingest {plan.ingest_id}", plans=[reference], progress=follow)
+    arguments = [format_plan_argument(each.uri, each.sha256) for each in references]
+    job = [find_job_file(JOB_NAME), *build_engine_arguments(ctx.settings), *options, *arguments]
+    name = f"winnow ingest {plans[0].ingest_id}" if len(plans) == 1 else f"winnow ingest {len(plans)} topics"
+    done = run_job(ctx.settings, job, name=name, plans=references, progress=follow)
+    return {plan.plan_id: _read_outcome(plan, done, applications.get(plan.plan_id)) for plan in plans}
+
+
+def _read_outcome(plan: IngestPlan, done: JobOutcome, application: str | None) -> IngestResult | WinnowError:
     failure = done.failures.get(plan.plan_id)
     if failure is not None:
-        raise make_error(failure.exit_code, f"{failure.error.rstrip('.')}. {NOTHING_INGESTED} Run it again.")
-    if not applications or plan.plan_id not in done.digests:
-        raise ServiceError(f"The Spark application of the ingest reported no result. {NOTHING_INGESTED} Run it again.")
-    return read_ingest_result(plan, applications[-1], done.digests[plan.plan_id])
+        return make_error(failure.exit_code, f"{failure.error.rstrip('.')}. {NOTHING_INGESTED} Run it again.")
+    if application is None or plan.plan_id not in done.digests:
+        return ServiceError(f"The Spark application of the ingest reported no result. {NOTHING_INGESTED} Run it again.")
+    try:
+        return read_ingest_result(plan, application, done.digests[plan.plan_id])
+    except WinnowError as problem:
+        return problem
 
 
 def refuse_spark(reason: str) -> WinnowError:

@@ -1,0 +1,196 @@
+"""Ingests Kafka topics with one Spark application for all of them; each topic is one commit."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+
+from winnow import __version__
+from winnow.engine.ingest_documents import compute_ingest_plan_id
+from winnow.epochs import KAFKA_LAYOUT
+from winnow.errors import BadInputError, CommitConflictError, WinnowError, make_error
+from winnow.failures import TopicResults
+from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, PlannedObject
+from winnow.kafka.range_reader import BrokerRange
+from winnow.log.head import Head
+from winnow.model import OffsetRange
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
+from winnow.pipeline.ingest.kafka_input import KafkaInput
+from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
+from winnow.pipeline.ingest.keyless import build_keyless_error
+from winnow.pipeline.ingest.result_checks import check_result
+from winnow.pipeline.ingest.spark_ingest import submit_ingest_plans
+from winnow.pipeline.ingest.spark_segments import SparkSegments
+from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.layouts.objects import Offsets
+
+MINIMUM_RANGE_OFFSETS = 250_000
+MAXIMUM_RANGE_OFFSETS = 4_000_000
+"""A task that fails is repeated as a whole."""
+RANGES_WANTED = 16
+
+Progress = Callable[[int, int], None]
+
+
+def append_on_one_application(
+    ctx: Context,
+    requests: Sequence[tuple[IngestRequest, Head]],
+    results: TopicResults,
+    *,
+    properties_file: str | None,
+    progress: Progress | None = None,
+) -> list[IngestReport]:
+    """Append what ``requests`` read from brokers; a topic's failure goes to ``results`` and stops no other.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+    """
+    tries = [_KafkaSegments(request, head) for request, head in requests]
+    reports: list[IngestReport] = []
+    with contextlib.ExitStack() as stack:
+        plans: list[tuple[_KafkaSegments, IngestPlan]] = []
+        wanted = choose_range_offsets(sum(each.offsets for each in tries))
+        for each in tries:
+            stack.enter_context(each.row.renew_in_background())
+            with results.collect(each.log.topic):
+                each.row.open()
+                plans.append((each, each.make_plan(wanted)))
+        options = [] if properties_file is None else ["--client-properties", properties_file]
+        try:
+            found = submit_ingest_plans(ctx, [plan for _, plan in plans], progress, options)
+        except BaseException:
+            for each, _ in plans:
+                each.discard()
+            raise
+        for each, plan in plans:
+            with results.collect(each.log.topic):
+                reports.append(each.commit(plan, found[plan.plan_id]))
+    return reports
+
+
+def choose_range_offsets(offsets: int) -> int:
+    """Choose how many offsets a task is to read."""
+    return max(MINIMUM_RANGE_OFFSETS, min(MAXIMUM_RANGE_OFFSETS, offsets // RANGES_WANTED))
+
+
+def divide_ranges(ranges: Sequence[BrokerRange], wanted: int) -> list[BrokerRange]:
+    """Divide ranges into parts of about ``wanted`` offsets, none of them much smaller."""
+    parts = []
+    for each in ranges:
+        count = max(1, round((each.end - each.start) / wanted))
+        cuts = [each.start + (each.end - each.start) * number // count for number in range(count + 1)]
+        parts += [
+            BrokerRange(each.topic, each.partition, start, end, each.base) for start, end in itertools.pairwise(cuts)
+        ]
+    return parts
+
+
+class _KafkaSegments(SparkSegments):
+    """One try of a call for one topic."""
+
+    def __init__(self, request: IngestRequest, head: Head) -> None:
+        super().__init__(request, head)
+        assert isinstance(request.source, KafkaInput)
+        self._source = request.source
+
+    @property
+    def offsets(self) -> int:
+        """Offsets that are to be read."""
+        return sum(each.end - each.start for each in self._source.ranges)
+
+    def make_plan(self, wanted: int) -> IngestPlan:
+        """Make the plan of this topic, with ranges of about ``wanted`` offsets."""
+        states = self.head.state.partitions
+        parts = divide_ranges(self._source.ranges, wanted)
+        plan = IngestPlan(
+            plan_id="",
+            topic=self.log.topic,
+            ingest_id=self.prepared.ingest_id,
+            folder=self.folder,
+            layout=KAFKA_LAYOUT,
+            source_topic=parts[0].topic,
+            choices={BROKERS_CHOICE: self._source.settings.bootstrap_servers},
+            readings={},
+            partition_count=len(states),
+            needs_keys=self.config.compacts,
+            segment_bytes=self.config.segment_bytes,
+            objects=tuple(_plan_object(number, each) for number, each in enumerate(parts)),
+            winnow_version=__version__,
+            ranges=tuple(
+                IngestRange(
+                    each.partition,
+                    OffsetRange(each.start + each.base, each.end + each.base),
+                    (number,),
+                    first_offset=each.start + each.base,
+                    log_end_offset=states[each.partition].log_end_offset,
+                )
+                for number, each in enumerate(parts)
+            ),
+        )
+        from dataclasses import replace
+
+        return replace(plan, plan_id=compute_ingest_plan_id(plan))
+
+    def commit(self, plan: IngestPlan, found: IngestResult | WinnowError) -> IngestReport:
+        """Check what the application made of ``plan``, and commit it.
+
+        Raises:
+            BadInputError: a record without a key, or one that the brokers deleted meanwhile; nothing landed.
+            CommitConflictError: another call came first; nothing landed.
+            ServiceError: Spark, the brokers or the object store failed; nothing landed.
+        """
+        try:
+            if isinstance(found, WinnowError):
+                raise found
+            check_result(plan, found)
+            self._judge(plan, found)
+            self.prepare_commit(plan, found)
+            self.remove_others()
+            self._source.check()
+        except BaseException:
+            self.discard()
+            raise
+        try:
+            return self.commit_prepared(self.files, self.discard)
+        except LogMovedError:
+            raise CommitConflictError(
+                f"The log of topic {self.log.topic} moved while Kafka was read. {NOTHING_INGESTED} Run it again."
+            ) from None
+
+    def _judge(self, plan: IngestPlan, found: IngestResult) -> None:
+        if found.failures:
+            first = min(found.failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.number))
+            raise make_error(first.exit_code, first.error)
+        keyless = [each for each in found.ranges if each.keyless is not None]
+        if keyless:
+            first_range = min(keyless, key=lambda each: each.number)
+            place = first_range.keyless
+            assert place is not None
+            count = sum(each.keyless.count for each in keyless if each.keyless is not None)
+            partition = plan.ranges[first_range.number].partition
+            path = plan.objects[first_range.number].uri
+            raise build_keyless_error(self.log.topic, path, place.row, partition, place.offset, count)
+        facts = {fact.number: fact for each in found.ranges for fact in each.findings.objects}
+        self.files = []
+        for number, each in enumerate(plan.objects):
+            slices: dict[int | None, str] = dict(facts[number].slices.items())
+            digest, records = facts[number].digest, facts[number].records
+            self.files.append(SpooledFile(number, each.uri, digest, slices, records, lacks_offsets=False))
+
+
+def _plan_object(number: int, part: BrokerRange) -> PlannedObject:
+    return PlannedObject(
+        number=number,
+        uri=f"Kafka's {part}",
+        parts={},
+        topic=part.topic,
+        partition=part.partition,
+        first_offset=part.start,
+        forms={},
+        reference=None,
+        null_is_empty=False,
+        offsets=Offsets.EXACT.value,
+    )
