@@ -29,6 +29,8 @@ from winnow.pipeline.restore.target_configuration import make_final_configuratio
 from winnow.pipeline.restore.verify_records import PartitionFigures, verify_records
 from winnow.pipeline.restore.write_records import write_records
 
+_NO_WAIT = {"fetch.wait.max.ms": "10"}
+"""Everything that is read back is there already, so a broker need not hold an answer back for more to come."""
 Watcher = Callable[[str, int, int], None]
 """Is told what is being done (``Writing``, ``Verifying``), and how many bytes of the log are done and in all."""
 
@@ -178,7 +180,7 @@ class _Run:
         with (
             translate_disk_errors(wish.offsets_file.absolute().parent, "--offsets"),
             TranslationFile(wish.offsets_file) as translation,
-            RangeReader(self._settings) as reader,
+            RangeReader(replace(self._settings, properties={**self._settings.properties, **_NO_WAIT})) as reader,
         ):
             figures = verify_records(
                 source,
