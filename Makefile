@@ -20,7 +20,8 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
   tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py \
-  tests/faults/test_distributed_ingest_killed.py tests/airflow/test_backfill.py
+  tests/faults/test_distributed_ingest_killed.py tests/airflow/test_backfill.py \
+  tests/kafka/test_restore_killed.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
 # The seed of `make test-long`; a new one when left out.

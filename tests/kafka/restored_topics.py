@@ -40,7 +40,7 @@ def build_odd_log(partitions: int = 2, rounds: int = 40) -> list[Record]:
     return [
         Record(
             offset=turn * 13 + at + (at > 4) * 2,
-            key=key if turn % 2 else key + b"-%d" % turn,
+            key=key if turn % 2 else (key or b"") + b"-%d" % turn,
             value=value,
             timestamp_ms=time_ms,
             headers=headers,
@@ -146,7 +146,7 @@ class Target:
                 _, time_ms = message.timestamp()
                 headers: Any = message.headers()
                 row = (message.key(), message.value(), None if time_ms == -1 else time_ms, headers and tuple(headers))
-                found.append((number, offset, row))  # type: ignore[arg-type]
+                found.append((number, offset, row))
         consumer.close()
         return sorted(found, key=lambda each: each[:2])
 

@@ -282,10 +282,9 @@ def test_positions_of_a_former_topic_are_refused(world: World, target: Target, m
     from winnow.pipeline.restore.restore_state import Identity
 
     make_log(world)
-    genuine = open_restore.Identity
 
     def of_another_topic(**fields: object) -> Identity:
-        return dataclasses.replace(genuine(**fields), target_id="AAAAAAAAAAAAAAAAAAAAAB")  # type: ignore[arg-type]
+        return dataclasses.replace(Identity(**fields), target_id="AAAAAAAAAAAAAAAAAAAAAB")  # type: ignore[arg-type]
 
     monkeypatch.setattr(open_restore, "Identity", of_another_topic)
     with pytest.raises(BadInputError):
@@ -499,6 +498,36 @@ def test_a_throttled_restore_takes_its_time(world: World, target: Target) -> Non
     target.restore(world, bytes_per_second=10_000)
     assert time.monotonic() - began_s > 1.5
     assert_restored(target, build_versions(0, 500))
+
+
+def test_old_records_are_written_into_one_segment_however_many_transactions_there_are(
+    world: World, target: Target, broker: KafkaBroker, small_transactions: None
+) -> None:
+    make_log(world)
+    target.restore(world)
+    for number in range(2):
+        assert len(list((broker.data_folder / f"{target.name}-{number}").glob("*.log"))) == 1
+
+
+def test_positions_of_partitions_at_rest_are_committed_again_before_the_brokers_forget_them(
+    world: World, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create(2)
+    world.ingest([*build_versions(0, 5), *build_versions(0, 2_000, partition=1)])
+    committed: list[set[int]] = []
+    genuine = TransactionalWriter.commit
+
+    def commit(writer: TransactionalWriter, positions: dict[int, object], *more: object) -> None:
+        committed.append(set(positions))
+        genuine(writer, positions, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TransactionalWriter, "commit", commit)
+    monkeypatch.setattr(write_records, "TRANSACTION_BYTES", 20_000)
+    monkeypatch.setattr(write_records, "REFRESH_SECONDS", 0)
+    target.restore(world)
+    assert len(committed) > 5
+    assert sum(each == {0, 1} for each in committed) > 5
+    assert_restored(target, [*build_versions(0, 5), *build_versions(0, 2_000, partition=1)])
 
 
 def test_a_partition_without_records_and_a_log_without_any_are_restored(world: World, broker: KafkaBroker) -> None:

@@ -19,7 +19,7 @@ from winnow.errors import UsageError
 if TYPE_CHECKING:
     from winnow.kafka.client_settings import ClientSettings
     from winnow.pipeline.context import Context
-    from winnow.pipeline.restore.restore_request import RestoreReport, RestoreRequest
+    from winnow.pipeline.restore.restore_request import RestoreReport
     from winnow.pipeline.restore.source_log import RestoreBound
 
 
@@ -118,33 +118,38 @@ def restore(
 
     target = target_topic or topic
     validate_topic_name(target)
-    bound = _parse_bound(until_offset, until_time)
     rate = None if throttle is None else _parse_rate(throttle)
     with open_installation() as ctx:
-        settings = _read_settings(ctx, bootstrap_servers, client_properties)
-        if abandon:
-            _abandon(ctx, topic, target, settings)
-            return
-        from winnow.pipeline.restore.restore import restore_topic
+        from winnow.pipeline.restore.restore import abandon_restore, restore_topic
         from winnow.pipeline.restore.restore_request import RestoreRequest
 
+        settings = _read_settings(ctx, bootstrap_servers, client_properties)
+        report = None
         request = RestoreRequest(
             topic,
             target,
             offsets or Path(f"{target}.offsets.parquet"),
-            bound,
+            _parse_bound(until_offset, until_time),
             snapshot,
             None if groups is None else _read_groups(ctx, topic, groups),
             rate,
             replication_factor,
             drops_timestamps=timestamps_before_1970 is EarlyTimestamps.DROP,
         )
-        with _Progress() as progress:
-            report = restore_topic(ctx, request, settings, progress)
-    if as_json:
+        if abandon:
+            abandon_restore(ctx, topic, target, settings)
+        else:
+            with _Progress() as progress:
+                report = restore_topic(ctx, request, settings, progress)
+    if report is None:
+        print_lines(
+            f"The restore of {topic} into {target} is given up: its snapshot is released. The records that topic "
+            f"{target} has stay there; delete it before another restore into it."
+        )
+    elif as_json:
         write_json(make_document(report))
     else:
-        _show(report, request)
+        _show(report)
 
 
 def _read_settings(ctx: Context, servers: str | None, properties: str | None) -> ClientSettings:
@@ -163,16 +168,6 @@ def _read_groups(ctx: Context, topic: str, path: Path) -> Any:
     head = ctx.log.open(topic).head()
     names = {topic, *(epoch.topic for epoch in head.state.epochs if epoch.topic is not None)}
     return read_group_file(path, names, len(head.state.partitions))
-
-
-def _abandon(ctx: Context, topic: str, target: str, settings: ClientSettings) -> None:
-    from winnow.pipeline.restore.restore import abandon_restore
-
-    abandon_restore(ctx, topic, target, settings)
-    print_lines(
-        f"The restore of {topic} into {target} is given up: its snapshot is released. The records that topic {target} "
-        "has stay there; delete it before another restore into it."
-    )
 
 
 def _parse_bound(offsets: list[str] | None, time: str | None) -> RestoreBound:
@@ -210,7 +205,7 @@ def make_document(report: RestoreReport) -> dict[str, Any]:
     return asdict(report) | {"records": report.records}
 
 
-def _show(report: RestoreReport, request: RestoreRequest) -> None:
+def _show(report: RestoreReport) -> None:
     for notice in report.notices:
         print_message(f"notice: {notice}")
     if report.was_complete:

@@ -64,11 +64,18 @@ class RestoreOpening:
 
     def _require_same(self, state: RestoreState, found: TargetDescription) -> None:
         own, name = state.identity, self._target.name
-        if own.target_id != found.topic.topic_id or set(state.partitions) != set(found.topic.partitions):
+        if own.target_id != found.topic.topic_id:
             raise BadInputError(
                 f"Topic {name} was deleted and created again since the restore into it began. What stands in it now is "
-                "not this restore. Nothing was written. Delete it and run this again once the brokers have forgotten "
-                f"the consumer group {name_restore(name)}, or name another --target-topic."
+                "not this restore. Nothing was written. Name another --target-topic, or give this restore up "
+                "(--abandon), delete the topic and begin anew."
+            )
+        if set(state.partitions) != set(found.topic.partitions):
+            raise BadInputError(
+                f"The brokers know the restore's positions in {len(state.partitions)} of the "
+                f"{len(found.topic.partitions)} partitions of topic {name}: partitions were added, or positions were "
+                "forgotten (offsets.retention.minutes). Nothing was written. Give this restore up (--abandon), delete "
+                "the topic and begin anew."
             )
         if own.table_uuid != self._log.head().table_uuid:
             raise BadInputError(

@@ -54,10 +54,12 @@ def restore_topic(
     target = TargetTopic(settings, request.target_topic)
     with TransactionalWriter(settings, request.target_topic, name_restore(request.target_topic)) as writer:
         run = _Run(request, settings, log, target, writer, watch)
-        run.require_idle_groups()
         writer.open()
         opening = RestoreOpening(request, log, target, writer)
-        state, source = opening.resume() or opening.begin()
+        resumed = opening.resume()
+        if resumed is None or resumed[0].phase is Phase.WRITING:
+            run.require_idle_groups()
+        state, source = resumed or opening.begin()
         report = RestoreReport(
             request.topic,
             request.target_topic,

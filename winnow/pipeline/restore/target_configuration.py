@@ -96,8 +96,9 @@ def require_restorable(found: TargetDescription, partitions: int, times_ms: tupl
     if wrong:
         pairs = ",".join(f"{key}={value}" for key, value in wrong.items())
         raise BadInputError(
-            f"Topic {name} would remove, change or refuse records while they are restored, or begin a segment with each "
-            f"transaction. Nothing was written. Delete it, so that it is created as it must be, or set until the restore is done: "
+            f"Topic {name} would remove, change or refuse records while they are restored, or begin a segment with "
+            "each transaction. Nothing was written. Delete it, so that it is created as it must be, or set until the "
+            "restore is done: "
             f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {pairs}"
         )
 

@@ -22,6 +22,8 @@ TRANSACTION_BYTES = 16 << 20
 """What a transaction is to hold: enough that its markers and round trips cost little, and little to repeat."""
 TRANSACTION_SECONDS = 10.0
 """Maximum age of a transaction that still takes records; brokers abort one that stays open."""
+REFRESH_SECONDS = 3600.0
+"""How often the positions of all partitions are committed again: brokers forget one after offsets.retention.minutes."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ def write_records(
     }
     limit_bytes = TRANSACTION_BYTES if bytes_per_second is None else max(1, min(TRANSACTION_BYTES, bytes_per_second))
     started_s, written_bytes = time.monotonic(), 0
+    refreshed_s = started_s
     open_one: _Transaction | None = None
     with RecordFeed(source, wanted, on_progress) as feed:
         for number, whole in feed:
@@ -75,6 +78,9 @@ def write_records(
                 open_one.size_bytes += batch.nbytes
                 is_old = time.monotonic() - open_one.began_s >= TRANSACTION_SECONDS
                 if open_one.size_bytes >= limit_bytes or is_old:
+                    if time.monotonic() - refreshed_s >= REFRESH_SECONDS:
+                        open_one.moved = {**state.partitions, **open_one.moved}
+                        refreshed_s = time.monotonic()
                     state = _commit(writer, state, open_one)
                     written_bytes += open_one.size_bytes
                     open_one = None
