@@ -13,15 +13,15 @@ CMD ?=
 SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
 NAMES ?=
-# What `make test-long` runs: everything that Hypothesis drives, ten processes on one topic for three minutes, and
-# backfills of ten days in every direction.
+# What `make test-long` runs: everything that Hypothesis drives, ten processes on one topic for three minutes,
+# backfills of ten days in every direction, and a database whose followers are all killed five times.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
   tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py \
   tests/faults/test_distributed_ingest_killed.py tests/airflow/test_backfill.py \
-  tests/kafka/test_restore_killed.py
+  tests/kafka/test_database_to_rows.py tests/kafka/test_restore_killed.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
 # The seed of `make test-long`; a new one when left out.
@@ -109,7 +109,7 @@ test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
 
 test-long: setup ## the properties and the state machine with 2,000 new examples each; SEED=N for those of that run
 	@seed=$${SEED:-$$(date +%Y%m%d%H%M%S)} && echo "Again with these examples: make test-long SEED=$$seed" && \
-	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
+	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 DATABASE_ROUNDS=5 $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
 
 soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing grows but what must; ROUNDS=150 for fewer
 	@$(BIN)/python -W ignore -m tests.soak $(ROUNDS)

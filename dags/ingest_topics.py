@@ -1,26 +1,29 @@
-"""DAG ingest_topics: appends files to topics when triggered."""
+"""DAG ingest_topics: appends files to topics when triggered, and follows Kafka topics on a schedule."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Param, get_current_context, task
+from airflow.sdk import DAG, DeltaTriggerTimetable, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
-from winnow_airflow import compaction_steps, maintenance, params, pool_checks
+from winnow_airflow import compaction_steps, following, maintenance, params, pool_checks
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.xcom_values import (
-    TOPIC_PATTERN,
-    IngestRow,
-    build_ingest_rows,
-    build_label,
-    share_ingest_rows,
-)
+from winnow_airflow.task_skipping import skip_tasks
+from winnow_airflow.xcom_values import TOPIC_PATTERN, IngestRow, build_label, share_ingest_rows
 
 DOC = """
-### Appends files to topics
+### Appends files and Kafka's records to topics
+
+**From Kafka.** If the settings name brokers and topics (`source.bootstrap_servers`, `source.topics_regex`), the DAG
+runs every five minutes (`source.interval_ms`) and appends to each topic what is new: from its log's end to the brokers'
+last stable offset, each topic in one commit. A run that is triggered may name the topics instead. One task asks about
+all of them; a topic with nothing new is not even opened. Running it again changes nothing. Only the cluster of the
+settings is read, with its properties file.
+
+**From files.** A run that is triggered with files appends them.
 
 JSON lines, Parquet, and what sinks, brokers and tools leave behind (`winnow inspect PATH` says what an archive is).
 What an archive cannot tell is decided once, in a first `winnow ingest files` at the shell; it holds for the runs of
@@ -32,6 +35,8 @@ refused too, unless `source_topic` selects one topic.
 
 | Param | meaning |
 | --- | --- |
+| `kafka_topics`, `kafka_topics_regex` | Kafka topics to read now, by name or by an expression |
+| `create` | create Kafka topics that do not exist here; empty: as the settings say |
 | `topic`, `paths` | one existing topic, and its files or folders in the order of their offsets |
 | `source_topic` | for files that hold several topics: take the records of this one, leave out the others |
 | `files` | several topics: `[{"topic": "orders", "paths": ["/archive/orders"]}]`; each may have a `source_topic` |
@@ -46,13 +51,31 @@ task, in the order given. A failed entry stops only the later ones of its topic.
 the topics; a retry appends nothing twice.
 """
 
+KAFKA_DOC = """
+Asks the brokers about all topics of the run, and appends what is new, each topic in one commit. A failed topic stops no
+other: the task then fails with its name, and a retry appends nothing twice. If another run reads from Kafka at the same
+time, the task leaves the topics to it. Records how far each topic is behind.
+"""
+
 
 @task
 def list_files() -> list[list[IngestRow]]:
-    """Lists which files to append to which topic, one entry per commit, shared among few tasks."""
+    """Lists which files to append to which topic, one entry per commit, shared among few tasks; none for Kafka."""
     context = get_current_context()
     pool_checks.require_pools(context)
-    return share_ingest_rows(build_ingest_rows(context["params"]))
+    rows = following.list_file_rows(context["params"])
+    if rows:
+        skip_tasks(["ingest_kafka"])
+    return share_ingest_rows(rows)
+
+
+@task(pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=KAFKA_DOC)
+def ingest_kafka() -> str:
+    """Appends to all topics of the run what is new at the brokers."""
+    context: Any = get_current_context()
+    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return following.ingest_from_kafka(ctx, context, as_of_ms=as_of_ms)
 
 
 @task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=INGEST_DOC)
@@ -65,9 +88,11 @@ def ingest(entries: list[IngestRow]) -> list[str]:
         return maintenance.ingest_entries(ctx, entries, as_of_ms=as_of_ms)
 
 
+INTERVAL = following.choose_interval()
+
 with DAG(
     dag_id="ingest_topics",
-    schedule=None,
+    schedule=None if INTERVAL is None else DeltaTriggerTimetable(INTERVAL),
     start_date=START,
     catchup=False,
     max_active_runs=4,
@@ -118,8 +143,34 @@ with DAG(
             description='Several topics with their files: [{"topic": "orders", "paths": ["/archive/orders"]}]',
             section="Several topics",
         ),
+        "kafka_topics": Param(
+            [],
+            type="array",
+            items={"type": "string", "pattern": TOPIC_PATTERN},
+            title="Kafka topics",
+            description="Topics of the settings' cluster to read now, one per line.",
+            section="Kafka",
+        ),
+        "kafka_topics_regex": Param(
+            None,
+            type=["null", "string"],
+            title="Kafka topics that match",
+            description="A regular expression that matches the whole names of topics to read now. Both empty, and no "
+            "files: those that the settings follow.",
+            section="Kafka",
+        ),
+        "create": Param(
+            None,
+            type=["null", "boolean"],
+            title="Create topics",
+            description="Create Kafka topics that do not exist here, with the brokers' partitions. Empty: as the "
+            "settings say.",
+            section="Kafka",
+        ),
         "as_of": params.AS_OF,
         "simulate": params.SIMULATE,
     },
 ) as ingest_topics:
-    ingest.expand(entries=list_files())
+    listed = list_files()
+    ingest.expand(entries=listed)
+    listed >> ingest_kafka()

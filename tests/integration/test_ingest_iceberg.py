@@ -514,7 +514,7 @@ def test_what_an_undone_ingest_had_appended_is_read_again(world: World, table: T
     moved = ingest(world)
     assert moved.ingest_id is not None
     assert undone.ingest_id is not None
-    with pytest.raises(UndoRefusedError, match="a later call continued to read the same table"):
+    with pytest.raises(UndoRefusedError, match="a later call continued to read the same source"):
         undo_ingest(world.ctx, TOPIC, undone.ingest_id)
     undo_ingest(world.ctx, TOPIC, moved.ingest_id)
     undo_ingest(world.ctx, TOPIC, undone.ingest_id)

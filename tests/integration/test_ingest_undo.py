@@ -450,7 +450,7 @@ def test_calls_that_read_on_from_one_table_are_undone_from_the_newest_on(
     table.append(make_rows(more))
     later = ingest_table(world.ctx, TOPIC, wanted, as_of_ms=world.clock())
     assert (trial.records_appended, later.records_appended) == (5, 2)
-    with pytest.raises(UndoRefusedError, match=f"continued to read the same table; undo {later.ingest_id} first"):
+    with pytest.raises(UndoRefusedError, match=f"continued to read the same source; undo {later.ingest_id} first"):
         undo(world, trial.ingest_id)
     undo(world, later.ingest_id)
     undo(world, trial.ingest_id)

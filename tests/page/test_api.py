@@ -14,6 +14,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.model import Severity
 from winnow.results import NO_FIGURES, extract_figures
 from winnow.store import RunState, Store
+from winnow.store.ingest_lag import IngestLag
 from winnow.store.segment_checks import FileCheck
 
 TOPIC_ROW = {
@@ -168,6 +169,7 @@ def test_topic_says_where_it_is_how_it_is_configured_and_how_often_it_failed(
         "table": {"name": "winnow.orders", "location": "s3://lake/winnow/orders"},
         "failing_expectations_7d": 1,
         "scrub": None,
+        "ingest_lag": None,
     }
     assert configuration[1] == {
         "name": "segment.ms",
@@ -188,6 +190,21 @@ def test_topic_says_when_its_files_were_checked_and_how_many_are_damaged(viewer:
         "last_checked_ms": NOW_MS,
         "oldest_checked_ms": NOW_MS - 5,
         "findings": 1,
+    }
+
+
+def test_topic_says_how_far_it_is_behind_kafka_and_when_the_brokers_were_asked(
+    viewer: Visitor, home_store: Store
+) -> None:
+    """The page asks no broker."""
+    put(home_store)
+    late = IngestLag("orders", 0, NOW_MS, 12, NOW_MS - 60_000, NOW_MS + 7)
+    home_store.ingest_lags.record([late, replace(late, partition=1, records_behind=3, complete_until_ms=NOW_MS)])
+    assert viewer.json("api/topics/orders")["ingest_lag"] == {
+        "looked_at_ms": NOW_MS,
+        "records_behind": 15,
+        "complete_until_ms": NOW_MS - 60_000,
+        "deadline_ms": NOW_MS + 7,
     }
 
 

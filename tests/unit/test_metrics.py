@@ -156,8 +156,20 @@ def test_topic_that_was_never_compacted_has_no_figures_of_a_last_run() -> None:
     assert [name for name, value in told.items() if value is None] == [
         "num-logs-compacted-by-max-compaction-lag", "cleaner-recopy-percent", "max-clean-time-secs", "cleaner-io",
         "time-since-last-run-ms", "no-key-compacted-topic-records", "next-deadline-secs", "header-missing-records",
-        "header-malformed-records",
+        "header-malformed-records", "ingest-lag-records", "ingest-lag-secs", "ingest-look-age-secs",
     ]  # fmt: skip
+
+
+def test_lag_behind_kafka_is_the_sum_of_records_and_the_worst_of_times() -> None:
+    """A topic of files has none, and takes none from the others."""
+    found = [
+        Measurement("a", records_behind=3, behind_ms=9_000, look_age_ms=1_000),
+        Measurement("b", records_behind=0, behind_ms=2_000, look_age_ms=2_000),
+        Measurement("files"),
+    ]
+    told = list_metric_values(sum_measurements(found))
+    assert (told["ingest-lag-records"], told["ingest-lag-secs"], told["ingest-look-age-secs"]) == (3, 9.0, 2.0)
+    assert list_metric_values(sum_measurements(found[2:]))["ingest-lag-secs"] is None
 
 
 def test_run_that_did_not_tell_its_time_has_no_rate() -> None:

@@ -300,6 +300,13 @@ spark_from_bytes = "2GB"
 [ingest]
 roots = ["/archive/", "s3://lake/kafka"]
 spark_from_bytes = "3GB"
+[source]
+bootstrap_servers = "kafka:9092"
+properties_file = "client.properties"
+topics_regex = 'shop[.].*'
+create = true
+sync_config = true
+interval_ms = 60000
 [alert]
 webhook = "https://hooks.example.org/T0"
 page_url = "https://airflow.example.org/"
@@ -353,6 +360,12 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert (settings.facts.workers, settings.facts.spark_from_bytes) == (3, 2_000_000_000)
     assert settings.ingest.roots == ("/archive", "s3://lake/kafka")
     assert settings.ingest.spark_from_bytes == 3_000_000_000
+    assert settings.source.bootstrap_servers == "kafka:9092"
+    assert settings.source.properties_file == tmp_path / "client.properties"
+    assert settings.source.topics_regex == "shop[.].*"
+    assert settings.source.create is True
+    assert settings.source.sync_config is True
+    assert settings.source.interval_ms == 60_000
     assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None
     assert settings.alert.webhook.get_secret_value() == "https://hooks.example.org/T0"

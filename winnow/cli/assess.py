@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _OUTLOOK_WORDS = {
     "overdue": "the deadline has passed",
     "blocked": "it is paused or uncleanable, so no run compacts it",
+    "not_ingested": "records of Kafka that are due then are not in the log yet",
     "late": "it is compacted too late, even if everything runs from now on without a pause",
     "in_time": "it is compacted in time if everything runs from now on without a pause",
     "unknown": "no run was measured yet, so the pace is unknown",

@@ -20,6 +20,7 @@ from winnow.cli.output import (
     print_table,
     write_json,
 )
+from winnow.epochs import describe_offset
 from winnow.model import Cleaning
 
 if TYPE_CHECKING:
@@ -82,18 +83,21 @@ def list_checkpoints(ctx: Context, topic: str) -> list[dict[str, Any]]:
     """
     stored = {row.partition: row for row in ctx.store.projection.list_checkpoints([topic])}
     found = []
-    for number, state in sorted(ctx.log.open(topic).head().state.partitions.items()):
+    head = ctx.log.open(topic).head().state
+    for number, state in sorted(head.partitions.items()):
         row = stored.get(number)
         history: tuple[Cleaning, ...] = row.history if row is not None else ()
+        dirty = row.first_dirty_offset if row is not None else None
         found.append(
             {
                 "topic": topic,
                 "partition": number,
-                "first_dirty_offset": row.first_dirty_offset if row is not None else None,
+                "first_dirty_offset": dirty,
                 "log_start_offset": state.log_start_offset,
                 "log_end_offset": state.log_end_offset,
                 "strategy": row.strategy if row is not None else None,
                 "cleanings": [asdict(entry) for entry in history],
+                **({} if dirty is None else describe_offset(head.epochs, number, dirty)),
             }
         )
     return found
@@ -106,7 +110,7 @@ def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
         rows.append(
             [
                 f"{row['topic']}-{row['partition']}",
-                "never cleaned" if row["first_dirty_offset"] is None else f"{row['first_dirty_offset']:,}",
+                _format_first_dirty(row),
                 f"{row['log_start_offset']:,}",
                 f"{row['log_end_offset']:,}",
                 row["strategy"] or "",
@@ -118,6 +122,13 @@ def _show_checkpoints(found: Sequence[dict[str, Any]]) -> None:
     print_table(header, rows, right=(1, 2, 3))
     if len(found) > len(rows):
         print_lines(f"{format_count(len(found) - len(rows), 'more partition')}; --json lists all")
+
+
+def _format_first_dirty(row: dict[str, Any]) -> str:
+    if row["first_dirty_offset"] is None:
+        return "never cleaned"
+    epoch = f" (epoch {row['epoch']}: {row['source_offset']:,})" if "epoch" in row else ""
+    return f"{row['first_dirty_offset']:,}{epoch}"
 
 
 def import_file(file: CheckpointFile, as_json: Json = False) -> None:

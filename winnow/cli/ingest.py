@@ -105,6 +105,15 @@ def files(
             show_default=False,
         ),
     ] = None,
+    epoch: Annotated[
+        str | None,
+        typer.Option(
+            "--epoch",
+            metavar="N|log",
+            help="Of which epoch the offsets are, if the log has several; log: they are the log's.",
+            show_default=False,
+        ),
+    ] = None,
     create: Create = False,
     partitions: Partitions = None,
     each_topic: Annotated[
@@ -145,6 +154,7 @@ def files(
         layout=layout,
         choices=choices,
         on=on,
+        epoch=epoch,
         creates=create,
         partitions=partitions,
     )
@@ -178,6 +188,7 @@ class IngestOptions:
     layout: str
     choices: Choices
     on: str | None
+    epoch: str | None
     creates: bool
     partitions: int | None
 
@@ -210,6 +221,7 @@ def _ingest(ctx: Context, topic: str, paths: list[str], options: IngestOptions, 
             layout=options.layout,
             choices=options.choices,
             on=options.on,
+            epoch=options.epoch,
             progress=bar.move,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
@@ -18,6 +18,7 @@ from winnow.errors import RunAgainError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from winnow.epochs import Epoch
     from winnow.pipeline.context import Context
 
 
@@ -73,6 +74,8 @@ def read(
             if quarantined
             else _read_published(ctx, topic, partition=partition, from_offset=from_offset, limit=limit)
         )
+        if not quarantined and output_format is Format.JSONL:
+            batches = _name_epochs(batches, ctx.log.open(topic).head().state.epochs)
         if output is None:
             _write_to_output(batches, standard_output)
             return
@@ -105,6 +108,25 @@ def _read_published(
             f"A segment of topic {topic} was swept while it was being read, so what was written is incomplete. Run it "
             "again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms."
         ) from problem
+
+
+def _name_epochs(batches: Iterator[pa.RecordBatch], epochs: Sequence[Epoch]) -> Iterator[pa.RecordBatch]:
+    """Add the epoch of each record and its offset at the brokers, if the log has several epochs."""
+    if len(epochs) <= 1:
+        yield from batches
+        return
+    import numpy as np
+    import pyarrow as pa
+
+    for batch in batches:
+        partitions, offsets = batch.column("partition").to_numpy(), batch.column("offset").to_numpy()
+        numbers, bases = np.ones(len(offsets), np.int64), np.zeros(len(offsets), np.int64)
+        for number, epoch in enumerate(epochs, 1):
+            begins = np.array([epoch.get_base(int(partition)) for partition in partitions], np.int64)
+            mine = offsets >= begins
+            numbers[mine], bases[mine] = number, begins[mine]
+        found = batch.append_column("epoch", pa.array(numbers))
+        yield found.append_column("sourceOffset", pa.array(offsets - bases))
 
 
 def _read_quarantined(ctx: Context, topic: str, partition: int | None, limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -27,6 +27,7 @@ from winnow.config.setting_types import (
     Location,
     Notifiers,
     PageUrl,
+    Regex,
     SizeBytes,
     SparkConf,
     Text,
@@ -183,7 +184,7 @@ class IngestSettings(_Frozen):
 
 
 class SourceSettings(_Frozen):
-    """The Kafka cluster that topics are ingested from."""
+    """The Kafka cluster that topics are ingested from, and which of them the DAG ``ingest_topics`` follows."""
 
     bootstrap_servers: str | None = describe_setting(
         "Brokers to ask first, as `HOST:PORT`, separated by commas.",
@@ -196,6 +197,26 @@ class SourceSettings(_Frozen):
         default=None,
         relative_to="folder",
         example='properties_file = "client.properties"',
+    )
+    topics_regex: Regex | None = describe_setting(
+        "Which topics of the cluster the DAG `ingest_topics` follows: those whose whole name matches this regular "
+        "expression. If not set, it follows none.",
+        default=None,
+        example="topics_regex = 'shop[.].*'",
+    )
+    create: bool = describe_setting(
+        "Whether followed topics that do not exist here are created, with the partitions that the brokers have.",
+        default=False,
+        example="create = true",
+    )
+    sync_config: bool = describe_setting(
+        "Whether followed topics take over the topic configuration that the brokers have, such as "
+        "`max.compaction.lag.ms`, each time something of them is ingested.",
+        default=False,
+        example="sync_config = true",
+    )
+    interval_ms: Count = describe_setting(
+        "How often the DAG `ingest_topics` reads the topics that it follows, in ms.", default=300_000
     )
 
 
@@ -378,7 +399,7 @@ def _define_setting(name: str, info: FieldInfo) -> SettingDefinition:
         sentence=info.description or "",
         in_file=extra.in_file or (info.description or "").replace("`", ""),
         example=info.examples[0] if info.examples else None,
-        default=default or None,
+        default=default if isinstance(default, bool) else default or None,
         from_home=extra.from_home,
         relative_to=extra.relative_to,
     )

@@ -130,6 +130,15 @@ def _check_folder(value: object) -> str:
     return folder if folder.startswith("/") else _location(folder)
 
 
+def _regex(value: object) -> str:
+    text = _check_text(value)
+    try:
+        re.compile(text)
+    except re.error:
+        raise ValueError("it must be a regular expression, like orders|payments.*") from None
+    return text
+
+
 def _spark_name(name: str) -> str:
     if not name.startswith("spark."):
         raise ValueError("Spark ignores it; the names of its properties begin with 'spark.', in lower case")
@@ -165,6 +174,9 @@ Webhook = Annotated[SecretStr | None, BeforeValidator(_webhook)]
 
 PageUrl = Annotated[str | None, BeforeValidator(_page_url)]
 """An http or https URL, without a slash at the end."""
+
+Regex = Annotated[str, BeforeValidator(_regex)]
+"""A regular expression."""
 
 Dotted = Annotated[str, BeforeValidator(_dotted)]
 """``package.module.Class``."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from winnow.clock import read_wall_clock_ms
 from winnow.kafka.client import ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 
@@ -34,13 +35,15 @@ class BrokerTopic:
     """A topic as its brokers describe it.
 
     ``topic_id``: given at its creation; another one after it was deleted and created again. None where brokers give
-    none. ``configuration``: the values that are set for the topic itself, by Kafka's names.
+    none. ``configuration``: the values that are set for the topic itself, by Kafka's names. ``looked_at_ms``: a time
+    before the brokers were asked for its offsets.
     """
 
     name: str
     topic_id: str | None
     partitions: Mapping[int, BrokerOffsets]
     configuration: Mapping[str, str] = field(default_factory=dict)
+    looked_at_ms: int = field(default=0, compare=False)
 
 
 class Cluster:
@@ -80,6 +83,7 @@ class Cluster:
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
+        looked_at_ms = read_wall_clock_ms()
         described: dict[str, Any] = {}
         asked = self._ask(
             lambda: self._admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S),
@@ -101,6 +105,7 @@ class Cluster:
                 None if str(topic.topic_id) == NO_TOPIC_ID else str(topic.topic_id),
                 {each.id: BrokerOffsets(starts[name, each.id], ends[name, each.id]) for each in topic.partitions},
                 configurations.get(name, {}),
+                looked_at_ms,
             )
             for name, topic in described.items()
         }

@@ -24,6 +24,8 @@ class Outlook(StrEnum):
     """It has passed."""
     BLOCKED = "blocked"
     """The partition is paused or uncleanable, so nothing works towards it."""
+    NOT_INGESTED = "not_ingested"
+    """Records that are due then are still at the brokers."""
     LATE = "late"
     """It passes before the work is done, even in the best case."""
     IN_TIME = "in_time"
@@ -33,18 +35,22 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingPartition:
-    """One partition with a deadline, and the bytes that its compaction reads."""
+    """One partition with a deadline, and the bytes that its compaction reads.
+
+    ``blocked``: no run takes it. ``missing``: the deadline is that of records that are not in the log yet.
+    """
 
     topic: str
     partition: int
     deadline_ms: int
     size_bytes: int
     blocked: bool = False
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeadlineForecast:
-    """The forecast for one partition. ``done_at_ms``: earliest time of completion; None when blocked or unknown."""
+    """The forecast for one partition. ``done_at_ms``: earliest time of completion; None when it is not known."""
 
     topic: str
     partition: int
@@ -87,7 +93,7 @@ def forecast_deadlines(
     prospects = []
     for each in sorted(work, key=lambda w: (w.deadline_ms, -w.size_bytes, w.topic, w.partition)):
         done_at_ms: int | None = None
-        if bytes_per_second and not each.blocked:
+        if bytes_per_second and not each.blocked and not each.missing:
             done = heapq.heappop(free_at_ms) + 1000 * each.size_bytes / bytes_per_second
             heapq.heappush(free_at_ms, done)
             done_at_ms = math.ceil(done)
@@ -103,6 +109,8 @@ def _classify_outlook(work: PendingPartition, done_at_ms: int | None, as_of_ms: 
         return Outlook.OVERDUE
     if work.blocked:
         return Outlook.BLOCKED
+    if work.missing:
+        return Outlook.NOT_INGESTED
     if done_at_ms is None:
         return Outlook.UNKNOWN
     return Outlook.LATE if done_at_ms > work.deadline_ms else Outlook.IN_TIME

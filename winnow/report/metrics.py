@@ -31,7 +31,9 @@ class Measurement:
     """Inputs of the metrics of one topic, or of several. ``topic`` None: all that were measured.
 
     ``max_delay_ms``: the most that a partition is over its deadline. ``max_dirty_ratio``: 0 to 1, before any threshold.
-    ``next_deadline_ms``: from the as-of to the earliest deadline; negative when it has passed. ``figures``: those of
+    ``next_deadline_ms``: from the as-of to the earliest deadline; negative when it has passed. ``records_behind``,
+    ``behind_ms``, ``look_age_ms``: how far the log is behind its Kafka topic, and how old the look is that found it;
+    None for a topic that was not ingested from brokers. ``figures``: those of
     the last run, summed over its partitions. ``seconds``: its engine time, summed likewise; ``longest_seconds``: of its
     slowest partition. ``runs_*``: runs by the state they are in now. ``topics_*``: topics by their state in one word;
     for one topic, one of them is 1.
@@ -66,6 +68,9 @@ class Measurement:
     topics_due: int = 0
     topics_overdue: int = 0
     topics_uncleanable: int = 0
+    records_behind: int | None = None
+    behind_ms: int | None = None
+    look_age_ms: int | None = None
 
 
 def compute_measurement(
@@ -157,6 +162,7 @@ def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
     """Sum up several topics: sums of counts, bytes and times, the worst of delays, ratios and deadlines."""
     deadlines = [m.next_deadline_ms for m in measured if m.next_deadline_ms is not None]
     runs = [m.since_last_run_ms for m in measured if m.since_last_run_ms is not None]
+    followed = [m for m in measured if m.records_behind is not None]
     return Measurement(
         topic=None,
         max_delay_ms=max((m.max_delay_ms for m in measured), default=0),
@@ -167,13 +173,16 @@ def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
         figures=sum_figures(m.figures for m in measured),
         seconds=math.fsum(m.seconds for m in measured),
         longest_seconds=max((m.longest_seconds for m in measured), default=0.0),
+        records_behind=sum(m.records_behind or 0 for m in followed) if followed else None,
+        behind_ms=max((m.behind_ms or 0 for m in followed), default=None),
+        look_age_ms=max((m.look_age_ms or 0 for m in followed), default=None),
         **{name: sum(getattr(m, name) for m in measured) for name in _SUMMED},
     )
 
 
 _NOT_SUMMED = {
     "topic", "max_delay_ms", "max_dirty_ratio", "next_deadline_ms", "since_last_run_ms", "figures", "seconds",
-    "longest_seconds",
+    "longest_seconds", "records_behind", "behind_ms", "look_age_ms",
 }  # fmt: skip
 _SUMMED = tuple(each.name for each in fields(Measurement) if each.name not in _NOT_SUMMED)
 
@@ -286,6 +295,21 @@ METRICS: tuple[Metric, ...] = (
         "swept-bytes",
         "Bytes of replaced files that sweeps have removed, as far back as history is kept",
         lambda m: m.swept_bytes,
+    ),
+    Metric(
+        "ingest-lag-records",
+        "Offsets between the log and Kafka's last stable offset at the last look, over all partitions",
+        lambda m: m.records_behind,
+    ),
+    Metric(
+        "ingest-lag-secs",
+        "Seconds since the time up to which the log has everything of its Kafka topic, over all partitions",
+        lambda m: _convert_to_seconds(m.behind_ms),
+    ),
+    Metric(
+        "ingest-look-age-secs",
+        "Seconds since the brokers were asked last, over all partitions",
+        lambda m: _convert_to_seconds(m.look_age_ms),
     ),
     Metric("published-runs-count", "Runs that are published", lambda m: m.runs_published),
     Metric("invalid-runs-count", "Runs that failed validation; nothing was published", lambda m: m.runs_invalid),

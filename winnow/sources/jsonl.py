@@ -153,6 +153,8 @@ class _Line(Struct, forbid_unknown_fields=True, gc=False):
     kind: _TIMESTAMP_TYPE | UnsetType | None = msgspec.field(name="timestampType", default=UNSET)
     headers: list[_Header] | UnsetType | None = UNSET
     topic: str | UnsetType | None = UNSET
+    epoch: int | UnsetType | None = UNSET
+    source_offset: int | UnsetType | None = msgspec.field(default=UNSET, name="sourceOffset")
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -240,6 +242,9 @@ class _Columns:
         self.key = pa.array([record.key for record in records], pa.binary())
         self.value = pa.array([record.value for record in records], pa.binary())
         self.topics: list[str | None] = self._fill_absent([record.topic for record in records])
+        # What readers are told beside the record's own fields is not read back.
+        self._fill_absent([record.epoch for record in records])
+        self._fill_absent([record.source_offset for record in records])
         lists = self._fill_absent([record.headers for record in records])
         strings = 3 * len(records) - self.key.null_count - self.value.null_count - self.topics.count(None)
         headers = [header for each in lists if each for header in each]

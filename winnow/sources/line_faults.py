@@ -11,6 +11,8 @@ from winnow.sources.input_errors import RecordFault
 from winnow.sources.topic_filter import TopicFilter
 
 FIELDS = ("partition", "offset", "timestamp", "timestampType", "key", "value", "headers", "topic")
+IGNORED_FIELDS = ("epoch", "sourceOffset")
+"""What `winnow read` says of a record beside its own fields."""
 UNKNOWN_FAULT = RecordFault("this is not a record as documented", "compare it with the fields: " + ", ".join(FIELDS))
 MAXIMUM_PARTITIONS = 2**31
 _SHOWN_CHARACTERS = 60
@@ -87,7 +89,7 @@ def _find_field_problem(record: _Object) -> Problem | None:
         return "this object has neither a key nor a value, so it is no record", f"the fields are {', '.join(FIELDS)}"
     if record.repeated is not None:
         return f"field {_format_value(record.repeated)} is there twice", "write each field once"
-    unknown = next((name for name in record if name not in FIELDS), None)
+    unknown = next((name for name in record if name not in (*FIELDS, *IGNORED_FIELDS)), None)
     if unknown is not None:
         return f"field {_format_value(unknown)} is not known", f"the fields are {', '.join(FIELDS)}"
     if "value" not in record:

@@ -226,6 +226,7 @@ class Projection(StorePart):
             for model in (
                 *(tables.RetiredFileTable, tables.AssessmentTable, tables.RunTable, tables.Ingest, tables.VerdictTable),
                 *(tables.TopicOverviewTable, tables.PartitionOverviewTable, tables.AlertTable, tables.IdleTopicTable),
+                *(tables.IngestLagTable, tables.CompleteTopicTable),
             ):
                 session.execute(delete(model).where(model.topic == topic))
 

@@ -11,6 +11,7 @@ from winnow.store.assessments import Assessments
 from winnow.store.database import Database
 from winnow.store.history import History
 from winnow.store.idle_topics import IdleTopics
+from winnow.store.ingest_lag import IngestLags
 from winnow.store.ingests import Ingests
 from winnow.store.leases import Leases
 from winnow.store.migration import migrate, prepare_to_read
@@ -38,6 +39,7 @@ class Store:
         self.runs = Runs(database)
         self.run_history = RunHistory(database)
         self.ingests = Ingests(database)
+        self.ingest_lags = IngestLags(database)
         self.verdicts = Verdicts(database)
         self.quality = Quality(database)
         self.projection = Projection(database)

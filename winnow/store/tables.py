@@ -94,6 +94,30 @@ class IdleTopicTable(Base):
     reasons: Mapped[str]
 
 
+class IngestLagTable(Base):
+    """How far a topic partition's log was behind its Kafka topic when the brokers were asked last."""
+
+    __tablename__ = "winnow_ingest_lag"
+    __table_args__ = (Index(None, "deadline_ms"),)
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    looked_at_ms: Mapped[int]
+    records_behind: Mapped[int]
+    complete_until_ms: Mapped[int]
+    deadline_ms: Mapped[int | None]
+
+
+class CompleteTopicTable(Base):
+    """A log that had everything of its Kafka topic: at which head, and as the brokers described the topic then."""
+
+    __tablename__ = "winnow_complete_topic"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    metadata_location: Mapped[str]
+    brokers_digest: Mapped[str]
+
+
 class TopicOverviewTable(Base):
     """The overview of a topic on the page: one row per topic, as of its last assessment.
 

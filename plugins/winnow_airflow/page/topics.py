@@ -39,17 +39,22 @@ def list_topics(
 
 @router.get("/{topic}")
 def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Document:
-    """Return one topic with everything except its partitions. ``scrub`` None: no file of it was ever checked."""
+    """Return one topic with everything except its partitions.
+
+    ``scrub`` None: no file of it was ever checked. ``ingest_lag`` None: it was not ingested from Kafka's brokers.
+    """
     seen = lake.store.overview.find_topic(topic, now_ms)
     if seen is None:
         raise _build_not_found(topic)
     checks = lake.store.segment_checks.summarize(topic)
+    lag = lake.store.ingest_lags.summarize(topic)
     return {
         **_describe_topic(seen),
         "table": {"name": seen.overview.table_name, "location": seen.overview.location},
         "configuration": json.loads(seen.overview.configuration),
         "failing_expectations_7d": lake.store.run_history.list_failing_expectations(topic, now_ms - WEEK_MS),
         "scrub": None if checks is None else describe(checks),
+        "ingest_lag": None if lag is None else describe(lag, without=("partitions",)),
     }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from winnow.engine.strategy_diff import RecordCoordinates, RecordOrder
+from winnow.epochs import describe_offset
 from winnow.errors import UsageError
 from winnow.files.partitioner import choose_partition
 from winnow.model import Strategy
@@ -176,7 +177,9 @@ def explain_key(
     )
     answer = _explain_found_key(ctx, view, orders, records, as_of_ms)
     answer = replace(answer, default_partition=default, partitions_searched=searched, elsewhere=elsewhere)
-    return replace(answer, sentence=why_answer.describe_found_key(answer, len(view.partitions)))
+    answer = replace(answer, sentence=why_answer.describe_found_key(answer, len(view.partitions)))
+    shown = answer.winner or answer.next_winner or (answer.records[-1] if answer.records else None)
+    return answer if shown is None else _name_epoch(view, answer, shown.partition, shown.offset)
 
 
 def explain_offset(
@@ -194,13 +197,25 @@ def explain_offset(
     with KeyScan(log, orders.headers, ctx.budget) as scan:
         here = scan.read_coordinates([offset], orders.shown_header)
         if offset not in here or offset < log.state.log_start_offset:
-            return _explain_empty_offset(ctx, view, orders, offset, scan.find_offset_from(offset))
+            empty = _explain_empty_offset(ctx, view, orders, offset, scan.find_offset_from(offset))
+            return _name_epoch(view, empty, partition, offset)
         record = orders.build_seen_record(here[offset])
         key = scan.read_key(offset)
         if key is not None:
             scan.find(key, _ByteProgress(progress, scan.size_bytes))
         records = read_key_records(scan, orders)
-    return _explain_record(ctx, view, orders, record, records if key is not None else None, as_of_ms)
+    answer = _explain_record(ctx, view, orders, record, records if key is not None else None, as_of_ms)
+    return _name_epoch(view, answer, partition, offset)
+
+
+def _name_epoch(view: TopicView, answer: WhyAnswer, partition: int, offset: int) -> WhyAnswer:
+    """Add epoch and offset at the brokers of ``offset``, if the log has several epochs."""
+    found = describe_offset(view.head.state.epochs, partition, offset)
+    if not found:
+        return answer
+    epoch, source_offset = found["epoch"], found["source_offset"]
+    sentence = f"{answer.sentence} Offset {offset} is of epoch {epoch}, offset {source_offset} at the brokers."
+    return replace(answer, sentence=sentence, epoch=epoch, source_offset=source_offset)
 
 
 def _get_checked_log(view: TopicView, partition: int) -> int:

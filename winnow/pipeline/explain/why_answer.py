@@ -98,7 +98,8 @@ class WhyAnswer:
     """What is known. ``winner``: the winner of the newest run; ``next_winner``: that of a run now.
 
     ``rule`` names the order by which ``winner`` won, ``next_rule`` that of ``next_winner``. ``runs``: those that
-    covered the record or the winner, oldest first; for a removed record, those that may have removed it.
+    covered the record or the winner, oldest first; for a removed record, those that may have removed it. ``epoch``,
+    ``source_offset``: of the offset asked for, else of the winner, if the log has several epochs.
     """
 
     topic: str
@@ -126,6 +127,8 @@ class WhyAnswer:
     default_partition: int | None = None
     partitions_searched: int = 1
     elsewhere: tuple[MisplacedKey, ...] = ()
+    epoch: int | None = None
+    source_offset: int | None = None
 
 
 MAXIMUM_SHOWN_RUNS = 3

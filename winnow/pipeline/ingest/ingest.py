@@ -18,8 +18,9 @@ from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, split_by_partition
 from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
+from winnow.pipeline.ingest.epoch_input import EpochInput, choose_epoch
 from winnow.pipeline.ingest.keyless import KeylessRecords, check_order, refuse_keyless, refuse_without_partition
-from winnow.pipeline.ingest.open_input import open_input
+from winnow.pipeline.ingest.open_input import TOPIC_ID, open_input
 from winnow.pipeline.ingest.overlap import check_overlap
 from winnow.pipeline.ingest.spark_ingest import (
     LOCAL,
@@ -55,6 +56,7 @@ def ingest_files(
     layout: str = AUTO,
     choices: Choices | None = None,
     on: str | None = None,
+    epoch: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IngestReport:
     """Append the records of ``paths`` to ``topic``: of Winnow's own layout in the order given, of others by offset.
@@ -72,6 +74,8 @@ def ingest_files(
         choices: what the user decided about what the archive cannot tell; what is not decided is as in the last call
             for this topic and layout.
         on: ``local`` or ``spark``, where the records are read; None: by the size of the input.
+        epoch: the number of the epoch that offsets in the files are of, or ``log``: they are those of the log; None:
+            the log has one epoch, or the files tell their topic id.
         progress: called with (bytes read, total bytes).
 
     Raises:
@@ -87,7 +91,9 @@ def ingest_files(
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
     opened = open_input(head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic)
-    request = IngestRequest(ctx, log, opened.source, as_of_ms, again, trust_compacted, opened.describe, head)
+    number = choose_epoch(head.state, epoch, opened.describe().choices.get(TOPIC_ID))
+    source = opened.source if number is None else EpochInput(opened.source, topic, head.state.epochs, number)
+    request = IngestRequest(ctx, log, source, as_of_ms, again, trust_compacted, opened.describe, head)
     try:
         done = _append_by_size(request, head, on, progress)
     except OtherTopicError as problem:

@@ -19,13 +19,14 @@ from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange, TopicState
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
+from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
+from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lag
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
@@ -121,6 +122,9 @@ def ingest_kafka_topics(
         )
         by_topic = {each.log.topic: each for each in distributed}
         reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
+    for failure in results.failures:
+        if topics[failure.topic] in found:
+            record_failed_lag(ctx, failure.topic, cluster, found[topics[failure.topic]])
     return KafkaOutcome(tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures))
 
 
@@ -156,6 +160,8 @@ def _append_locally(
 
 
 def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
+    config = prepared.log.config(prepared.head)
+    record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
 
@@ -186,7 +192,8 @@ def prepare_topic(
     # Whether the topic is the same is decided before anything is changed.
     plan_reading(_add_partitions(head.state, found), found, wanted.rules)
     if len(found.partitions) > count:
-        alter_topic(ctx, topic, {}, (), partitions=len(found.partitions))
+        grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
+        ctx.store.projection.record_states(topic, grown.state.partitions, ctx.now_ms())
         notices.append(
             f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "
             "many. Keys that moved are in two partitions since."
@@ -219,9 +226,11 @@ def _compare_configuration(ctx: Context, log: TopicLog, head: Head, found: Broke
     listed = ", ".join(f"{name}={value} (here {mine.get(name)})" for name, value in different.items())
     if not takes:
         return [f"Kafka's {found.name} is configured otherwise: {listed}. To take that over: --sync-config"]
-    done = alter_topic(ctx, log.topic, different, ())
+    log.set_config(different, [])
+    release_marks(ctx, log.topic, why="its configuration changed")
     taken = ", ".join(f"{name}={value}" for name, value in different.items())
-    return [f"Taken over from Kafka's {found.name}: {taken}.", *done.notices]
+    effect = f"What the next run removes because of it: winnow explain {log.topic}"
+    return [f"Taken over from Kafka's {found.name}: {taken}. {effect}"]
 
 
 def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:

@@ -14,6 +14,7 @@ from winnow.errors import BadInputError, UnknownTopicError, UsageError, join_fir
 from winnow.model import TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
+from winnow.pipeline.ingest.epoch_input import choose_epoch
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.table_position import (
     EarlierIngest,
@@ -86,6 +87,7 @@ def ingest_table(
         head = log.head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED}") from problem
+    choose_epoch(head.state, None, None)
     earlier = find_earlier_ingest(head.state, table, wanted.source_topic)
     chosen = {**_read_columns(earlier.choices), **wanted.columns}
     columns = find_columns(table.name, table.columns, chosen)

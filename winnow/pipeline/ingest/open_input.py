@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from winnow.epochs import Epoch
 from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
 from winnow.model import IngestLedger, KnownObject, TopicState
@@ -88,11 +89,12 @@ def open_input(
     if ledgers:
         choices = choices.fill_from(ledgers[-1].choices)
     selected = select_objects(archive, state.topic, source_topic)
-    topic_id = _find_topic_id(archive, selected, state.topic, [ledger.choices for ledger in ledgers])
+    topic_id = _find_topic_id(archive, selected, state, [ledger.choices for ledger in ledgers])
     known = {each for ledger in ledgers for each in ledger.objects}
     fresh = [each for each in selected if not known.issuperset(list_parts(each))]
     if topic_id is not None:
-        fresh = [_skip_taken(each, topic_id, ledgers) for each in fresh]
+        epoch = next((each for each in state.epochs if each.topic_id == topic_id), Epoch())
+        fresh = [_skip_taken(each, topic_id, ledgers, epoch) for each in fresh]
     placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
     known_objects = len(selected) - len(fresh)
     opened = open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)
@@ -117,31 +119,36 @@ def _offer_checkpoints(archive: Archive, objects: Sequence[ArchiveObject], state
 
 
 def _find_topic_id(
-    archive: Archive, objects: Sequence[ArchiveObject], topic: str, before: Sequence[Mapping[str, str]]
+    archive: Archive, objects: Sequence[ArchiveObject], state: TopicState, before: Sequence[Mapping[str, str]]
 ) -> str | None:
-    """Find the id that a broker gave the topic; ``before``: the choices of earlier ingests.
+    """Find the id that a broker gave the topic; ``before``: the choices of earlier ingests of log directories.
 
     Raises:
         BadInputError: there are several ids, or an earlier ingest was of another one: the topic was created again.
     """
     if archive.layout is not KAFKA_LOG:
         return None
+    epochs = [each.topic_id for each in state.epochs if each.topic_id is not None]
     known = next((choices[TOPIC_ID] for choices in reversed(before) if TOPIC_ID in choices), None)
+    known = epochs[-1] if epochs else known
     for partition, found in sorted(read_topic_ids(archive.stored, objects).items()):
-        if known is not None and found != known:
-            raise BadInputError(describe_other_topic_id(topic, partition, known, found))
-        known = found
+        if known is not None and found != known and found not in epochs:
+            raise BadInputError(describe_other_topic_id(state.topic, partition, known, found))
+        known, epochs = found, [found]
     return known
 
 
-def _skip_taken(obj: ArchiveObject, topic_id: str, ledgers: Sequence[IngestLedger]) -> ArchiveObject:
+def _skip_taken(obj: ArchiveObject, topic_id: str, ledgers: Sequence[IngestLedger], epoch: Epoch) -> ArchiveObject:
     """Return the log ``obj`` from where an earlier ingest of the same topic of the broker, by its id, ended.
 
     A broker never changes what is at an offset of a topic; that ingest took all committed records up to its end. So a
-    log that grows costs what is new, and can go on after its records were compacted here.
+    log that grows costs what is new, and can go on after its records were compacted here. The same holds for what was
+    read from the brokers themselves, which ``epoch`` tells.
     """
-    taken = [
-        entry.last_offset + 1
+    base = epoch.get_base(obj.partition or 0)
+    taken = [epoch.ends.get(obj.partition or 0, base) - base]
+    taken += [
+        entry.last_offset + 1 - base
         for ledger in ledgers
         if ledger.choices.get(TOPIC_ID) == topic_id
         for entry in ledger.slices.get(obj.partition or 0, ())

@@ -20,6 +20,7 @@ from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
 from winnow.pipeline.compaction.spark_submit import JobOutcome, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
+from winnow.pipeline.ingest.epoch_input import EpochInput
 from winnow.pipeline.ingest.keyless import build_keyless_error
 from winnow.pipeline.ingest.log_comparison import AbsentRecord, AbsentRecords
 from winnow.pipeline.ingest.overlap import refuse_unknown_slices
@@ -68,6 +69,8 @@ def is_large(request: IngestRequest) -> bool:
 def find_local_reason(request: IngestRequest, head: Head) -> str | None:
     """Return why this input has to be ingested by one process; None if Spark can do it."""
     source = request.source
+    if isinstance(source, EpochInput):
+        return "the offsets of an epoch are moved to where it is in the log"
     if not isinstance(source, ArchiveInput):
         return "files of Winnow's own layout are read in the order given"
     if any(each.offsets is Offsets.NONE for each in source.objects):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winnow.config.settings import Settings
 from winnow.model import Assessment
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
-from winnow.pipeline.monitor.overdue import DuePartition
+from winnow.pipeline.monitor.missing_records import compute_deadline_ms, describe_missing, find_missing_deadlines
+from winnow.pipeline.monitor.overdue import DuePartition, MissingRecords
 from winnow.report.forecast import DeadlineForecast, PendingPartition, forecast_deadlines, measure_pace
 from winnow.report.metrics import Measurement, compute_measurement
 from winnow.results import Receipt
@@ -28,15 +29,39 @@ def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     view = load_topic_view(ctx, topic)
-    return compute_measurement(
+    assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
+    measured = compute_measurement(
         view.head.state,
-        assess_view(ctx, view, as_of_ms=as_of_ms),
+        assessments,
         ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS),
         compacts=view.rules.compacts,
         last_run_ms=ctx.store.assessments.last_assessed_ms(topic),
         as_of_ms=as_of_ms,
         runs_by_state={state.value: count for state, count in ctx.store.runs.count_by_state(topic).items()},
         swept_bytes=ctx.store.retired_files.sum_deleted_bytes(topic),
+    )
+    return _add_lag(ctx, view, assessments, measured, as_of_ms)
+
+
+def _add_lag(
+    ctx: Context, view: TopicView, assessments: Sequence[Assessment], measured: Measurement, as_of_ms: int
+) -> Measurement:
+    """Add how far the log is behind its Kafka topic, and the deadlines of the records that it lacks."""
+    lag = ctx.store.ingest_lags.summarize(view.log.topic)
+    if lag is None:
+        return measured
+    missing = find_missing_deadlines(ctx, view.log.topic, view.rules)
+    left_ms = {number: compute_deadline_ms(each, view.rules) - as_of_ms for number, each in missing.items()}
+    known = [] if measured.next_deadline_ms is None else [measured.next_deadline_ms]
+    overdue = {a.partition for a in assessments if a.max_compaction_delay_ms > 0}
+    return replace(
+        measured,
+        next_deadline_ms=min([*known, *left_ms.values()], default=None),
+        max_delay_ms=max([measured.max_delay_ms, *(-each for each in left_ms.values())]),
+        overdue=measured.overdue + sum(each < 0 and number not in overdue for number, each in left_ms.items()),
+        records_behind=lag.records_behind,
+        behind_ms=max(0, as_of_ms - lag.complete_until_ms),
+        look_age_ms=max(0, as_of_ms - lag.looked_at_ms),
     )
 
 
@@ -61,15 +86,30 @@ class TopicsForecast:
 def load_deadlines(ctx: Context, topic: str, *, as_of_ms: int) -> TopicDeadlines:
     """Return the deadlines of ``topic``; none without max.compaction.lag.ms or without a compacting policy."""
     view = load_topic_view(ctx, topic)
-    return build_deadlines(ctx, topic, find_due_partitions(view, assess_view(ctx, view, as_of_ms=as_of_ms)))
+    return build_deadlines(ctx, topic, find_due_partitions(ctx, view, assess_view(ctx, view, as_of_ms=as_of_ms)))
 
 
-def find_due_partitions(view: TopicView, assessments: Sequence[Assessment]) -> dict[int, DuePartition]:
-    """Return the partitions of ``view`` with a deadline, by number; none if the policy does not compact."""
+def find_due_partitions(
+    ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, unseen_by_ms: int | None = None
+) -> dict[int, DuePartition]:
+    """Return the partitions of ``view`` with a deadline, by number; none if the policy does not compact.
+
+    Records that are still at the brokers have deadlines too; ``unseen_by_ms``: see
+    :func:`winnow.pipeline.monitor.missing_records.find_missing_deadlines`.
+    """
     if not view.rules.compacts:
         return {}
     logs = {log.partition: log for log in view.partitions}
-    return {a.partition: DuePartition(a, logs[a.partition]) for a in assessments if a.deadline_ms is not None}
+    lags = find_missing_deadlines(ctx, view.log.topic, view.rules, unseen_by_ms=unseen_by_ms)
+    missing = {
+        number: MissingRecords(compute_deadline_ms(lag, view.rules), describe_missing(lag))
+        for number, lag in lags.items()
+    }
+    return {
+        a.partition: DuePartition(a, logs[a.partition], missing.get(a.partition))
+        for a in assessments
+        if a.deadline_ms is not None or a.partition in missing
+    }
 
 
 def build_deadlines(ctx: Context, topic: str, due: Mapping[int, DuePartition]) -> TopicDeadlines:

@@ -20,17 +20,31 @@ _IDLE_REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
+class MissingRecords:
+    """Records at the brokers that are not in the log: their earliest deadline, and a description."""
+
+    deadline_ms: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class DuePartition:
-    """One partition that has a deadline, with its assessment and its log."""
+    """One partition that has a deadline, with its assessment and its log, and what is missing in it, if known."""
 
     assessment: Assessment
     log: PartitionLog
+    missing: MissingRecords | None = None
 
     @property
     def deadline_ms(self) -> int:
-        """When the oldest dirty record has waited for max.compaction.lag.ms."""
-        assert self.assessment.deadline_ms is not None
-        return self.assessment.deadline_ms
+        """When the oldest dirty record, be it in the log or still at the brokers, has waited for the maximum lag."""
+        known = [self.assessment.deadline_ms, None if self.missing is None else self.missing.deadline_ms]
+        return min(each for each in known if each is not None)
+
+    @property
+    def is_not_ingested(self) -> bool:
+        """Whether the deadline is that of a record which is still at the brokers."""
+        return self.missing is not None and self.missing.deadline_ms == self.deadline_ms
 
     @property
     def is_paused(self) -> bool:
@@ -51,12 +65,14 @@ class DuePartition:
     def work(self) -> PendingPartition:
         """The work of compacting it: the active segment is closed by the deadline, so a run reads all segments."""
         size_bytes = sum(segment.size_bytes for segment in self.log.segments)
-        return PendingPartition(self.log.topic, self.log.partition, self.deadline_ms, size_bytes, self.is_blocked)
+        return PendingPartition(
+            self.log.topic, self.log.partition, self.deadline_ms, size_bytes, self.is_blocked, self.is_not_ingested
+        )
 
 
 def describe_missed_deadline(due: DuePartition, last_run: Run | None, now_ms: int) -> Finding:
     """Describe a missed deadline: since when, and why."""
-    why = _describe_block(due) or _IDLE_REASONS.get(due.assessment.reason)
+    why = _describe_missing(due) or _describe_block(due) or _IDLE_REASONS.get(due.assessment.reason)
     if why is None and due.assessment.eligible:
         why = (
             "it is due, and no run has taken it"
@@ -73,13 +89,18 @@ def describe_near_deadline(due: DuePartition, late_by_ms: int | None, now_ms: in
     remaining_ms = due.deadline_ms - now_ms
     when = f"in {format_duration(remaining_ms)}" if remaining_ms > 0 else f"{format_duration(-remaining_ms)} ago"
     why = (
-        _describe_block(due)
+        _describe_missing(due)
+        or _describe_block(due)
         or f"at the present pace it is compacted {format_duration(late_by_ms or 0)} too late at the earliest"
     )
     state = due.log.state
     began = [state.paused_since_ms, state.uncleanable.since_ms if state.uncleanable is not None else None]
     since_ms = min((each for each in began if each is not None), default=now_ms)
     return Finding(due.log.partition, since_ms, f"due {format_ms(due.deadline_ms)}, {when}; {why}")
+
+
+def _describe_missing(due: DuePartition) -> str | None:
+    return due.missing.what if due.missing is not None and due.is_not_ingested else None
 
 
 def _describe_block(due: DuePartition) -> str | None:
@@ -103,7 +124,12 @@ def format_advice(topic: str, found: Sequence[DuePartition]) -> str:
         advice.append(f"resume paused partitions: {make_resume_command(topic, paused)}")
     if marked:
         advice.append(f"once the cause is fixed, release uncleanable partitions: {make_release_command(topic, marked)}")
-    if any(not each.is_blocked for each in found):
+    if any(each.is_not_ingested for each in found):
+        advice.append(
+            "find out why ingest_topics does not ingest it (is the DAG paused, did a task fail) or ingest it by hand: "
+            f"winnow ingest kafka {topic}"
+        )
+    if any(not each.is_blocked and not each.is_not_ingested for each in found):
         advice.append(
             "find out why compact_topics does not compact it (is the DAG paused, did a task fail, is it too much "
             f"work: winnow assess {topic} --forecast) or compact it by hand: winnow compact {topic}"

@@ -16,6 +16,7 @@ from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.monitor.metrics import TopicDeadlines, build_deadlines, compute_forecast, find_due_partitions
+from winnow.pipeline.monitor.missing_records import list_topics_to_watch
 from winnow.pipeline.monitor.overdue import (
     DuePartition,
     describe_missed_deadline,
@@ -98,6 +99,7 @@ def watch_topics(ctx: Context) -> WatchReport:
     for topic in sorted(opened.keys() - known if known else ()):
         ctx.alerts.supersede(topic, list(AlertKind), None)
     names = set(ctx.store.assessments.list_topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
+    names |= list_topics_to_watch(ctx, now_ms + ctx.settings.alert.deadline_warning_ms)
     names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}
     topics = [
         deadlines
@@ -125,12 +127,13 @@ def _load_topic_deadlines(ctx: Context, topic: str, now_ms: int, watched: WatchR
         watched.problems.append(topic)
         return None
     watched.topics += 1
-    due = find_due_partitions(view, assessed)
+    warning_ms = min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // WARNING_LAG_DIVISOR)
+    due = find_due_partitions(ctx, view, assessed, unseen_by_ms=now_ms + warning_ms)
     return _TopicDeadlines(
         topic=topic,
         due=due,
         deadlines=build_deadlines(ctx, topic, due),
-        warning_ms=min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // WARNING_LAG_DIVISOR),
+        warning_ms=warning_ms,
         idle=frozenset(a.partition for a in assessed if a.reason in _IDLE_REASONS),
     )
 
@@ -169,7 +172,7 @@ def _check_topic(
             past[number] = describe_missed_deadline(due, last_run, now_ms)
         elif due.deadline_ms <= now_ms + watched_topic.warning_ms:
             close.add(number)
-            if due.is_blocked or (late_by_ms is not None and late_by_ms > grace_ms):
+            if due.is_blocked or due.is_not_ingested or (late_by_ms is not None and late_by_ms > grace_ms):
                 soon[number] = describe_near_deadline(due, late_by_ms, now_ms)
     if past:
         to_do = format_advice(topic, [watched_topic.due[number] for number in past])

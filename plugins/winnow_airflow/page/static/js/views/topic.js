@@ -245,7 +245,18 @@ function createHeader(row, next) {
       createFigure("Next DAG run", next),
       createFigure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
       createFigure("Last scrub", ...describeLastScrub(row.scrub)),
+      row.ingest_lag ? createFigure("Behind Kafka", ...describeIngestLag(row.ingest_lag)) : null,
     ),
+  ];
+}
+
+/** Describes how far the log was behind its Kafka topic, and how old the look at the brokers is. */
+function describeIngestLag(lag) {
+  const looked = h("span", {}, "asked ", createAge(lag.looked_at_ms));
+  if (lag.records_behind === 0) return ["nothing missing", looked];
+  return [
+    formatCountWithNoun(lag.records_behind, "offset"),
+    h("span", {}, "since ", createInstant(lag.complete_until_ms), ", ", looked),
   ];
 }
 

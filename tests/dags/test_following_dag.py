@@ -1,0 +1,106 @@
+"""``ingest_topics`` reads Kafka: on its schedule what the settings follow, and when triggered what the run names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.dags.conftest import RunDag
+from tests.support.dag_topics import read_topic
+from winnow.embedded.kafka_broker import KafkaBroker, run_broker
+from winnow.errors import UsageError
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import hold_lease
+from winnow_airflow import following
+
+BOTH = ("shop.orders", "shop.clicks")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with run_broker(tmp_path_factory.mktemp("kafka")) as running:
+        names = [*BOTH, "other.topic"]
+        admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+        for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            future.result()
+        for name in names:
+            produce(running, name, 3)
+        yield running
+
+
+def produce(broker: KafkaBroker, topic: str, count: int) -> None:
+    """Write ``count`` records."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(count):
+        producer.produce(topic, key=f"k{number}", value="v")
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def followed(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> KafkaBroker:
+    """The broker, whose topics ``shop.…`` the settings follow."""
+    monkeypatch.setenv("WINNOW_SOURCE__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    monkeypatch.setenv("WINNOW_SOURCE__TOPICS_REGEX", r"shop\..*")
+    monkeypatch.setenv("WINNOW_SOURCE__CREATE", "true")
+    return broker
+
+
+def test_a_run_without_params_follows_what_the_settings_name(
+    ctx: Context, run_dag: RunDag, followed: KafkaBroker
+) -> None:
+    """A run that finds everything there changes nothing."""
+    run_dag("ingest_topics")
+    assert [len(read_topic(ctx, name)) for name in BOTH] == [3, 3]
+    before = [ctx.log.open(name).head().snapshot_id for name in BOTH]
+    assert run_dag("ingest_topics")["ingest_kafka", -1] == "success"
+    assert [ctx.log.open(name).head().snapshot_id for name in BOTH] == before
+    produce(followed, BOTH[1], 2)
+    assert run_dag("ingest_topics")["run", -1] == "success"
+    assert [len(read_topic(ctx, name)) for name in BOTH] == [3, 5]
+    assert "other.topic" not in ctx.log.names()
+
+
+def test_a_run_may_name_topics_of_the_settings_cluster_alone(
+    ctx: Context, run_dag: RunDag, followed: KafkaBroker
+) -> None:
+    assert run_dag("ingest_topics", kafka_topics=["other.topic"])["run", -1] == "success"
+    assert ctx.log.names() == ["other.topic"]
+    states = run_dag("ingest_topics", kafka_topics_regex="shop.orders|no.such", create=False)
+    assert states["ingest_kafka", -1] == "failed"
+    assert ctx.log.names() == ["other.topic"]
+
+
+def test_a_run_reads_files_or_kafka(followed: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that names nothing, where nothing is followed, says what to name."""
+    params: dict[str, object] = {"topic": None, "paths": [], "source_topic": None, "files": []}
+    params |= {"kafka_topics": [], "kafka_topics_regex": None}
+    assert following.list_file_rows(params) == []
+    with pytest.raises(UsageError, match="files or Kafka"):
+        following.list_file_rows({**params, "topic": "orders", "paths": ["x"], "kafka_topics": ["orders"]})
+    monkeypatch.delenv("WINNOW_SOURCE__TOPICS_REGEX")
+    with pytest.raises(UsageError, match="needs a topic"):
+        following.list_file_rows(params)
+
+
+def test_a_run_leaves_the_topics_to_another_one_that_reads_them(
+    ctx: Context, run_dag: RunDag, followed: KafkaBroker
+) -> None:
+    with hold_lease(ctx, following.LEASE):
+        assert run_dag("ingest_topics")["run", -1] == "success"
+    assert ctx.log.names() == []
+
+
+def test_the_settings_are_the_schedule(followed: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is scheduled where nothing is followed, or where the settings cannot be read."""
+    assert following.choose_interval() == timedelta(minutes=5)
+    monkeypatch.setenv("WINNOW_SOURCE__INTERVAL_MS", "60000")
+    assert following.choose_interval() == timedelta(minutes=1)
+    monkeypatch.setenv("WINNOW_SOURCE__TOPICS_REGEX", "shop(")
+    assert following.choose_interval() is None
+    monkeypatch.delenv("WINNOW_SOURCE__TOPICS_REGEX")
+    assert following.choose_interval() is None

@@ -1,0 +1,233 @@
+"""Following many Kafka topics: what is new arrives, what has nothing new is not opened, and the lag is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.world import FakeClock, World, open_world
+from winnow.clock import read_wall_clock_ms
+from winnow.embedded.kafka_broker import KafkaBroker
+from winnow.errors import BadInputError
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
+from winnow.log.head import Head
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.ingest.kafka import KafkaRequest
+from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
+from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines, measure_topic
+from winnow.pipeline.monitor.watch import watch_topics
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+LAG = {"max.compaction.lag.ms": str(DAY_MS)}
+
+
+class Follower:
+    """A world that follows topics of the broker whose names begin with ``prefix``."""
+
+    def __init__(self, world: World, broker: KafkaBroker, prefix: str) -> None:
+        self.world = world
+        self.ctx = world.ctx
+        self.prefix = prefix
+        self.cluster = Cluster(read_client_settings(broker.bootstrap_servers))
+        self._producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        self._admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def create(self, *names: str, partitions: int = 1, config: dict[str, str] | None = None) -> list[str]:
+        """Create topics at the broker."""
+        topics = [f"{self.prefix}.{name}" for name in names]
+        made = self._admin.create_topics(
+            [NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {}) for topic in topics]
+        )
+        for future in made.values():
+            future.result()
+        return topics
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic at the broker."""
+        self._admin.delete_topics([topic])[topic].result()
+        time.sleep(0.5)
+
+    def produce(self, topic: str, *keys: str, timestamp_ms: int | None = None, partition: int = 0) -> None:
+        """Write a record for each key."""
+        refused: list[object] = []
+        for key in keys:
+            stamp = read_wall_clock_ms() if timestamp_ms is None else timestamp_ms
+            self._producer.produce(
+                topic,
+                key=key,
+                value=f"{key}-{stamp}",
+                timestamp=stamp,
+                partition=partition,
+                on_delivery=lambda error, _: refused.append(error),
+            )
+        assert self._producer.flush(30) == 0
+        assert set(refused) == {None}
+
+    def follow(self, topics: Sequence[str]) -> FollowReport:
+        """Follow ``topics`` once, now."""
+        self.world.clock.now_ms = max(self.world.clock.now_ms, read_wall_clock_ms())
+        wanted = KafkaRequest(creates=True, takes_configuration=True)
+        return follow_topics(self.ctx, self.cluster, topics, wanted, as_of_ms=self.world.clock())
+
+    def keys(self, topic: str) -> list[bytes | None]:
+        """The keys of the log, in order."""
+        return [each.key for each in self.world.read(topic=topic)]
+
+
+@pytest.fixture
+def follower(tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    prefix = f"follow-{tmp_path.name}"
+    lake = {"WINNOW_SOURCE__BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    lake["WINNOW_SOURCE__TOPICS_REGEX"] = rf"{prefix}\..*"
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), lake) as world:
+        yield Follower(world, broker, prefix)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics whose logs were opened at a head."""
+    found: list[str] = []
+    genuine = TopicLog.head
+
+    def head(log: TopicLog, *, even_deleted: bool = False) -> Head:
+        found.append(log.topic)
+        return genuine(log, even_deleted=even_deleted)
+
+    monkeypatch.setattr(TopicLog, "head", head)
+    return found
+
+
+def test_topics_are_created_and_followed_and_one_that_has_nothing_new_is_not_opened(
+    follower: Follower, opened: list[str]
+) -> None:
+    topics = follower.create("a", "b", "c", partitions=2)
+    for topic in topics:
+        follower.produce(topic, "k1", "k2")
+    first = follower.follow(topics)
+    assert [each.records_appended for each in first.reports] == [2, 2, 2]
+    follower.follow(topics)  # a look that finds nothing
+    opened.clear()
+    follower.produce(topics[1], "k3", partition=1)
+    second = follower.follow(topics)
+    assert second.unchanged == 2
+    assert [(each.topic, each.records_appended) for each in second.reports] == [(topics[1], 1)]
+    assert set(opened) == {topics[1]}
+    assert follower.keys(topics[1]) == [b"k1", b"k2", b"k3"]
+
+
+def test_a_log_that_another_commit_changed_is_looked_at_again(follower: Follower) -> None:
+    """What was known of its head says nothing any more: here a call was taken back."""
+    (topic,) = follower.create("undone")
+    follower.produce(topic, "k1")
+    follower.follow([topic])
+    follower.produce(topic, "k2")
+    appended = follower.follow([topic]).reports[0]
+    assert follower.follow([topic]).unchanged == 0
+    assert follower.follow([topic]).unchanged == 1
+    assert appended.ingest_id is not None
+    undo_ingest(follower.ctx, topic, appended.ingest_id)
+    assert follower.keys(topic) == [b"k1"]
+    assert follower.follow([topic]).reports[0].records_appended == 1
+    assert follower.keys(topic) == [b"k1", b"k2"]
+
+
+def test_one_topics_failure_stops_no_other_and_running_again_changes_nothing(follower: Follower) -> None:
+    topics = follower.create("good", "again", "other")
+    for topic in topics:
+        follower.produce(topic, "k1")
+    follower.follow(topics)
+    follower.delete(topics[1])
+    follower.create("again")
+    follower.produce(topics[2], "k2")
+    for appended in (1, 0):
+        found = follower.follow(topics)
+        assert [(each.topic, type(each.error)) for each in found.failures] == [(topics[1], BadInputError)]
+        assert sum(each.records_appended for each in found.reports) == appended
+    assert follower.keys(topics[2]) == [b"k1", b"k2"]
+
+
+def test_lag_counts_what_is_missing_since_the_first_record_that_is(follower: Follower) -> None:
+    """And it ages while nobody looks."""
+    (topic,) = follower.create("late", config=LAG)
+    follower.produce(topic, "k1")
+    follower.follow([topic])
+    ctx, clock = follower.ctx, follower.world.clock
+    complete = ctx.store.ingest_lags.summarize(topic)
+    assert complete is not None
+    assert complete.records_behind == 0
+    assert complete.complete_until_ms == complete.looked_at_ms
+    clock.now_ms += 10 * MINUTE_MS
+    measured = measure_topic(ctx, topic, as_of_ms=clock())
+    assert measured.records_behind == 0
+    assert measured.behind_ms == measured.look_age_ms == clock() - complete.looked_at_ms
+
+    stamp_ms = complete.looked_at_ms - HOUR_MS
+    follower.produce(topic, "k2", "k3", timestamp_ms=stamp_ms)
+    fail_to_ingest(follower, topic)
+    found = ctx.store.ingest_lags.summarize(topic)
+    assert found is not None
+    assert (found.records_behind, found.complete_until_ms) == (2, stamp_ms)
+    measured = measure_topic(ctx, topic, as_of_ms=clock())
+    assert (measured.records_behind, measured.behind_ms) == (2, clock() - stamp_ms)
+    # Its deadline counts from Kafka's timestamp, wherever the record is.
+    assert measured.next_deadline_ms == stamp_ms + DAY_MS - clock()
+    (prospect,) = compute_forecast(ctx, [load_deadlines(ctx, topic, as_of_ms=clock())], as_of_ms=clock()).prospects
+    assert (prospect.outlook.value, prospect.deadline_ms) == ("not_ingested", stamp_ms + DAY_MS)
+
+
+def fail_to_ingest(follower: Follower, topic: str) -> None:
+    """Follow a topic whose log takes no commit."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise BadInputError("No commit today.")
+
+        patch.setattr(TopicLog, "commit", refuse)
+        assert follower.follow([topic]).failures
+
+
+@pytest.mark.parametrize("is_missing", [True, False], ids=["records are missing", "nobody looked"])
+def test_a_deadline_that_the_ingest_makes_impossible_is_alerted_and_recovers(
+    follower: Follower, is_missing: bool
+) -> None:
+    """Deleted within a day in the archive too: a record counts from its timestamp in Kafka."""
+    (topic,) = follower.create("erased", config={**LAG, "cleanup.policy": "compact"})
+    ctx, clock = follower.ctx, follower.world.clock
+    follower.produce(topic, "k1", timestamp_ms=clock() - 2 * DAY_MS)
+    follower.follow([topic])
+    assert follower.world.compact(topic=topic) is not None
+    watch_topics(ctx)
+    assert list_alerts(follower, topic) == {}
+    if is_missing:
+        follower.produce(topic, "k2", timestamp_ms=clock() - DAY_MS - HOUR_MS)
+        fail_to_ingest(follower, topic)
+    else:
+        clock.now_ms += DAY_MS - 10 * MINUTE_MS
+        watch_topics(ctx)
+        assert list(list_alerts(follower, topic)) == ["deadline_near"]
+        clock.now_ms += HOUR_MS
+    watch_topics(ctx)
+    found = list_alerts(follower, topic)
+    assert list(found) == ["deadline_missed"]
+    assert measure_topic(ctx, topic, as_of_ms=clock()).overdue == int(is_missing)
+    expected = "offsets of the Kafka topic that are not in the log: 1," if is_missing else "nothing was ingested"
+    assert expected in found["deadline_missed"]
+
+    clock.now_ms = read_wall_clock_ms()
+    assert not follower.follow([topic]).failures
+    follower.world.compact(topic=topic, attempt="a2")
+    watch_topics(ctx)
+    assert list_alerts(follower, topic) == {}
+
+
+def list_alerts(follower: Follower, topic: str) -> dict[str, str]:
+    """The open alerts of a topic: their messages by kind."""
+    return {each.kind: each.message or "" for each in follower.ctx.store.alerts.list_open() if each.topic == topic}

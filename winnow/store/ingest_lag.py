@@ -1,0 +1,172 @@
+"""How far logs are behind the Kafka topics that they follow, as the last look at the brokers found it.
+
+Whoever shows a lag reads it here and asks no broker: a row says when the brokers were asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from winnow.store import bulk_statements, tables
+from winnow.store.database import StorePart
+
+
+@dataclass(frozen=True, slots=True)
+class IngestLag:
+    """The lag of one topic partition at one look; the columns of ``winnow_ingest_lag``.
+
+    Args:
+        topic: Winnow's topic.
+        partition: its partition.
+        looked_at_ms: when the brokers were asked.
+        records_behind: offsets from the end of the log to the brokers' last stable offset, after what the call
+            ingested: Kafka's measure of a consumer's lag, which counts markers and aborted records too.
+        complete_until_ms: the time up to which the log has everything: that of the look if nothing was missing, else
+            the timestamp of the first record that is missing.
+        deadline_ms: when a record that is missing must have been ingested and compacted at the earliest:
+            ``complete_until_ms`` and max.compaction.lag.ms of that time; None without one.
+    """
+
+    topic: str
+    partition: int
+    looked_at_ms: int
+    records_behind: int
+    complete_until_ms: int
+    deadline_ms: int | None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether records were missing at the look."""
+        return self.records_behind > 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTopic:
+    """A log that had everything of its Kafka topic; the columns of ``winnow_complete_topic``.
+
+    A row holds for good: at that head of the log, with the topic as the brokers described it, nothing is missing.
+
+    Args:
+        topic: Winnow's topic.
+        metadata_location: the head: the table's metadata file, which no other commit names.
+        brokers_digest: of what the brokers said: topic id, partitions and offsets.
+    """
+
+    topic: str
+    metadata_location: str
+    brokers_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """The lag of a topic: the sum of its partitions' records, the earliest of their times."""
+
+    partitions: int
+    looked_at_ms: int
+    records_behind: int
+    complete_until_ms: int
+    deadline_ms: int | None
+
+
+class IngestLags(StorePart):
+    """One row per topic partition that was ingested from brokers; none for those of files alone."""
+
+    def record(self, rows: Sequence[IngestLag]) -> None:
+        """Replace what is known of the topics in ``rows``, which have a row for each partition.
+
+        An older look never replaces a newer one.
+        """
+        with self._database.writing() as session:
+            bulk_statements.upsert(
+                session,
+                tables.IngestLagTable,
+                [asdict(row) for row in rows],
+                when=lambda new: tables.IngestLagTable.looked_at_ms <= new.looked_at_ms,
+            )
+
+    def find(self, topic: str) -> dict[int, IngestLag]:
+        """Find the lag of every partition of ``topic``, by partition; empty if it was not ingested from brokers."""
+        row = tables.IngestLagTable
+        with self._database.reading() as session:
+            return {each.partition: _make_lag(each) for each in session.scalars(select(row).where(row.topic == topic))}
+
+    def find_many(self, topics: Sequence[str]) -> dict[tuple[str, int], IngestLag]:
+        """Find the lag of every partition of ``topics``, with one query for some hundred of them."""
+        row, found = tables.IngestLagTable, dict[tuple[str, int], IngestLag]()
+        with self._database.reading() as session:
+            for some in bulk_statements.split_chunks(topics):
+                for each in session.scalars(select(row).where(row.topic.in_(some))):
+                    found[each.topic, each.partition] = _make_lag(each)
+        return found
+
+    def summarize(self, topic: str) -> TopicLag | None:
+        """Summarize the lag of ``topic``; None if it was not ingested from brokers."""
+        row = tables.IngestLagTable
+        statement = select(
+            func.count(),
+            func.min(row.looked_at_ms),
+            func.coalesce(func.sum(row.records_behind), 0),
+            func.min(row.complete_until_ms),
+            func.min(row.deadline_ms),
+        ).where(row.topic == topic)
+        with self._database.reading() as session:
+            partitions, looked_at_ms, behind, complete_until_ms, deadline_ms = session.execute(statement).one()
+        if not partitions:
+            return None
+        return TopicLag(partitions, looked_at_ms, int(behind), complete_until_ms, deadline_ms)
+
+    def list_topics_due_by(self, ms: int) -> dict[str, bool]:
+        """List the topics of which a record that is missing may have its deadline at or before ``ms``.
+
+        The value says whether records were missing at the last look; else they can only have come since.
+        """
+        row = tables.IngestLagTable
+        statement = (
+            select(row.topic, func.max(row.records_behind)).where(row.deadline_ms <= ms).group_by(row.topic)
+        ).order_by(row.topic)
+        with self._database.reading() as session:
+            return {topic: behind > 0 for topic, behind in session.execute(statement)}
+
+    def record_complete(self, topics: Sequence[CompleteTopic]) -> None:
+        """Replace what is known of ``topics``."""
+        with self._database.writing() as session:
+            bulk_statements.upsert(session, tables.CompleteTopicTable, [asdict(topic) for topic in topics])
+
+    def find_complete(self, topics: Sequence[str]) -> dict[str, CompleteTopic]:
+        """Find at which heads and offsets ``topics`` were complete, with one query for some hundred of them."""
+        row, found = tables.CompleteTopicTable, dict[str, CompleteTopic]()
+        with self._database.reading() as session:
+            for some in bulk_statements.split_chunks(topics):
+                for each in session.scalars(select(row).where(row.topic.in_(some))):
+                    found[each.topic] = CompleteTopic(each.topic, each.metadata_location, each.brokers_digest)
+        return found
+
+    def confirm_complete(self, topics: Collection[str], looked_at_ms: int) -> None:
+        """Record that nothing of ``topics`` was missing at ``looked_at_ms``, for those that have rows already."""
+        with self._database.writing() as session:
+            for some in bulk_statements.split_chunks(sorted(topics)):
+                _confirm(session, some, looked_at_ms)
+
+
+def _confirm(session: Session, topics: Sequence[str], looked_at_ms: int) -> None:
+    row = tables.IngestLagTable
+    session.execute(
+        update(row)
+        .where(row.topic.in_(topics), row.looked_at_ms <= looked_at_ms)
+        .values(
+            looked_at_ms=looked_at_ms,
+            records_behind=0,
+            deadline_ms=row.deadline_ms + (looked_at_ms - row.complete_until_ms),
+            complete_until_ms=looked_at_ms,
+        )
+    )
+
+
+def _make_lag(row: tables.IngestLagTable) -> IngestLag:
+    return IngestLag(
+        row.topic, row.partition, row.looked_at_ms, row.records_behind, row.complete_until_ms, row.deadline_ms
+    )
