@@ -226,28 +226,39 @@ def _explain_count(log: LogState, ours: int, theirs: int, stored: int, tally: Ta
 
 
 def compare_horizons(
-    log: LogState, after: Sequence[BrokerSegment], state: PartitionState, tally: Tally, where: str
+    log: LogState,
+    theirs: Sequence[Record],
+    after: Sequence[BrokerSegment],
+    state: PartitionState,
+    end_offset: int,
+    tally: Tally,
+    where: str,
 ) -> None:
-    """Compare the delete horizons that the broker stamped into batches with those of Winnow's cleaning history."""
+    """Compare the delete horizons of tombstones below ``end_offset``: stamped into batches, and in Winnow's history."""
+    batches = [batch for segment in after for batch in segment.batches]
+    bases = [batch.base_offset for batch in batches]
     starts = [0, *(entry.end_offset for entry in state.history)]
-    for batch in (b for segment in after for b in segment.batches):
-        if batch.delete_horizon_ms is None or batch.is_control or not batch.records:
+    for record in theirs:
+        if record.value is not None or record.offset >= min(end_offset, log.ingested_end):
             continue
-        if batch.base_offset >= log.ingested_end:
-            continue
-        number = bisect_right(starts, batch.base_offset) - 1
+        stamped_ms = batches[bisect_right(bases, record.offset) - 1].delete_horizon_ms
+        number = bisect_right(starts, record.offset) - 1
         entry = state.history[number] if number < len(state.history) else None
-        if entry is None or entry.cleaning_time_ms is None or entry.delete_horizon_ms is None:
-            tally.unexplained.append(f"{where}: batch {batch.base_offset} has a delete horizon at the broker alone")
+        horizon_ms = None if entry is None else entry.delete_horizon_ms
+        if stamped_ms is None or horizon_ms is None or entry is None or entry.cleaning_time_ms not in log.skews:
+            missing = " and ".join(
+                name for name, time_ms in (("the broker", stamped_ms), ("Winnow", horizon_ms)) if time_ms is None
+            )
+            if missing:
+                tally.unexplained.append(
+                    f"{where}: the tombstone at {record.offset} has no delete horizon at {missing}"
+                )
             continue
-        skew_ms = log.skews.get(entry.cleaning_time_ms)
-        if skew_ms is None:
-            continue
-        tally.compared["delete horizons of tombstones, batch by batch"] += 1
-        apart_ms = batch.delete_horizon_ms - entry.delete_horizon_ms - skew_ms
+        tally.compared["delete horizons, tombstone by tombstone"] += 1
+        apart_ms = stamped_ms - horizon_ms - log.skews[entry.cleaning_time_ms]
         if not -HORIZON_TOLERANCE_MS <= apart_ms <= HORIZON_TOLERANCE_MS:
             tally.unexplained.append(
-                f"{where}: the delete horizons of batch {batch.base_offset} are {apart_ms} ms apart"
+                f"{where}: the delete horizons of the tombstone at {record.offset} are {apart_ms} ms apart"
             )
 
 

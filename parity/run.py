@@ -285,7 +285,7 @@ class ParityRun:
                     kept = sum(record.offset < cleaning.end_offset for record in found)
                     compare_counts(log, cleaning, receipt, kept, after, self.tally, where)
                 if not on_spark:
-                    compare_horizons(log, after, state, self.tally, where)
+                    compare_horizons(log, found, after, state, cleaning.end_offset, self.tally, where)
             log.live = [record.offset for record in found if record.offset < log.ingested_end]
 
     def _look_at_quiet_logs(self) -> None:
