@@ -84,8 +84,8 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
     assert places == sorted(places)
     listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
     assert " ".join(listed) == (
-        "init doctor topics inspect ingest assess explain compare compact read why receipts checkpoints partitions "
-        "metrics sweep scrub watch store settings airflow"
+        "init doctor topics inspect ingest assess explain compare compact read why restore receipts checkpoints "
+        "partitions metrics sweep scrub watch store settings airflow"
     )
 
 

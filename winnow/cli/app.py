@@ -29,6 +29,7 @@ from winnow.cli import (
     partitions,
     read,
     receipts,
+    restore,
     topic_deletion,
     topics,
     why,
@@ -59,7 +60,7 @@ reached.
 
 _ORDER = (
     "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read", "why",
-    "receipts", "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
+    "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
     "airflow",
 )  # fmt: skip
 
@@ -132,6 +133,7 @@ app.command("compare")(guard_command(compare.compare))
 app.command("compact")(guard_command(compact.compact))
 app.command("read")(guard_command(read.read))
 app.command("why")(guard_command(why.why))
+app.command("restore")(guard_command(restore.restore))
 app.command("receipts")(guard_command(receipts.receipts))
 app.add_typer(checkpoints.make_checkpoints_group())
 _partitions = _add_group("partitions", "Pause, resume, release and list topic partitions.")

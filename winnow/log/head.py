@@ -17,15 +17,24 @@ from winnow.results import Receipt
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 
 @dataclass(frozen=True)
 class Head:
-    """The newest snapshot of a topic's table and the state that it names. ``snapshot_id`` None: no commit yet."""
+    """A snapshot of a topic's table, the newest unless it says otherwise, and the state that it names.
+
+    ``snapshot_id`` None: no commit yet.
+    """
 
     table: Table
     snapshot_id: int | None
     state: TopicState
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot; None: no commit yet."""
+        return None if self.snapshot_id is None else self.table.snapshot_by_id(self.snapshot_id)
 
     @property
     def location(self) -> str:

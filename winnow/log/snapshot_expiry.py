@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException
@@ -66,10 +67,14 @@ def collect_references(table: Table, snapshot_ids: set[int] | None = None) -> Fi
 def list_expirable_snapshots(table: Table, *, now_ms: int, grace_ms: int) -> set[int]:
     """List snapshots that may expire: not the head, on no branch or tag, and replaced longer ago than the grace.
 
-    A snapshot is replaced when its successor is committed; a snapshot with no successor in the metadata is kept.
+    A snapshot is replaced when its successor is committed. If that has been expired before it, which happens while a
+    tag holds it, the next snapshot that is left counts.
     """
     heads = {reference.snapshot_id for reference in table.metadata.refs.values()}
     replaced_ms: dict[int, int] = {}
+    by_age = sorted(table.metadata.snapshots, key=lambda each: each.sequence_number or 0)
+    for snapshot, later in pairwise(by_age):
+        replaced_ms[snapshot.snapshot_id] = later.timestamp_ms
     for snapshot in table.metadata.snapshots:
         if snapshot.parent_snapshot_id is not None:
             replaced_ms[snapshot.parent_snapshot_id] = snapshot.timestamp_ms

@@ -27,6 +27,7 @@ from winnow.errors import (
     PlanVoidError,
     ServiceError,
     UnknownTopicError,
+    UsageError,
 )
 from winnow.files import storage
 from winnow.log import head_checks, reference_chains
@@ -133,6 +134,22 @@ class TopicLog:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
         return carried.StateReference.from_summary(self.topic, summary)
 
+    def snapshot(self, snapshot_id: int) -> Head:
+        """Load a snapshot that the table still has, and its state; nothing is committed over an old one.
+
+        Raises:
+            UsageError: the table has no such snapshot, or no longer.
+            Also the errors of :meth:`head`.
+        """
+        table = self.head().table
+        snapshot = table.snapshot_by_id(snapshot_id)
+        if snapshot is None:
+            raise UsageError(
+                f"Topic {self.topic} has no snapshot {snapshot_id}, or no longer: a sweep removes a snapshot when "
+                "winnow.retired.grace.ms have passed since the next one."
+            )
+        return Head(table, snapshot_id, carried.read_state(self.topic, self._get_state_reference(snapshot)))
+
     def config(self, head: Head | None = None) -> TopicConfig:
         """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
 
@@ -175,7 +192,7 @@ class TopicLog:
         ):
             listed = self._list_segments(head)
             if head.state.live is not None:
-                snapshot = head.table.current_snapshot()
+                snapshot = head.snapshot
                 head_checks.require_segments(
                     self.topic,
                     head.state.live,
@@ -200,7 +217,7 @@ class TopicLog:
         )
 
     def _manifests(self, head: Head) -> list[ManifestFile]:
-        snapshot = head.table.current_snapshot() if head.snapshot_id is not None else None
+        snapshot = head.snapshot
         if snapshot is None:
             return []
         manifests = list_live_manifests(head.table.io, snapshot)

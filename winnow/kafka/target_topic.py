@@ -1,0 +1,211 @@
+"""A topic that is created, checked and configured to be written to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from winnow.errors import BadInputError, ConfigurationError, ServiceError
+from winnow.kafka.client import explain_kafka_error, make_admin_client
+from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.cluster import REQUEST_TIMEOUT_S, BrokerTopic, Cluster
+
+VISIBLE_TIMEOUT_S = 30.0
+"""Maximum wait until every broker knows a new topic, or until the markers of a transaction are written."""
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TargetDescription:
+    """A topic as its brokers describe it; ``configuration``: every value in force, by Kafka's names."""
+
+    topic: BrokerTopic
+    configuration: Mapping[str, str]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no partition has a record, or an offset that a transaction took."""
+        return all(each.start_offset == each.stable_offset for each in self.topic.partitions.values())
+
+
+class TargetTopic:
+    """One topic of a Kafka cluster."""
+
+    def __init__(self, settings: ClientSettings, name: str) -> None:
+        self.name = name
+        self._settings = settings
+        self._cluster = Cluster(settings)
+        self._admin = make_admin_client(settings)
+
+    def read_cluster_id(self) -> str:
+        """Return the id of the cluster.
+
+        Raises:
+            ServiceError: the cluster cannot be reached.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            return str(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S).result().cluster_id)
+        except KafkaException as problem:
+            raise self._explain(problem, "asking for its id") from None
+
+    def describe(self) -> TargetDescription | None:
+        """Describe the topic; None: the cluster has none of that name.
+
+        Raises:
+            ServiceError: the cluster cannot be reached.
+            ConfigurationError: the client may not ask for it.
+        """
+        found = self._cluster.describe_topics([self.name], configuration=True).get(self.name)
+        return None if found is None else TargetDescription(found, self._read_configuration())
+
+    def read_topic_id(self) -> str | None:
+        """Return the topic's id, which a topic that was deleted and created again does not share; None: it is gone.
+
+        Raises:
+            ServiceError: the cluster cannot be reached.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        asked = self._admin.describe_topics(TopicCollection([self.name]), request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            return str(asked[self.name].result().topic_id)
+        except KafkaException as problem:
+            if problem.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise self._explain(problem, f"describing topic {self.name}") from None
+
+    def create(self, partitions: int, replication_factor: int | None, configuration: Mapping[str, str]) -> None:
+        """Create the topic, unless another process does at the same moment, and wait until it can be written to.
+
+        Raises:
+            ConfigurationError: the brokers refuse it; the message has their words.
+            ServiceError: the cluster cannot be reached.
+        """
+        from confluent_kafka import KafkaError, KafkaException, admin
+
+        wanted = vars(admin)["NewTopic"](
+            self.name,
+            num_partitions=partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+            config=dict(configuration),
+        )
+        try:
+            self._admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
+        except KafkaException as problem:
+            error = problem.args[0]
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._refuse_or_explain(problem, f"Topic {self.name} was not created") from None
+        self._wait_until_visible()
+
+    def _wait_until_visible(self) -> None:
+        until_s = time.monotonic() + VISIBLE_TIMEOUT_S
+        while True:
+            try:
+                if self.describe() is not None:
+                    return
+            except ServiceError:
+                # A broker that does not lead a new partition yet is asked again.
+                if time.monotonic() > until_s:
+                    raise
+            if time.monotonic() > until_s:
+                raise ServiceError(
+                    f"Topic {self.name} was created, and after {VISIBLE_TIMEOUT_S:.0f} s the brokers do not know it. "
+                    "Nothing was written to it. Run it again."
+                )
+            time.sleep(_POLL_S)
+
+    def alter_configuration(self, values: Mapping[str, str | None]) -> None:
+        """Set configuration values of the topic; None removes the topic's own, so that the brokers' default holds.
+
+        Raises:
+            ConfigurationError: the brokers refuse one; none was changed.
+            ServiceError: the cluster cannot be reached.
+        """
+        from confluent_kafka import KafkaException, admin
+
+        names = vars(admin)  # the stubs do not export them
+        kinds, entry, resource = names["AlterConfigOpType"], names["ConfigEntry"], names["ConfigResource"]
+        changes = [
+            entry(name, value, incremental_operation=kinds.DELETE if value is None else kinds.SET)
+            for name, value in values.items()
+        ]
+        target = resource(resource.Type.TOPIC, self.name, incremental_configs=changes)
+        try:
+            asked = self._admin.incremental_alter_configs([target], request_timeout=REQUEST_TIMEOUT_S)
+            next(iter(asked.values())).result()
+        except KafkaException as problem:
+            raise self._refuse_or_explain(problem, f"The configuration of topic {self.name} was not changed") from None
+
+    def wait_for_stable_end(self) -> BrokerTopic:
+        """Wait until no transaction is open in the topic, and describe it.
+
+        Raises:
+            BadInputError: it is gone, or another producer's transaction stays open.
+            ServiceError: the cluster cannot be reached.
+        """
+        until_s = time.monotonic() + VISIBLE_TIMEOUT_S
+        while True:
+            found = self._cluster.describe_topics([self.name]).get(self.name)
+            if found is None:
+                raise BadInputError(f"Topic {self.name} is gone from the cluster. Run it again: it begins anew.")
+            ends = self._list_end_offsets(found)
+            waiting = [n for n, each in found.partitions.items() if each.stable_offset < ends[n]]
+            if not waiting:
+                return found
+            if time.monotonic() > until_s:
+                raise BadInputError(
+                    f"A transaction in {self.name}-{waiting[0]} stays open: another producer writes to this topic. "
+                    "Nothing was lost. Stop it, delete the topic, and restore into a new one."
+                )
+            time.sleep(_POLL_S)
+
+    def _list_end_offsets(self, topic: BrokerTopic) -> dict[int, int]:
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+        from confluent_kafka.admin._listoffsets import OffsetSpec
+
+        latest: Any = OffsetSpec.latest
+        asked = self._admin.list_offsets(
+            {TopicPartition(self.name, number): latest() for number in topic.partitions},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        try:
+            return {partition.partition: future.result().offset for partition, future in asked.items()}
+        except KafkaException as problem:
+            raise self._explain(problem, f"asking for offsets of topic {self.name}") from None
+
+    def _read_configuration(self) -> dict[str, str]:
+        from confluent_kafka import KafkaException, admin
+
+        resource = vars(admin)["ConfigResource"]
+        asked = self._admin.describe_configs(
+            [resource(resource.Type.TOPIC, self.name)], request_timeout=REQUEST_TIMEOUT_S
+        )
+        try:
+            found = next(iter(asked.values())).result()
+        except KafkaException as problem:
+            raise self._explain(problem, f"describing the configuration of topic {self.name}") from None
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+    def _refuse_or_explain(self, problem: Any, what: str) -> Exception:
+        from confluent_kafka import KafkaError
+
+        error = problem.args[0]
+        refusals = {
+            KafkaError.INVALID_CONFIG,
+            KafkaError.INVALID_PARTITIONS,
+            KafkaError.INVALID_REPLICATION_FACTOR,
+            KafkaError.TOPIC_EXCEPTION,
+            KafkaError.POLICY_VIOLATION,
+            KafkaError.INVALID_REQUEST,
+        }
+        if error.code() in refusals:
+            return ConfigurationError(f"{what}: the brokers refuse it ({error.str()}).")
+        return self._explain(problem, what)
+
+    def _explain(self, problem: Any, what: str) -> Exception:
+        return explain_kafka_error(problem.args[0], self._settings.bootstrap_servers, what)

@@ -1,0 +1,187 @@
+"""Opens a restore: goes on with the one that the target holds, or pins a snapshot and begins."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from winnow.errors import BadInputError, UsageError
+from winnow.kafka.target_topic import TargetDescription, TargetTopic
+from winnow.kafka.transactional_writer import TransactionalWriter
+from winnow.log.head import Head
+from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
+from winnow.log.topic_log import TopicLog
+from winnow.model import OffsetRange
+from winnow.pipeline.restore.restore_request import RestoreRequest
+from winnow.pipeline.restore.restore_state import Identity, Phase, Progress, RestoreState, parse_state
+from winnow.pipeline.restore.source_log import SourceLog
+from winnow.pipeline.restore.target_configuration import RESTORING, is_restoring, require_restorable
+
+
+def name_restore(target: str) -> str:
+    """Return the transactional id and the consumer group of restores into a topic."""
+    return f"winnow-restore-{target}"
+
+
+class RestoreOpening:
+    """Finds a restore to go on with, or begins one; the writer is open, so earlier calls are fenced."""
+
+    def __init__(
+        self,
+        request: RestoreRequest,
+        log: TopicLog,
+        target: TargetTopic,
+        writer: TransactionalWriter,
+    ) -> None:
+        self._request, self._log, self._target, self._writer = request, log, target, writer
+        self._pins = f"winnow-restore.{target.read_cluster_id()}.{target.name}."
+
+    def unpin(self, restore_id: str = "") -> None:
+        """Release the snapshot of one restore into this target, or those of all."""
+        length = len(self._pins) + len(uuid.UUID(int=0).hex)  # a name may be the beginning of another with a dot
+        unpin_snapshots(self._log, lambda tag: len(tag) == length and tag.startswith(f"{self._pins}{restore_id}"))
+
+    # ------------------------------------------------------------------ going on
+
+    def resume(self) -> tuple[RestoreState, SourceLog | None] | None:
+        """Return the state to go on from, and the log unless everything is written; None: there is none.
+
+        Raises:
+            BadInputError: what was committed is of another restore, or of a former topic of this name.
+            UsageError: the request differs from that of the restore to go on with.
+        """
+        found = self._target.describe()
+        if found is None:
+            return None
+        positions = self._writer.read_positions(found.topic.partitions)
+        if not positions:
+            return None
+        state = parse_state(self._request.topic, self._target.name, positions)
+        self._require_same(state, found)
+        if state.phase is not Phase.WRITING:
+            return state, None
+        return state, SourceLog(self._log, self._load_pinned(state.identity))
+
+    def _require_same(self, state: RestoreState, found: TargetDescription) -> None:
+        own, name = state.identity, self._target.name
+        if own.target_id != found.topic.topic_id:
+            raise BadInputError(
+                f"Topic {name} was deleted and created again since the restore into it began. What stands in it now is "
+                "not this restore. Nothing was written. Name another --target-topic, or give this restore up "
+                "(--abandon), delete the topic and begin anew."
+            )
+        if set(state.partitions) != set(found.topic.partitions):
+            raise BadInputError(
+                f"The brokers know the restore's positions in {len(state.partitions)} of the "
+                f"{len(found.topic.partitions)} partitions of topic {name}: partitions were added, or positions were "
+                "forgotten (offsets.retention.minutes). Nothing was written. Give this restore up (--abandon), delete "
+                "the topic and begin anew."
+            )
+        if own.table_uuid != self._log.head().table_uuid:
+            raise BadInputError(
+                f"Topic {name} holds a restore of a former topic {own.topic}, which was deleted and created again. "
+                "Nothing was written. Choose another --target-topic."
+            )
+        wish, dropping = self._request, "--timestamps-before-1970 drop"
+        differences = [
+            text
+            for differs, text in (
+                (own.bound != str(wish.bound), f"it restores {own.bound}, and this call says {wish.bound}"),
+                (
+                    wish.snapshot_id is not None and wish.snapshot_id != own.snapshot_id,
+                    f"it restores snapshot {own.snapshot_id}",
+                ),
+                (
+                    own.drops_timestamps != wish.drops_timestamps,
+                    f"it began {'with' if own.drops_timestamps else 'without'} {dropping}",
+                ),
+            )
+            if differs
+        ]
+        if differences:
+            raise UsageError(
+                f"Topic {name} holds another restore of {own.topic}: {'; '.join(differences)}. Nothing was written. "
+                "Run it as it began, or choose another --target-topic."
+            )
+
+    def _load_pinned(self, identity: Identity) -> Head:
+        if identity.snapshot_id is None:
+            return self._log.head()
+        try:
+            return self._log.snapshot(identity.snapshot_id)
+        except UsageError:
+            raise BadInputError(
+                f"The restore into topic {self._target.name} began with snapshot {identity.snapshot_id} of topic "
+                f"{identity.topic}, which is gone: its tag was removed. It cannot go on. Delete the target topic and "
+                "run it again: it restores the newest snapshot."
+            ) from None
+
+    # ------------------------------------------------------------------ beginning
+
+    def begin(self) -> tuple[RestoreState, SourceLog]:
+        """Choose and pin the snapshot, create or check the target, and commit where the restore begins.
+
+        Raises:
+            BadInputError: the target may not be restored into, or the log has timestamps that cannot be.
+            ConfigurationError: the brokers refuse to create the target.
+        """
+        wish, log = self._request, self._log
+        self.unpin()  # of calls that died before they committed anything; they are fenced
+        head = log.head() if wish.snapshot_id is None else log.snapshot(wish.snapshot_id)
+        log.config()  # a configuration that cannot be given to the target is said now, not at the end
+        restore_id = uuid.uuid4().hex
+        pin_snapshot(log, f"{self._pins}{restore_id}", head)
+        try:
+            source = SourceLog(log, head)
+            ranges = source.find_ranges(wish.bound)
+            times_ms = self._check_timestamps(source, ranges)
+            found = self._provide_target(len(ranges), times_ms)
+            identity = Identity(
+                restore_id=restore_id,
+                topic=wish.topic,
+                table_uuid=head.table_uuid,
+                snapshot_id=head.snapshot_id,
+                bound=str(wish.bound),
+                target_id=found.topic.topic_id,
+                sets_configuration=is_restoring(found),
+                drops_timestamps=wish.drops_timestamps,
+            )
+            state = RestoreState(
+                identity,
+                Phase.WRITING,
+                {
+                    number: Progress(each.start, each.end, 0, found.topic.partitions[number].stable_offset)
+                    for number, each in ranges.items()
+                },
+            )
+            self._writer.begin()
+            self._writer.commit(state.to_positions())
+        except Exception:
+            self.unpin(restore_id)
+            raise
+        return state, source
+
+    def _check_timestamps(self, source: SourceLog, ranges: Mapping[int, OffsetRange]) -> tuple[int | None, int | None]:
+        lowest = {number: source.find_lowest_timestamp_ms(number, each) for number, each in ranges.items()}
+        early = sorted(number for number, time_ms in lowest.items() if time_ms is not None and time_ms <= 0)
+        if early and not self._request.drops_timestamps:
+            raise BadInputError(
+                f"{source.topic}-{early[0]} has records with a timestamp of 0 or before 1970, which Kafka's client "
+                "library cannot write: for 0 it takes the present. Nothing was written. With --timestamps-before-1970 "
+                "drop they are restored without a timestamp."
+            )
+        highest = [source.find_highest_timestamp_ms(number, each) for number, each in ranges.items()]
+        return (
+            min((each for each in lowest.values() if each is not None), default=None),
+            max((each for each in highest if each is not None), default=None),
+        )
+
+    def _provide_target(self, partitions: int, times_ms: tuple[int | None, int | None]) -> TargetDescription:
+        found = self._target.describe()
+        if found is None:
+            self._target.create(partitions, self._request.replication_factor, RESTORING)
+            found = self._target.describe()
+            if found is None:
+                raise BadInputError(f"Topic {self._target.name} was deleted as soon as it was created. Run it again.")
+        require_restorable(found, partitions, times_ms)
+        return found

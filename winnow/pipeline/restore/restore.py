@@ -1,0 +1,288 @@
+"""Restores a topic's published log into a Kafka topic: begin or resume, write, read back, configure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from winnow.errors import BadInputError, UsageError
+from winnow.files.private_files import translate_disk_errors
+from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.group_offsets import GroupOffsets
+from winnow.kafka.range_reader import RangeReader
+from winnow.kafka.target_topic import TargetTopic
+from winnow.kafka.transactional_writer import TransactionalWriter
+from winnow.log.topic_log import TopicLog
+from winnow.model import OffsetRange
+from winnow.pipeline.context import Context
+from winnow.pipeline.restore.offset_translation import GroupOffset, OffsetTranslator, TranslationFile
+from winnow.pipeline.restore.open_restore import RestoreOpening, name_restore
+from winnow.pipeline.restore.restore_request import (
+    RestoredPartition,
+    RestoreReport,
+    RestoreRequest,
+    TranslatedGroup,
+)
+from winnow.pipeline.restore.restore_state import Phase, RestoreState
+from winnow.pipeline.restore.source_log import SourceLog
+from winnow.pipeline.restore.target_configuration import make_final_configuration
+from winnow.pipeline.restore.verify_records import PartitionFigures, verify_records
+from winnow.pipeline.restore.write_records import write_records
+
+_NO_WAIT = {"fetch.wait.max.ms": "10"}
+"""Everything that is read back is there already, so a broker need not hold an answer back for more to come."""
+Watcher = Callable[[str, int, int], None]
+"""Is told what is being done (``Writing``, ``Verifying``), and how many bytes of the log are done and in all."""
+
+
+def restore_topic(
+    ctx: Context, request: RestoreRequest, settings: ClientSettings, watch: Watcher = lambda what, done, total: None
+) -> RestoreReport:
+    """Restore, or go on with an interrupted restore; each record is written exactly once.
+
+    Raises:
+        UsageError: the request cannot be fulfilled, or differs from that of the restore to go on with.
+        BadInputError: the target is not empty, was created anew, or would not keep the records.
+        ValidationFailedError: the log is damaged, or the target does not hold what was written.
+        TopicBusyError: another process restores into the target.
+        ServiceError: a cluster, catalog or store cannot be reached.
+    """
+    began_ms = ctx.now_ms()
+    log = ctx.log.open(request.topic)
+    log.head()  # an unknown or deleted topic is said before a broker is asked
+    _require_folder(request)
+    target = TargetTopic(settings, request.target_topic)
+    with TransactionalWriter(settings, request.target_topic, name_restore(request.target_topic)) as writer:
+        run = _Run(request, settings, log, target, writer, watch)
+        writer.open()
+        opening = RestoreOpening(request, log, target, writer)
+        resumed = opening.resume()
+        if resumed is None or resumed[0].phase is Phase.WRITING:
+            run.require_idle_groups()
+        state, source = resumed or opening.begin()
+        report = RestoreReport(
+            request.topic,
+            request.target_topic,
+            state.identity.snapshot_id,
+            state.identity.bound,
+            was_complete=state.phase is Phase.COMPLETE,
+        )
+        if source is not None:
+            before, state = state, run.write(source, state)
+            verified = run.verify(source, state)
+            state = run.commit(state, Phase.VERIFIED, verified.groups)
+            report = replace(
+                report,
+                partitions=_list_partitions(before, state, verified.figures),
+                groups=tuple(TranslatedGroup(name, offsets) for name, offsets in verified.groups.items()),
+                offsets_file=str(request.offsets_file),
+                notices=_describe_figures(verified.figures, request),
+            )
+        if state.phase is Phase.VERIFIED:
+            report = replace(report, notices=(*report.notices, *run.configure(state)))
+            state = run.commit(state, Phase.COMPLETE)
+        opening.unpin(state.identity.restore_id)
+    return replace(report, duration_ms=ctx.now_ms() - began_ms)
+
+
+def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: ClientSettings) -> None:
+    """Give up a restore: stop its process if one runs, forget its positions, release its snapshot.
+
+    The target keeps the records that it has. No restore goes on from them; one that begins refuses the topic.
+
+    Raises:
+        ServiceError: a cluster, catalog or store cannot be reached.
+    """
+    log = ctx.log.open(topic)
+    log.head()
+    target = TargetTopic(settings, target_topic)
+    with TransactionalWriter(settings, target_topic, name_restore(target_topic)) as writer:
+        writer.open()
+        GroupOffsets(settings, target_topic).delete(name_restore(target_topic))
+        request = RestoreRequest(topic, target_topic)
+        RestoreOpening(request, log, target, writer).unpin()
+
+
+def _require_folder(request: RestoreRequest) -> None:
+    file = request.offsets_file
+    if file.is_dir():
+        raise UsageError(f"--offsets {file} is a folder. Name a file in it. Nothing was restored.")
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"--offsets {file}: the folder {file.parent} does not exist. Nothing was restored.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """What was read back. ``groups``: the offsets to commit for each consumer group."""
+
+    figures: dict[int, PartitionFigures]
+    groups: dict[str, dict[int, int]]
+
+
+class _Run:
+    """One call of a restore."""
+
+    def __init__(
+        self,
+        request: RestoreRequest,
+        settings: ClientSettings,
+        log: TopicLog,
+        target: TargetTopic,
+        writer: TransactionalWriter,
+        watch: Watcher,
+    ) -> None:
+        self._request, self._settings, self._log = request, settings, log
+        self._target, self._writer, self._watch = target, writer, watch
+        self._group_offsets = GroupOffsets(settings, target.name)
+
+    def require_idle_groups(self) -> None:
+        """Check that no group whose offsets are to be set has members.
+
+        Raises:
+            BadInputError: one has.
+        """
+        groups = self._request.groups
+        active = self._group_offsets.list_active(groups.groups if groups is not None else ())
+        if active:
+            raise BadInputError(
+                f"Consumer group {active[0]} has members in the target's cluster, which would not notice that its "
+                "offsets are set. Its offsets were not set. Stop its consumers, or take its lines out of the file, "
+                "and run it again."
+            )
+
+    def write(self, source: SourceLog, state: RestoreState) -> RestoreState:
+        """Write what is missing."""
+        left = {n: OffsetRange(each.next_offset, each.end_offset) for n, each in state.partitions.items()}
+        return write_records(
+            source,
+            self._target,
+            self._writer,
+            state,
+            bytes_per_second=self._request.bytes_per_second,
+            on_progress=self._count_bytes("Writing", source, left),
+        )
+
+    def verify(self, source: SourceLog, state: RestoreState) -> _Verified:
+        """Read the target back, write the offset translation, and translate the groups' offsets.
+
+        Raises:
+            ValidationFailedError: the target does not hold what was written.
+            BadInputError: the target was created anew, or a group has other offsets or members.
+        """
+        wish = self._request
+        found = self._target.wait_for_stable_end()
+        if found.topic_id != state.identity.target_id:
+            raise BadInputError(
+                f"Topic {found.name} was deleted and created again while it was being restored. Delete it and run this "
+                "again: it begins anew."
+            )
+        wanted = self._list_group_offsets(source)
+        translator = OffsetTranslator((each.partition, each.offset) for each in wanted)
+        all_of_it = {number: OffsetRange(0, each.end_offset) for number, each in state.partitions.items()}
+        with (
+            translate_disk_errors(wish.offsets_file.absolute().parent, "--offsets"),
+            TranslationFile(wish.offsets_file) as translation,
+            RangeReader(replace(self._settings, properties={**self._settings.properties, **_NO_WAIT})) as reader,
+        ):
+            figures = verify_records(
+                source,
+                reader,
+                found,
+                state,
+                (translation, translator),
+                self._count_bytes("Verifying", source, all_of_it),
+            )
+        return _Verified(figures, self._translate_groups(wanted, state, translator))
+
+    def _list_group_offsets(self, source: SourceLog) -> list[GroupOffset]:
+        """List the groups' offsets as offsets of the log: brokers know those of the newest epoch."""
+        groups, epochs = self._request.groups, source.head.state.epochs
+        listed = groups.offsets if groups is not None else ()
+        if not epochs:
+            return list(listed)
+        return [replace(each, offset=each.offset + epochs[-1].get_base(each.partition)) for each in listed]
+
+    def _translate_groups(
+        self, wanted: Sequence[GroupOffset], state: RestoreState, translator: OffsetTranslator
+    ) -> dict[str, dict[int, int]]:
+        translated: dict[str, dict[int, int]] = {}
+        for each in wanted:
+            start = state.partitions[each.partition].target_start
+            offset = translator.translate(each.partition, each.offset, start)
+            translated.setdefault(each.group, {})[each.partition] = offset
+        for group, offsets in translated.items():
+            present = self._group_offsets.read(group)
+            if any(present.get(number, offset) != offset for number, offset in offsets.items()):
+                raise BadInputError(
+                    f"Consumer group {group} has other offsets in topic {self._target.name} already, which were not "
+                    "replaced. All records are restored. Delete them (kafka-consumer-groups.sh --delete-offsets "
+                    f"--group {group} --topic {self._target.name}) and run it again."
+                )
+        self.require_idle_groups()
+        return translated
+
+    def commit(
+        self, state: RestoreState, phase: Phase, groups: Mapping[str, Mapping[int, int]] | None = None
+    ) -> RestoreState:
+        """Commit that the restore is in ``phase``, and with it offsets of consumer groups."""
+        state = state.advance({}, phase)
+        self._writer.begin()
+        self._writer.commit(state.to_positions(), groups or {})
+        return state
+
+    def configure(self, state: RestoreState) -> Sequence[str]:
+        """Give the target the topic's configuration, if the restore created it; return what to say."""
+        final = make_final_configuration(self._log.config())
+        if not state.identity.sets_configuration:
+            wanted = ", ".join(f"{name}={value}" for name, value in final.values.items() if value is not None)
+            stays = (
+                f"Topic {self._target.name} was there before: its configuration stays as it is. The log's: {wanted}."
+            )
+            return (stays, *final.notices)
+        self._target.alter_configuration(final.values)
+        return final.notices
+
+    def _count_bytes(self, what: str, source: SourceLog, ranges: Mapping[int, OffsetRange]) -> Callable[[int], None]:
+        total = sum(source.compute_size_bytes(number, each) for number, each in ranges.items() if each.start < each.end)
+        done = 0
+
+        def count(size_bytes: int) -> None:
+            nonlocal done
+            done += size_bytes
+            self._watch(what, min(done, total), total)
+
+        self._watch(what, 0, total)
+        return count
+
+
+def _describe_figures(figures: Mapping[int, PartitionFigures], request: RestoreRequest) -> tuple[str, ...]:
+    notices = []
+    stamped = sum(each.log_append_times for each in figures.values())
+    if stamped:
+        notices.append(
+            f"{stamped:,} record(s) had the broker's time (LogAppendTime); they have the same time as the producer's "
+            "(CreateTime) now."
+        )
+    dropped = sum(each.timestamps_dropped for each in figures.values())
+    if dropped:
+        notices.append(f"{dropped:,} record(s) with a timestamp of 0 or before 1970 were restored without one.")
+    if request.groups is not None and request.groups.left_out:
+        notices.append(f"{request.groups.left_out:,} line(s) of --groups name other topics and were left out.")
+    return tuple(notices)
+
+
+def _list_partitions(
+    before: RestoreState, after: RestoreState, figures: Mapping[int, PartitionFigures]
+) -> tuple[RestoredPartition, ...]:
+    return tuple(
+        RestoredPartition(
+            partition=number,
+            end_offset=each.end_offset,
+            target_start=each.target_start,
+            target_end=figures[number].target_end,
+            records=each.records,
+            records_written=each.records - before.partitions[number].records,
+            tombstones=figures[number].tombstones,
+        )
+        for number, each in sorted(after.partitions.items())
+    )

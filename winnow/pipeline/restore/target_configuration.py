@@ -1,0 +1,119 @@
+"""The target's configuration: while records are restored it removes none of them, then it is the topic's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from winnow.config.definitions import BY_NAME
+from winnow.config.topic import TopicConfig
+from winnow.errors import BadInputError
+from winnow.kafka.target_topic import TargetDescription
+
+_UNLIMITED: Final = str(2**63 - 1)
+RESTORING: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # Old records would be removed, and versions of a key compacted, before they were read back.
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "message.timestamp.type": "CreateTime",
+        # By default brokers refuse records from more than an hour ahead.
+        "message.timestamp.before.max.ms": _UNLIMITED,
+        "message.timestamp.after.max.ms": _UNLIMITED,
+        # The marker of a transaction has the present as its time: after old records it would close the segment.
+        "segment.ms": _UNLIMITED,
+    }
+)
+"""The configuration of a topic that a restore creates, until it is verified."""
+MINIMUM_SEGMENT_BYTES: Final = 1 << 20
+"""Kafka's own since 4.0."""
+_NOT_KAFKAS: Final = frozenset({"compaction.strategy", "compaction.strategy.header", "internal.segment.bytes"})
+"""KIP-280's, which no release of Kafka has, and one that brokers do not show."""
+_ALWAYS_SET: Final = ("cleanup.policy", "retention.ms", "retention.bytes")
+"""Set even where the topic does not: Winnow's defaults are others than Kafka's."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalConfiguration:
+    """What the target gets at the end; None: the brokers' default. ``notices``: what differs from the topic's."""
+
+    values: Mapping[str, str | None]
+    notices: tuple[str, ...]
+
+
+def is_restoring(found: TargetDescription) -> bool:
+    """Check whether a topic's own configuration is exactly that of a topic that a restore has created."""
+    return dict(found.topic.configuration) == dict(RESTORING)
+
+
+def make_final_configuration(config: TopicConfig) -> FinalConfiguration:
+    """Make the configuration that the target gets once it is verified: the topic's, as far as Kafka knows it."""
+    values: dict[str, str | None] = dict.fromkeys(RESTORING)
+    notices = []
+    own = {"cleanup.policy": ",".join(sorted(config.cleanup_policy))}
+    own |= {"retention.ms": str(config.retention_ms), "retention.bytes": str(config.retention_bytes)}
+    values |= {name: own[name] for name in _ALWAYS_SET}
+    for name, value in config.overrides.items():
+        if name not in BY_NAME or name.startswith("winnow.") or name in _NOT_KAFKAS or name in _ALWAYS_SET:
+            continue
+        values[name] = value
+    size = values.get("segment.bytes")
+    if size is not None and int(size) < MINIMUM_SEGMENT_BYTES:
+        values["segment.bytes"] = str(MINIMUM_SEGMENT_BYTES)
+        notices.append(f"segment.bytes is {MINIMUM_SEGMENT_BYTES} in Kafka, its minimum, not {size}.")
+    if config.compacts and config.compaction_strategy.value != "offset":
+        notices.append(
+            f"Winnow compacts by {config.compaction_strategy.value}; Kafka's cleaner keeps the highest offset of a key."
+        )
+    return FinalConfiguration(values, tuple(notices))
+
+
+def require_restorable(found: TargetDescription, partitions: int, times_ms: tuple[int | None, int | None]) -> None:
+    """Check that a topic that exists may be restored into; ``times_ms``: the log's lowest and highest timestamp.
+
+    Raises:
+        BadInputError: it has records, other partitions, or a configuration that would remove or change records.
+    """
+    name = found.topic.name
+    count = len(found.topic.partitions)
+    if not found.is_empty:
+        raise BadInputError(
+            f"Topic {name} is not empty, and what it holds is not known as the beginning of this restore. Nothing was "
+            "written. Name another --target-topic, or delete this one. (Brokers forget a restore's positions "
+            "offsets.retention.minutes after its last write.)"
+        )
+    if count != partitions:
+        raise BadInputError(
+            f"Topic {name} has {count} partition(s), and the log has {partitions}. Records go back to the partitions "
+            "they came from. Nothing was written. Delete it, so that it is created as it must be, or name another "
+            "--target-topic."
+        )
+    wrong = _list_wrong_values(found.configuration, times_ms)
+    if wrong:
+        pairs = ",".join(f"{key}={value}" for key, value in wrong.items())
+        raise BadInputError(
+            f"Topic {name} would remove, change or refuse records while they are restored, or begin a segment with "
+            "each transaction. Nothing was written. Delete it, so that it is created as it must be, or set until the "
+            "restore is done: "
+            f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {pairs}"
+        )
+
+
+def _list_wrong_values(found: Mapping[str, str], times_ms: tuple[int | None, int | None]) -> dict[str, str]:
+    lowest, highest = times_ms
+    now_ms = int(time.time() * 1000)
+    before, after = (int(found.get(f"message.timestamp.{side}.max.ms", _UNLIMITED)) for side in ("before", "after"))
+    right = {
+        "cleanup.policy": found.get("cleanup.policy", "delete") in {"", "delete"},
+        "retention.ms": found.get("retention.ms", "-1") == "-1",
+        "retention.bytes": found.get("retention.bytes", "-1") == "-1",
+        "message.timestamp.type": found.get("message.timestamp.type", "CreateTime") == "CreateTime",
+        "message.timestamp.before.max.ms": lowest is None or now_ms - lowest <= before,
+        "message.timestamp.after.max.ms": highest is None or highest - now_ms <= after,
+        "segment.ms": lowest is None or now_ms - lowest <= int(found.get("segment.ms", _UNLIMITED)),
+    }
+    return {name: RESTORING[name] for name, is_right in right.items() if not is_right}
