@@ -5,7 +5,7 @@
 
 # The Python that the environment is made from; the first suitable one when left out.
 PYTHON ?=
-# Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone", and for `make bench` and `make kafka`.
+# Arguments for pytest in `make test`, such as ARGS="tests/unit -k tombstone", and for `make bench`, `make parity` and `make kafka`.
 ARGS ?=
 # The command of `make airflow`, such as CMD="dags list".
 CMD ?=
@@ -24,7 +24,9 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/kafka/test_database_to_rows.py tests/kafka/test_restore_killed.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
-# The seed of `make test-long`; a new one when left out.
+# What `make parity` does: full, which writes docs/parity-certificate.md, or short.
+PROFILE ?= full
+# The seed of `make test-long` and `make parity`; a new one when left out.
 SEED ?=
 # For `make compose-check` only.
 GO ?= $(firstword $(shell command -v go) /usr/local/go/bin/go)
@@ -42,7 +44,7 @@ BIOME := node_modules/@biomejs/cli-*/biome
 # Its time is that of the last complete installation.
 BIOME_INSTALLED := node_modules/.installed
 # Folders with Python in them; a folder that has none yet is left out.
-CODE := $(foreach folder,winnow oracle demo jobs dags plugins scripts bench tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+CODE := $(foreach folder,winnow oracle demo jobs dags plugins scripts bench parity tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # spark-submit, airflow and python3 are the environment's, for recipes and for what they start.
 export PATH := $(VENV)/bin:$(PATH)
@@ -63,7 +65,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives check test test-long soak cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives check test test-long soak parity cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -113,6 +115,9 @@ test-long: setup ## the properties and the state machine with 2,000 new examples
 
 soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing grows but what must; ROUNDS=150 for fewer
 	@$(BIN)/python -W ignore -m tests.soak $(ROUNDS)
+
+parity: setup ## 384 random logs cleaned by real Kafka brokers and by Winnow, compared; SEED=N again, PROFILE=short for a minute
+	@$(BIN)/python -m parity --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(filter full,$(PROFILE)),--page docs/parity-certificate.md) $(ARGS)
 
 cluster-test: setup ## the services of docker-compose.yml as processes of this machine: S3, PostgreSQL, Spark standalone
 	@$(BIN)/python -m pytest -q --durations=5 tests/cluster
@@ -165,7 +170,7 @@ lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping 
 
 clean: ## remove the environment and the caches; data in .winnow stays
 	@rm -rf .venv node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
-	@find winnow oracle demo jobs dags plugins bench tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find winnow oracle demo jobs dags plugins bench parity tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 clean-data: ## remove .winnow: the topics, tables and runs of this clone
 	@rm -rf .winnow

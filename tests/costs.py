@@ -17,6 +17,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "browser": ("airflow", "browser"),
         "cluster": ("cluster", "spark", "slow"),
         "kafka": ("kafka_broker",),
+        "kafka/test_parity.py": ("slow",),
         "spark": ("spark",),
         "bench/test_bench_small.py": ("spark", "slow"),
         "dags/test_docs.py": ("slow",),

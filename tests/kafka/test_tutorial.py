@@ -28,6 +28,7 @@ def test_ten_commands_lead_from_kafka_to_a_compacted_archive_and_back(own_broker
     (prepare,), (tutorial,) = PAGE.blocks("prepare"), PAGE.blocks("tutorial")
     assert len(tutorial.splitlines()) == 10
     env = {"WINNOW_HOME": str(tmp_path / "home"), "WINNOW_SPARK__MASTER": "local[2]"}
+    output = ""
     with prompt_program("winnow", tmp_path) as scripts:
         for block in (prepare, tutorial):
             typed = block.replace(ADDRESS, own_broker.bootstrap_servers)

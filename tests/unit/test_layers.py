@@ -37,7 +37,7 @@ LIGHT = (
     "winnow.planning.plans",
     "winnow.results",
 )
-PACKAGES = ("winnow", "oracle", "demo", "bench", "plugins")
+PACKAGES = ("winnow", "oracle", "demo", "bench", "parity", "plugins")
 
 ALLOWED_IMPORTS = {
     "dags": ("airflow.sdk", "winnow.clock", "winnow.config", "winnow.errors", "winnow_airflow"),

@@ -47,6 +47,7 @@ _CLEANER_LOGGERS: Final = (
     ("kafka.log.LogCleaner", "DEBUG"),
     ("org.apache.kafka.storage.internals.log.LogCleaner", "DEBUG"),
     ("org.apache.kafka.storage.internals.log.LogCleanerManager", "DEBUG"),
+    ("org.apache.kafka.storage.internals.log.LogCleaner$CleanerThread", "INFO"),
     ("org.apache.kafka.storage.internals.log.Cleaner", "INFO"),
 )
 _PROPERTIES: Final[Mapping[str, str]] = {

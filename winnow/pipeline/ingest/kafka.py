@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from winnow.config.topic import is_topic_key, list_entries
 from winnow.epochs import KAFKA_LAYOUT
-from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError
+from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import BrokerTopic, Cluster
@@ -26,7 +26,7 @@ from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDesc
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
-from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lag
+from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
@@ -122,9 +122,10 @@ def ingest_kafka_topics(
         )
         by_topic = {each.log.topic: each for each in distributed}
         reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
-    for failure in results.failures:
-        if topics[failure.topic] in found:
-            record_failed_lag(ctx, failure.topic, cluster, found[topics[failure.topic]])
+    failed = {each.topic: found[topics[each.topic]] for each in results.failures if topics[each.topic] in found}
+    # A service that did not answer would be waited for again, topic by topic.
+    if not any(isinstance(each.error, ServiceError) for each in results.failures):
+        record_failed_lags(ctx, cluster, failed)
     return KafkaOutcome(tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures))
 
 

@@ -1,0 +1,84 @@
+"""An ingest from a broker that kills its own process at its n-th step: a call of one of the functions below.
+
+    python -m tests.kafka.killed_ingest FOLDER BROKER TOPIC local|spark STEP
+
+Spark's tasks run in this process: what is left behind is what killed tasks, drivers and submitters leave. STEP 0: it
+runs to its end and prints how many steps there were.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.table import Transaction
+
+from tests.support.in_process_ingest import carry_out_plans_in_process
+from tests.support.world import FakeClock, open_world
+from winnow.clock import read_wall_clock_ms
+from winnow.files import storage
+from winnow.files.segments import SegmentWriter
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
+from winnow.kafka.range_reader import RangeReader
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.ingest import kafka, kafka_spark
+from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.store.ingests import Ingests
+
+STEPS: tuple[tuple[Any, str], ...] = (
+    (storage, "write_bytes"),
+    (storage, "list_files"),
+    (storage, "delete"),
+    (storage, "sync"),
+    (SegmentWriter, "write"),
+    (SegmentWriter, "finish"),
+    (RangeReader, "_take"),
+    (RangeReader, "read"),
+    (Ingests, "open"),
+    (Ingests, "close"),
+    (TopicLog, "commit"),
+    (TopicLog, "add_partitions"),
+    (Transaction, "commit_transaction"),
+    (Cluster, "describe_topics"),
+    (kafka, "plan_reading"),
+    (kafka, "advance_epochs"),
+    (kafka_spark, "check_result"),
+)
+
+
+def main(folder: str, servers: str, topic: str, on: str, last: int) -> int:
+    """Ingest until the ``last``-th step; return the number of steps."""
+    vars(kafka_spark)["submit_ingest_plans"] = carry_out_plans_in_process
+    kafka_spark.MINIMUM_RANGE_OFFSETS = 60
+    passed = 0
+
+    def count(genuine: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal passed
+            passed += 1
+            if passed == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return genuine(*arguments, **named)
+
+        return call
+
+    with open_world(Path(folder), FakeClock(read_wall_clock_ms())) as world:
+        cluster = Cluster(read_client_settings(servers))
+        for owner, name in STEPS:
+            setattr(owner, name, count(getattr(owner, name)))
+        done = ingest_kafka_topics(
+            world.ctx, cluster, {topic: topic}, KafkaRequest(creates=True), as_of_ms=world.clock(), on=on
+        )
+    for failure in done.failures:
+        raise failure.error
+    return passed
+
+
+if __name__ == "__main__":
+    folder, servers, topic, on, last = sys.argv[1:]
+    print(main(folder, servers, topic, on, int(last)))

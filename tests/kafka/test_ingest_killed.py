@@ -1,0 +1,96 @@
+"""An ingest from a broker that is killed -9 at any step: run again, every record is in the log once.
+
+`make test` tries two places a way of reading, `make test-long` sixty.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
+from tests.kafka.test_ingest_kafka import ingest
+from tests.support.world import FakeClock, open_world
+from winnow.clock import read_wall_clock_ms
+from winnow.embedded.kafka_broker import KafkaBroker
+from winnow.files import storage
+from winnow.pipeline.admin.sweep import sweep_topics
+
+GRACE_MS = 24 * 3_600_000
+PLACES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 2
+
+
+@pytest.fixture(scope="module")
+def topic(broker: KafkaBroker) -> LiveTopic:
+    """A topic of three partitions with aborted transactions; the log had two partitions and a part of them."""
+    made = create_live_topic(broker, partitions=2)
+    chosen = random.Random(1)
+    made.write(make_rows(chosen, 40))
+    return made
+
+
+@pytest.fixture(scope="module")
+def lake(topic: LiveTopic, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose log has the first records; the topic went on since."""
+    folder = tmp_path_factory.mktemp("lake")
+    with open_world(folder / "world", FakeClock(read_wall_clock_ms())) as world:
+        ingest(world, topic)
+    chosen = random.Random(2)
+    topic.add_partitions(3)
+    topic.write(make_rows(chosen, 80, partitions=3))
+    topic.write_transaction(make_rows(chosen, 20, partitions=3), commits=False)
+    topic.write_transaction(make_rows(chosen, 20, partitions=3))
+    return folder / "world"
+
+
+def run(folder: Path, topic: LiveTopic, on: str, last: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.kafka.killed_ingest", folder, topic.broker.bootstrap_servers, topic.name]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        [*map(str, command), on, str(last)], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("on", ["local", "spark"])
+def test_killed_anywhere_and_run_again_every_record_is_there_once(
+    topic: LiveTopic, lake: Path, tmp_path: Path, on: str
+) -> None:
+    def copy_lake(name: str) -> Path:
+        """A lake of its own; its catalog names files by their absolute paths, so it is moved into place."""
+        if lake.exists():
+            shutil.copytree(lake, tmp_path / name, symlinks=True)
+        return tmp_path / name
+
+    kept = copy_lake("kept")
+
+    def put_back() -> Path:
+        shutil.rmtree(lake)
+        shutil.copytree(kept, lake, symlinks=True)
+        return lake
+
+    whole = run(lake, topic, on, 0)
+    assert whole.returncode == 0, whole.stderr
+    steps = int(whole.stdout)
+    assert steps >= 30
+    places = [1 + (steps - 1) * number // (PLACES - 1) for number in range(PLACES)]
+    for place in places:
+        killed = run(put_back(), topic, on, place)
+        assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
+        with open_world(lake, FakeClock(read_wall_clock_ms())) as world:
+            ingest(world, topic, on)
+            assert world.read(topic=topic.name) == topic.records, place
+            for _ in range(3):
+                world.clock.now_ms += 2 * GRACE_MS
+                sweep_topics(world.ctx, [topic.name])
+            assert world.read(topic=topic.name) == topic.records, place
+            live = {each.path for number in range(3) for each in world.segments(number, topic.name)}
+            listed = {entry.uri for entry in storage.list_files(f"{world.head(topic.name).location}/data")}
+            assert listed == live, place
+    put_back()

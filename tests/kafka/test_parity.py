@@ -1,0 +1,128 @@
+"""The parity certificate in small: a real broker's cleaner and Winnow keep the same, and what differs is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parity import archive
+from parity.certificate import CertifiedRun, format_certificate
+from parity.cleaner_log import Look
+from parity.cli import certify
+from parity.comparison import LogState, Release, Tally, compare_decision, compare_records
+from parity.differences import DIFFERENCES, Difference
+from parity.random_topics import make_topics
+from parity.segment_headers import Batch, BrokerSegment
+from winnow.engine.rewrite import compact_partition
+from winnow.model import OffsetRange, PartitionPlan, Plan, Record
+from winnow.results import StagedPartition
+
+SEED = 16
+LOGS = 28
+RECORDS = 800
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> CertifiedRun:
+    """One run over a few small logs."""
+    folder: Path = tmp_path_factory.mktemp("parity")
+    return certify("4.3.1", SEED, LOGS, RECORDS, spark_topics=0, folder=folder, report=print)
+
+
+def test_the_broker_and_winnow_differ_in_nothing_that_is_not_listed(run: CertifiedRun) -> None:
+    assert run.tally.unexplained == []
+
+
+def test_enough_was_compared(run: CertifiedRun) -> None:
+    compared = run.tally.compared
+    assert compared["cleanings by the broker"] >= LOGS
+    assert compared["records, field by field"] >= 3_000
+    assert compared["delete horizons, tombstone by tombstone"] >= 30
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.id)
+def test_each_listed_difference_is_shown_by_its_topic(run: CertifiedRun, difference: Difference) -> None:
+    topics = make_topics(SEED, LOGS, RECORDS, segment_setting="segment.bytes")
+    shown = [topic.name for topic in topics if topic.shows == difference.id]
+    assert [run.tally.shown[difference.id, name] > 0 for name in shown] == [True]
+
+
+def test_the_certificate_names_version_seed_and_verdict(run: CertifiedRun) -> None:
+    page = format_certificate([run], "2026-01-02")
+    assert "No unexplained difference" in page
+    assert f"| {SEED} |" in page
+    broken = replace(run, tally=Tally(unexplained=["seed 16, log-1-0, round 1: one record kept by Winnow alone"]))
+    assert "UNEXPLAINED DIFFERENCES" in format_certificate([broken], "2026-01-02")
+
+
+def damage_value(record: Record) -> Record:
+    return replace(record, value=b"other")
+
+
+def damage_timestamp(record: Record) -> Record:
+    return replace(record, timestamp_ms=(record.timestamp_ms or 0) + 1)
+
+
+def damage_headers(record: Record) -> Record:
+    return replace(record, headers=(("a", b"1"),))
+
+
+@pytest.mark.parametrize("damage", [damage_value, damage_timestamp, damage_headers])
+def test_one_record_that_differs_is_a_finding_without_its_bytes(damage: Callable[[Record], Record]) -> None:
+    records = [Record(offset, b"secret", b"secret", 1_000) for offset in range(10)]
+    tally = Tally()
+    log = LogState(make_topics(1, 1, 100, segment_setting="segment.bytes")[0], 0, ingested_end=10)
+    compare_records(log, records, [*records[:5], damage(records[5]), *records[6:]], tally, "here")
+    assert len(tally.unexplained) == 1
+    assert "offset 5," in tally.unexplained[0]
+    assert "secret" not in tally.unexplained[0]
+
+
+def test_a_record_too_many_or_too_few_is_a_finding() -> None:
+    records = [Record(offset, b"key", b"value", 1_000) for offset in range(10)]
+    log = LogState(make_topics(1, 1, 100, segment_setting="segment.bytes")[0], 0, ingested_end=10)
+    tally = Tally()
+    compare_records(log, records, records[1:], tally, "here")
+    compare_records(log, records[:-1], records, tally, "here")
+    assert [finding.split(": ")[1] for finding in tally.unexplained] == [
+        "1 records kept by the broker alone",
+        "1 records kept by Winnow alone",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "look", "cleaned", "findings"),
+    [
+        (0.5, Look(2_000, 100, 200), False, 0),
+        (0.4, Look(2_000, 100, 200), True, 0),
+        (0.5, Look(2_000, 100, 200), True, 1),
+        (0.4, Look(2_000, 100, 200), False, 1),
+        (0.4, Look(2_000, 0, 200), True, 1),
+        (0.4, Look(2_000, 100, 300), True, 1),
+    ],
+)
+def test_another_range_or_decision_is_a_finding(threshold: float, look: Look, cleaned: bool, findings: int) -> None:
+    segments = [
+        BrokerSegment(base, base + 100, 1_000, 1, (Batch(base, base + 99, 100, 1_000, False, None),))
+        for base in (0, 100, 200)
+    ]
+    log = LogState(make_topics(1, 1, 100, segment_setting="segment.bytes")[3], 0, checkpoint=100, segments=segments)
+    tally = Tally()
+    compare_decision(log, Release(threshold), look, cleaned, tally, "here")
+    assert len(tally.unexplained) == findings
+
+
+def test_a_tombstone_that_goes_too_early_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole certificate, with an engine that drops what it should keep."""
+
+    def drop_tombstones(plan: Plan, planned: PartitionPlan, **more: Any) -> StagedPartition:
+        return compact_partition(plan, replace(planned, expired=(OffsetRange(0, 1 << 40),)), **more)
+
+    monkeypatch.setattr(archive, "compact_partition", drop_tombstones)
+    only = ["show-quiet-tombstones"]
+    found = certify("4.3.1", SEED, 1, 400, spark_topics=0, folder=tmp_path, report=print, only=only)
+    assert any("kept by the broker alone" in finding for finding in found.tally.unexplained)
