@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.kafka.restored_topics import NOW_MS, Target, list_rows, make_log, open_present_world, wait_until
 from tests.support.world import TOPIC, World, build_versions, record
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.errors import BadInputError, DamagedSegmentError, TopicBusyError, UsageError, ValidationFailedError
+from winnow.errors import (
+    BadInputError,
+    ConfigurationError,
+    DamagedSegmentError,
+    ServiceError,
+    TopicBusyError,
+    UsageError,
+    ValidationFailedError,
+)
+from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.log.pinned_snapshots import unpin_snapshots
 from winnow.model import Record
@@ -145,8 +157,6 @@ def test_the_target_has_the_topics_configuration_at_the_end_and_loses_nothing_be
 
 
 def read_configuration(target: Target) -> dict[str, str]:
-    from winnow.kafka.target_topic import TargetTopic
-
     found = TargetTopic(target.settings, target.name).describe()
     assert found is not None
     return dict(found.configuration)
@@ -374,8 +384,6 @@ def test_a_record_that_came_out_otherwise_is_found(
         one = Record(row["offset"], row["key"], row["value"], round(row["timestamp"].timestamp() * 1000), None)
         middle = build_table([dataclasses.replace(one, **change)])  # type: ignore[arg-type]
         parts = [batch.slice(0, 7), *middle.to_batches(), batch.slice(8)]
-        import pyarrow as pa
-
         return genuine(pa.Table.from_batches(parts).combine_chunks().to_batches()[0])
 
     monkeypatch.setattr(write_records, "_make_writable", changed)
@@ -429,6 +437,57 @@ def test_a_restore_whose_snapshot_was_released_and_swept_does_not_go_on_with_ano
     with pytest.raises(BadInputError, match="which is gone"):
         target.restore(world)
     assert target.read() == written
+
+
+def test_a_record_that_the_target_does_not_take_is_said_and_once_it_does_the_restore_goes_on(
+    world: World, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create(1)
+    large = record(5, b"large", random.Random(1).randbytes(2_000_000))
+    records = [*build_versions(0, 5), large, *build_versions(6, 20)]
+    world.ingest(records)
+
+    def split_slowly(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
+        # The transaction has failed before its last records are written.
+        yield batch.slice(0, 6)
+        time.sleep(0.5)
+        yield batch.slice(6)
+
+    monkeypatch.setattr(write_records, "_split", split_slowly)
+    with pytest.raises(ConfigurationError, match=r"max\.message\.bytes"):
+        target.restore(world)
+    TargetTopic(target.settings, target.name).alter_configuration({"max.message.bytes": "3000000"})
+    target.restore(world)
+    assert_restored(target, records)
+    assert read_configuration(target)["cleanup.policy"] == "compact"
+
+
+def test_a_transaction_in_which_a_record_was_not_taken_is_not_committed(
+    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = TransactionalWriter._make_producer
+
+    class Refusing:
+        """A producer that does not take the 101st record, and is well otherwise."""
+
+        def __init__(self, producer: Producer) -> None:
+            self._producer, self._count = producer, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._producer, name)
+
+        def produce(self, *arguments: Any, **named: Any) -> None:
+            self._count += 1
+            if self._count == 101:
+                raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+            self._producer.produce(*arguments, **named)
+
+    monkeypatch.setattr(TransactionalWriter, "_make_producer", lambda writer: Refusing(genuine(writer)))
+    with pytest.raises(ServiceError):
+        target.restore(odd)
+    monkeypatch.undo()
+    target.restore(odd)
+    assert_restored(target, records)
 
 
 def test_a_restore_with_another_wish_is_refused(
