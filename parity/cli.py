@@ -99,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         _print_run(run)
         runs.append(run)
-    if options.page is not None:
-        options.page.write_text(format_certificate(runs, f"{datetime.now(UTC):%Y-%m-%d}"))
+        if options.page is not None:
+            options.page.write_text(format_certificate(runs, f"{datetime.now(UTC):%Y-%m-%d}"))
     return 0 if all(run.passed for run in runs) else 1
 
 

@@ -159,8 +159,9 @@ class ParityRun:
     def _ingest_directory(self, topic: RandomTopic) -> None:
         """Copy the files of the closed segments as an operator would, and ingest the copy."""
         ends = {log.partition: log.ingested_end for log in self._logs[topic.name]}
-        with self._copy_directory(topic, ends) as copy:
-            self.archive.ingest_directory(topic.name, copy, topic.name)
+        if any(ends.values()):
+            with self._copy_directory(topic, ends) as copy:
+                self.archive.ingest_directory(topic.name, copy, topic.name)
 
     @contextmanager
     def _copy_directory(self, topic: RandomTopic, ends: Mapping[int, int]) -> Iterator[Path]:
