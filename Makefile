@@ -65,7 +65,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives check test test-long soak parity cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check test test-long soak parity cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -97,6 +97,9 @@ bench-curves: setup ## how the cost grows with records, keys, partitions and dir
 
 bench-archives: setup ## how archives of sinks go in, beside a plain Spark job; SIZE=small for 100,000 records
 	@$(BIN)/python -m bench archives $(SIZE) $(ARGS)
+
+bench-kafka: setup ## how a Kafka topic goes in, beside Spark's own copy; SIZE=small for 200,000 records
+	@$(BIN)/python -m bench kafka $(SIZE) $(ARGS)
 
 ##@ Work on it
 

@@ -1,4 +1,4 @@
-"""Commands of the benchmark: run, prepare, control, airflow, archives, curves, report, document, list, clean."""
+"""Commands of the benchmark: run, prepare, control, airflow, archives, kafka, curves, report, document, list, clean."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ Winnow beside what a user would pick instead, on the same segment files, in one 
   python -m bench control                ten thousand partitions, a thousand topics, two hundred compactions
   python -m bench airflow                what the DAGs cost in a real Airflow: idle ticks, small topics and files
   python -m bench archives 12m           10 M records as sinks leave them: in one process, on Spark, plain Spark
+  python -m bench kafka 12m              12 M records of a broker: in one process, on Spark, Spark's own copy
   python -m bench curves                 cost against records, keys, partitions and dirty share
   python -m bench report --plot docs/img/performance.svg
   python -m bench document               the page docs/performance.md from what was measured
@@ -68,6 +69,10 @@ def build_parser() -> argparse.ArgumentParser:
     archives = commands.add_parser("archives", help="how archives of sinks go in, beside a plain Spark job")
     archives.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
     archives.add_argument("--records", type=int, metavar="N", help="records of each archive; default: by size")
+    kafka = commands.add_parser("kafka", help="how a Kafka topic goes in, beside Spark's own copy of it")
+    kafka.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
+    kafka.add_argument("--records", type=int, metavar="N", help="records of the topic; default: by size")
+    kafka.add_argument("--rounds", type=int, default=2, metavar="N", help="runs of each; default: 2")
     curves = commands.add_parser("curves", help="cost against records, keys, partitions, dirty share")
     curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
     report = commands.add_parser("report", help="print the tables of what was measured, or draw the plot")
@@ -211,6 +216,13 @@ def _archives(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     return 1 if any(run.note for run in runs) else 0
 
 
+def _kafka(given: argparse.Namespace, shown: ProgressPrinter) -> int:
+    from bench.kafka_ingest import run_kafka
+
+    runs = run_kafka(get_bench_folder(), given.size, given.records, given.rounds, shown.say)
+    return 1 if any(run.note for run in runs) else 0
+
+
 def _curves(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.growth_curves import run_curves
 
@@ -251,6 +263,7 @@ def _clean(given: argparse.Namespace, shown: ProgressPrinter) -> int:
         get_bench_folder() / "control",
         get_bench_folder() / "airflow",
         get_bench_folder() / "archives",
+        get_bench_folder() / "kafka",
         get_bench_folder() / "curves",
     ):
         shutil.rmtree(folder, ignore_errors=True)
@@ -264,6 +277,7 @@ _COMMANDS = {
     "control": _control,
     "airflow": _airflow,
     "archives": _archives,
+    "kafka": _kafka,
     "curves": _curves,
     "report": _report,
     "document": _document,

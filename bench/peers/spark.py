@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 
 
 def session(request: dict[str, Any]) -> SparkSession:
-    """Start a session with a user's likely settings for this machine, without the UI and unneeded shuffle tasks."""
+    """Start a session with a user's likely settings for this machine, without the UI and unneeded shuffle tasks.
+
+    ``conf`` in ``request``: further properties.
+    """
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder
+    for name, value in request.get("conf", {}).items():
+        builder = builder.config(name, value)
     return (
-        SparkSession.builder.master("local[*]")
+        builder.master("local[*]")
         .appName("bench")
         .config("spark.driver.memory", request["memory"])
         .config("spark.ui.enabled", "false")
