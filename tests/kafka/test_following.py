@@ -19,6 +19,7 @@ from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.ingest.kafka import KafkaRequest
 from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
 from winnow.pipeline.ingest.undo import undo_ingest
@@ -144,14 +145,18 @@ def test_one_topics_failure_stops_no_other_and_running_again_changes_nothing(fol
     for topic in topics:
         follower.produce(topic, "k1")
     follower.follow(topics)
+    lag = follower.ctx.store.ingest_lags.find(topics[1])
     follower.delete(topics[1])
     follower.create("again")
+    follower.produce(topics[1], "k1", "k2")
     follower.produce(topics[2], "k2")
     for appended in (1, 0):
         found = follower.follow(topics)
         assert [(each.topic, type(each.error)) for each in found.failures] == [(topics[1], BadInputError)]
         assert sum(each.records_appended for each in found.reports) == appended
     assert follower.keys(topics[2]) == [b"k1", b"k2"]
+    # Offsets of another topic say nothing about this log.
+    assert follower.ctx.store.ingest_lags.find(topics[1]) == lag
 
 
 def test_lag_counts_what_is_missing_since_the_first_record_that_is(follower: Follower) -> None:
@@ -204,6 +209,7 @@ def test_a_deadline_that_the_ingest_makes_impossible_is_alerted_and_recovers(
     follower.produce(topic, "k1", timestamp_ms=clock() - 2 * DAY_MS)
     follower.follow([topic])
     assert follower.world.compact(topic=topic) is not None
+    assess_topics(ctx, [topic], as_of_ms=clock())  # nothing in the log has a deadline
     watch_topics(ctx)
     assert list_alerts(follower, topic) == {}
     if is_missing:

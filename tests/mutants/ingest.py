@@ -47,6 +47,21 @@ INGEST = (
     Mutant("spark-result-unchecked", "what a Spark application reports is not compared with its plan")
     .changes("SparkIngest._submit", drop_statement("check_result"))
     .caught_by("test_a_result_that_is_not_of_its_plan_is_refused"),
+    Mutant("topic-created-again-taken-for-the-same", "brokers go on in a log that has another topic's records")
+    .changes("_describe_change", replace("epoch.topic_id != topic.topic_id", "False"))
+    .caught_by("test_a_topic_that_was_created_again_is_refused[local]"),
+    Mutant("topic-created-again-while-read", "what a topic is is not asked again once it was read")
+    .changes("KafkaPass.finish", drop_statement("check"))
+    .caught_by("test_a_topic_that_is_created_again_while_it_is_read_is_refused[local]"),
+    Mutant("deleted-records-passed-over", "records that brokers deleted before they were read are no gap")
+    .changes("_list_ranges", replace("start > position and is_known", "False"))
+    .caught_by("test_records_deleted_before_they_were_read_are_named_and_never_passed_over[local]"),
+    Mutant("uncommitted-records-read", "records of open and aborted transactions come into the log")
+    .changes("make_consumer", replace("'read_committed'", "'read_uncommitted'"))
+    .caught_by("test_every_committed_record_arrives_as_it_was_written[local]"),
+    Mutant("older-epoch-comes-back", "a file of an older epoch is appended as the newest")
+    .changes("EpochPass._move", replace("moved >= ends[numbers]", "moved < 0"))
+    .caught_by("test_what_an_older_epoch_did_not_have_never_comes_back_as_newest"),
     Mutant("reaching-object-not-noticed", "an object that reaches into the next range is not read there")
     .changes("SparkIngest._judge", replace("find_uncovered(A, B)", "False"))
     .caught_by("test_repeats_of_a_sink_that_started_again_are_skipped_across_ranges"),
