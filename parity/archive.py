@@ -21,6 +21,8 @@ from winnow.embedded.java import find_java, make_spark_environment
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.files.segments import ARROW_SCHEMA
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
 from winnow.model import PartitionState, Record, TopicState
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
@@ -31,6 +33,7 @@ from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.leases import hold_lease
 from winnow.planning.plans import PlanReference
 from winnow.results import PartitionReceipt, StagingManifest, Verdict
@@ -89,6 +92,16 @@ class Archive:
         """Ingest a copy of a broker's log directory."""
         source = None if source_topic == topic else source_topic
         ingest_files(self.ctx, topic, [str(folder)], as_of_ms=self.clock(), source_topic=source)
+
+    def ingest_from_broker(self, bootstrap_servers: str, topics: Mapping[str, str]) -> list[str]:
+        """Ingest topics as ``winnow ingest kafka --create`` does; return what failed.
+
+        ``topics``: those of the archive, with the name of each at the broker.
+        """
+        cluster = Cluster(read_client_settings(bootstrap_servers))
+        wanted = KafkaRequest(creates=True)
+        done = ingest_kafka_topics(self.ctx, cluster, topics, wanted, as_of_ms=self.clock(), on="local")
+        return [str(failure) for failure in done.failures]
 
     def compact(self, topic: str, *, leave_out: Collection[int] = ()) -> dict[int, PartitionReceipt]:
         """Compact ``topic`` now, but not the partitions ``leave_out``; return what was published, by partition."""

@@ -16,7 +16,9 @@ committed and aborted; every compression; `compact` and `compact,delete`; minimu
 retention, dirty ratios to the last bit; deleted records. The broker cleans them one to three times, with more records
 between. Winnow ingests the same segments (through a consumer, or from a copy of the broker's log directory), compacts
 at the cleaner's own time, and everything is compared. Decisions are Winnow's on the broker's own segments, sizes and
-times. Kafka's own tests of its cleaner, case by case: [kafka-parity.md](kafka-parity.md).
+times. At the end `winnow ingest kafka` reads some of the cleaned logs anew.
+
+Kafka's own tests of its cleaner, case by case: [kafka-parity.md](kafka-parity.md).
 """.splitlines()
 
 _NOT_COMPARED = """\
@@ -46,6 +48,7 @@ class CertifiedRun:
 def format_certificate(runs: Sequence[CertifiedRun], date: str) -> str:
     """Format the page ``docs/parity-certificate.md``."""
     passed = all(run.passed for run in runs)
+    written = sum(run.tally.compared["records written"] for run in runs)
     lines = [
         "# Parity certificate",
         "",
@@ -58,6 +61,8 @@ def format_certificate(runs: Sequence[CertifiedRun], date: str) -> str:
         "Written by `make parity`; the same logs again: `make parity SEED=N`.",
         "",
         "## Compared",
+        "",
+        f"In all {sum(run.logs for run in runs):,} logs and {written:,} records written.",
         "",
         "| |" + "".join(f" Kafka {run.kafka_version} |" for run in runs),
         "|---|" + "---:|" * len(runs),

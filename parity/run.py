@@ -73,7 +73,7 @@ class ParityRun:
         for number in range(max(topic.rounds for topic in self.topics)):
             self._run_round(number, [topic for topic in self.topics if topic.rounds > number])
         self._look_at_quiet_logs()
-        self._compare_directories()
+        self._compare_ways_in()
         self._check_shown()
         self.tally.compared["logs (topic partitions)"] = len(self.topics) * PARTITIONS
         return self.tally
@@ -159,8 +159,9 @@ class ParityRun:
     def _ingest_directory(self, topic: RandomTopic) -> None:
         """Copy the files of the closed segments as an operator would, and ingest the copy."""
         ends = {log.partition: log.ingested_end for log in self._logs[topic.name]}
-        with self._copy_directory(topic, ends) as copy:
-            self.archive.ingest_directory(topic.name, copy, topic.name)
+        if any(ends.values()):
+            with self._copy_directory(topic, ends) as copy:
+                self.archive.ingest_directory(topic.name, copy, topic.name)
 
     @contextmanager
     def _copy_directory(self, topic: RandomTopic, ends: Mapping[int, int]) -> Iterator[Path]:
@@ -308,22 +309,28 @@ class ParityRun:
                 where = f"seed {self.seed}, {log.name}, quiet"
                 compare_quiet_log(log, theirs[log.partition], ours, segments, now_ms, self.tally, where)
 
-    def _compare_directories(self) -> None:
-        """Ingest copies of the cleaned logs with transactions as they are: the same records as a consumer gets."""
-        # Of a log start that was raised, the broker's files know only from time to time.
-        for topic in [each for each in self.topics if each.transactional and not each.deletes_records]:
-            if not topic.copies_directory:
-                continue
-            name = f"{topic.name}-directory"
-            self.archive.create(name, PARTITIONS, {"cleanup.policy": topic.config["cleanup.policy"]})
-            with self._copy_directory(topic, dict.fromkeys(range(PARTITIONS), sys.maxsize)) as copy:
-                self.archive.ingest_directory(name, copy, topic.name)
+    def _compare_ways_in(self) -> None:
+        """Ingest cleaned logs as they are, by `winnow ingest kafka` and from copies: what a consumer gets, no more."""
+        chosen = [topic for topic in self.topics if topic.copies_directory or topic.shows]
+        failures = self.archive.ingest_from_broker(
+            self.broker.broker.bootstrap_servers, {f"{topic.name}-kafka": topic.name for topic in chosen}
+        )
+        self.tally.unexplained += [f"seed {self.seed}, winnow ingest kafka: {failure}" for failure in failures]
+        for topic in chosen:
+            ways = [] if failures else [f"{topic.name}-kafka"]
+            # Of a log start that was raised, the broker's files know only from time to time.
+            if not topic.deletes_records:
+                ways.append(f"{topic.name}-directory")
+                self.archive.create(ways[-1], PARTITIONS, {"cleanup.policy": topic.config["cleanup.policy"]})
+                with self._copy_directory(topic, dict.fromkeys(range(PARTITIONS), sys.maxsize)) as copy:
+                    self.archive.ingest_directory(ways[-1], copy, topic.name)
             theirs = self.broker.read_records(topic.name, dict.fromkeys(range(PARTITIONS), 0))
             for log in self._logs[topic.name]:
                 log.ingested_end = sys.maxsize
-                where = f"seed {self.seed}, {log.name}, copied directory"
-                ours = self.archive.read_records(name, log.partition)
-                compare_records(log, theirs[log.partition], ours, self.tally, where)
+                for name in ways:
+                    ours = self.archive.read_records(name, log.partition)
+                    where = f"seed {self.seed}, {log.name}, as {name}"
+                    compare_records(log, theirs[log.partition], ours, self.tally, where)
 
     def _check_shown(self) -> None:
         for topic in self.topics:

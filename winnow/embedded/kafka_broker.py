@@ -45,6 +45,7 @@ _NOT_NEEDED: Final = ("org.apache.kafka:kafka-tools-api",)
 _LOGGING_JARS: Final = ("log4j-core-*.jar", "log4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "slf4j-api-*.jar")
 _CLEANER_LOGGERS: Final = (
     ("kafka.log.LogCleaner", "DEBUG"),
+    ("kafka.log.LogCleanerManager$", "DEBUG"),
     ("org.apache.kafka.storage.internals.log.LogCleaner", "DEBUG"),
     ("org.apache.kafka.storage.internals.log.LogCleanerManager", "DEBUG"),
     ("org.apache.kafka.storage.internals.log.LogCleaner$CleanerThread", "INFO"),
