@@ -194,10 +194,11 @@ class KafkaBroker:
 
     def _write_configuration(self) -> Path:
         client, controller = self._ports
+        more = "".join(f",{each}" for each in self.properties.get("listeners", "").split(",") if each)
         mine = {
             "controller.quorum.voters": f"1@{_LOOPBACK}:{controller}",
-            "listeners": f"PLAINTEXT://{_LOOPBACK}:{client},CONTROLLER://{_LOOPBACK}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{_LOOPBACK}:{client}",
+            "listeners": f"PLAINTEXT://{_LOOPBACK}:{client},CONTROLLER://{_LOOPBACK}:{controller}{more}",
+            "advertised.listeners": f"PLAINTEXT://{_LOOPBACK}:{client}{more}",
             "log.dirs": str(self.data_folder),
         }
         path = self.folder / "server.properties"
@@ -254,7 +255,7 @@ def run_broker(
 ) -> Iterator[KafkaBroker]:
     """Run a broker with its data in ``folder`` until the block ends; data of an earlier run is taken up again.
 
-    ``properties`` are added to the broker's, or replace them.
+    ``properties`` are added to the broker's, or replace them; ``listeners`` are further ones.
 
     Raises:
         ConfigurationError: PySpark or Java is missing.
