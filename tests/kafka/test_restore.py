@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.kafka.restored_topics import NOW_MS, Target, list_rows, make_log, open_present_world, wait_until
 from tests.support.world import TOPIC, World, build_versions, record
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.errors import BadInputError, TopicBusyError, UsageError, ValidationFailedError
+from winnow.errors import (
+    BadInputError,
+    ConfigurationError,
+    DamagedSegmentError,
+    ServiceError,
+    TopicBusyError,
+    UsageError,
+    ValidationFailedError,
+)
+from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
+from winnow.log.pinned_snapshots import unpin_snapshots
 from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.restore import write_records
@@ -33,6 +46,20 @@ KEEPING = {"retention_ms": "-1", "segment_ms": str(2**63 - 1)}
 def world(tmp_path: Path) -> Iterator[World]:
     with open_present_world(tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world with the odd log, for tests that leave it as it is."""
+    with open_present_world(tmp_path_factory.mktemp("odd")) as opened:
+        make_log(opened)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def records(odd: World) -> list[Record]:
+    """What the odd log publishes."""
+    return odd.read()
 
 
 @pytest.fixture
@@ -67,9 +94,10 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
     monkeypatch.setattr(TransactionalWriter, "_commit", commit)
 
 
-def test_every_record_comes_back_as_it_was(world: World, target: Target, small_transactions: None) -> None:
-    records = make_log(world)
-    report = target.restore(world)
+def test_every_record_comes_back_as_it_was(
+    odd: World, records: list[Record], target: Target, small_transactions: None
+) -> None:
+    report = target.restore(odd)
     assert_restored(target, records)
     assert report.records == len(records)
     assert [each.tombstones for each in report.partitions] == [
@@ -78,10 +106,9 @@ def test_every_record_comes_back_as_it_was(world: World, target: Target, small_t
 
 
 def test_the_translation_leads_from_each_record_of_the_log_to_the_same_record_in_the_target(
-    world: World, target: Target, small_transactions: None
+    odd: World, records: list[Record], target: Target, small_transactions: None
 ) -> None:
-    records = make_log(world)
-    report = target.restore(world)
+    report = target.restore(odd)
     written = {(number, offset): row for number, offset, row in target.read()}
     translated = {
         (run["partition"], run["source_offset"] + at): (run["partition"], run["target_offset"] + at)
@@ -130,18 +157,15 @@ def test_the_target_has_the_topics_configuration_at_the_end_and_loses_nothing_be
 
 
 def read_configuration(target: Target) -> dict[str, str]:
-    from winnow.kafka.target_topic import TargetTopic
-
     found = TargetTopic(target.settings, target.name).describe()
     assert found is not None
     return dict(found.configuration)
 
 
-def test_a_restore_that_is_complete_does_nothing_more(world: World, target: Target) -> None:
-    records = make_log(world)
-    target.restore(world)
+def test_a_restore_that_is_complete_does_nothing_more(odd: World, records: list[Record], target: Target) -> None:
+    target.restore(odd)
     target.produce({"key": b"later", "value": b"of the application", "partition": 0})
-    report = target.restore(world)
+    report = target.restore(odd)
     assert report.was_complete
     assert len(target.read()) == len(records) + 1
 
@@ -196,26 +220,24 @@ def test_an_abandoned_restore_releases_its_snapshot_and_its_target_is_refused_fr
 
 
 def test_a_second_restore_takes_over_and_the_first_writes_nothing_more(
-    world: World, target: Target, small_transactions: None
+    odd: World, records: list[Record], target: Target, small_transactions: None
 ) -> None:
-    records = make_log(world)
     taken: list[int] = []
 
     def watch(what: str, done: int, total: int) -> None:
         # In the reader's thread of the first one, with a transaction open.
         if not taken and done * 2 > total:
-            taken.append(target.restore(world).records)
+            taken.append(target.restore(odd).records)
 
     with pytest.raises(TopicBusyError, match="has taken over"):
-        target.restore(world, watch=watch)
+        target.restore(odd, watch=watch)
     assert taken == [len(records)]
     assert_restored(target, records)
 
 
 def test_a_paused_restore_whose_transaction_was_aborted_by_another_adds_nothing_when_it_continues(
-    world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = make_log(world)
     genuine = TransactionalWriter._commit
     paused: list[bool] = []
 
@@ -223,22 +245,21 @@ def test_a_paused_restore_whose_transaction_was_aborted_by_another_adds_nothing_
         if len(paused) == 3:
             paused.append(True)
             writer._producer.flush(5)  # its records are in the target, not committed
-            target.restore(world)
+            target.restore(odd)
         elif len(paused) < 3:
             paused.append(True)
         genuine(writer)
 
     monkeypatch.setattr(TransactionalWriter, "_commit", commit)
     with pytest.raises(TopicBusyError):
-        target.restore(world)
+        target.restore(odd)
     assert_restored(target, records)
     assert len(target.read("read_uncommitted")) > len(records)
 
 
 def test_a_target_that_was_created_again_meanwhile_is_refused(
-    world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+    odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_log(world)
     genuine = write_records._commit
     done: list[bool] = []
 
@@ -252,22 +273,21 @@ def test_a_target_that_was_created_again_meanwhile_is_refused(
 
     monkeypatch.setattr(write_records, "_commit", commit)
     with pytest.raises(BadInputError, match="deleted while it was being restored"):
-        target.restore(world)
+        target.restore(odd)
     assert target.read() == []
 
 
 def test_a_topic_of_the_same_name_created_later_is_not_gone_on_with(
-    world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = make_log(world)
     stop_after(monkeypatch, 3)
     with pytest.raises(StoppedError):
-        target.restore(world)
+        target.restore(odd)
     monkeypatch.undo()
     target.delete()
     # The brokers forget the positions with the topic, so the restore begins anew and is whole.
     wait_until(lambda: not committed_positions(target))
-    target.restore(world)
+    target.restore(odd)
     assert_restored(target, records)
 
 
@@ -277,21 +297,19 @@ def committed_positions(target: Target) -> dict[int, int]:
     return GroupOffsets(target.settings, target.name).read(f"winnow-restore-{target.name}")
 
 
-def test_positions_of_a_former_topic_are_refused(world: World, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_positions_of_a_former_topic_are_refused(odd: World, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     from winnow.pipeline.restore import open_restore
     from winnow.pipeline.restore.restore_state import Identity
-
-    make_log(world)
 
     def of_another_topic(**fields: object) -> Identity:
         return dataclasses.replace(Identity(**fields), target_id="AAAAAAAAAAAAAAAAAAAAAB")  # type: ignore[arg-type]
 
     monkeypatch.setattr(open_restore, "Identity", of_another_topic)
     with pytest.raises(BadInputError):
-        target.restore(world)
+        target.restore(odd)
     monkeypatch.undo()
     with pytest.raises(BadInputError, match="was deleted and created again"):
-        target.restore(world)
+        target.restore(odd)
     assert target.read() == []
 
 
@@ -317,12 +335,11 @@ def test_a_topic_with_records_is_refused_and_stays_as_it_is(world: World, target
     ],
 )
 def test_a_topic_that_would_not_keep_the_records_is_refused(
-    world: World, target: Target, partitions: int, config: dict[str, str], message: str
+    odd: World, target: Target, partitions: int, config: dict[str, str], message: str
 ) -> None:
-    make_log(world, rounds=2)
     target.create(partitions, **config)
     with pytest.raises(BadInputError, match=message):
-        target.restore(world)
+        target.restore(odd)
     assert target.read() == []
 
 
@@ -337,18 +354,17 @@ def test_a_topic_that_was_there_keeps_its_configuration(world: World, target: Ta
 
 
 def test_another_producers_record_is_found(
-    world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+    odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_log(world)
     stop_after(monkeypatch, 4)
     with pytest.raises(StoppedError):
-        target.restore(world)
+        target.restore(odd)
     monkeypatch.undo()
     target.produce({"key": b"stranger", "value": b"", "partition": 1})
     with pytest.raises(ValidationFailedError, match=r"Did another producer write|holds more than was restored"):
-        target.restore(world)
+        target.restore(odd)
     with pytest.raises(ValidationFailedError):
-        target.restore(world)
+        target.restore(odd)
 
 
 @pytest.mark.parametrize(
@@ -368,8 +384,6 @@ def test_a_record_that_came_out_otherwise_is_found(
         one = Record(row["offset"], row["key"], row["value"], round(row["timestamp"].timestamp() * 1000), None)
         middle = build_table([dataclasses.replace(one, **change)])  # type: ignore[arg-type]
         parts = [batch.slice(0, 7), *middle.to_batches(), batch.slice(8)]
-        import pyarrow as pa
-
         return genuine(pa.Table.from_batches(parts).combine_chunks().to_batches()[0])
 
     monkeypatch.setattr(write_records, "_make_writable", changed)
@@ -378,33 +392,115 @@ def test_a_record_that_came_out_otherwise_is_found(
 
 
 def test_records_that_left_the_target_before_they_were_read_back_are_missed(
-    world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+    odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_log(world)
     stop_after(monkeypatch, 6)
     with pytest.raises(StoppedError):
-        target.restore(world)
+        target.restore(odd)
     monkeypatch.undo()
     monkeypatch.setattr(write_records, "TRANSACTION_BYTES", SMALL)
     deleted = target.admin.delete_records([TopicPartition(target.name, 0, 3)])
     for future in deleted.values():
         future.result()
     with pytest.raises((ValidationFailedError, BadInputError)):
+        target.restore(odd)
+
+
+def test_a_damaged_segment_ends_the_restore_and_once_it_is_mended_it_goes_on(
+    world: World, target: Target, small_transactions: None
+) -> None:
+    records = make_log(world)
+    file = Path(world.segments(1)[-1].path.removeprefix("file://"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    with pytest.raises(DamagedSegmentError, match=r"winnow scrub"):
         target.restore(world)
+    file.write_bytes(whole)
+    target.restore(world)
+    assert_restored(target, records)
 
 
-def test_a_restore_with_another_wish_is_refused(
+def test_a_restore_whose_snapshot_was_released_and_swept_does_not_go_on_with_another(
     world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_log(world)
-    stop_after(monkeypatch, 3)
+    stop_after(monkeypatch, 4)
     with pytest.raises(StoppedError):
         target.restore(world)
     monkeypatch.undo()
+    unpin_snapshots(world.ctx.log.open(TOPIC), lambda tag: True)
+    world.ingest(build_versions(600, 40))
+    assert world.compact(attempt="a2") is not None
+    world.clock.now_ms += 10 * 86_400_000
+    sweep_topics(world.ctx)
+    written = target.read()
+    with pytest.raises(BadInputError, match="which is gone"):
+        target.restore(world)
+    assert target.read() == written
+
+
+def test_a_record_that_the_target_does_not_take_is_said_and_once_it_does_the_restore_goes_on(
+    world: World, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create(1)
+    large = record(5, b"large", random.Random(1).randbytes(2_000_000))
+    records = [*build_versions(0, 5), large, *build_versions(6, 20)]
+    world.ingest(records)
+
+    def split_slowly(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
+        # The transaction has failed before its last records are written.
+        yield batch.slice(0, 6)
+        time.sleep(0.5)
+        yield batch.slice(6)
+
+    monkeypatch.setattr(write_records, "_split", split_slowly)
+    with pytest.raises(ConfigurationError, match=r"max\.message\.bytes"):
+        target.restore(world)
+    TargetTopic(target.settings, target.name).alter_configuration({"max.message.bytes": "3000000"})
+    target.restore(world)
+    assert_restored(target, records)
+    assert read_configuration(target)["cleanup.policy"] == "compact"
+
+
+def test_a_transaction_in_which_a_record_was_not_taken_is_not_committed(
+    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = TransactionalWriter._make_producer
+
+    class Refusing:
+        """A producer that does not take the 101st record, and is well otherwise."""
+
+        def __init__(self, producer: Producer) -> None:
+            self._producer, self._count = producer, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._producer, name)
+
+        def produce(self, *arguments: Any, **named: Any) -> None:
+            self._count += 1
+            if self._count == 101:
+                raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+            self._producer.produce(*arguments, **named)
+
+    monkeypatch.setattr(TransactionalWriter, "_make_producer", lambda writer: Refusing(genuine(writer)))
+    with pytest.raises(ServiceError):
+        target.restore(odd)
+    monkeypatch.undo()
+    target.restore(odd)
+    assert_restored(target, records)
+
+
+def test_a_restore_with_another_wish_is_refused(
+    odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_after(monkeypatch, 3)
+    with pytest.raises(StoppedError):
+        target.restore(odd)
+    monkeypatch.undo()
     with pytest.raises(UsageError, match="it restores all, and this call says offset 5"):
-        target.restore(world, bound=RestoreBound(offset=5))
+        target.restore(odd, bound=RestoreBound(offset=5))
     with pytest.raises(UsageError):
-        target.restore(world, snapshot_id=world.snapshot_ids()[0])
+        target.restore(odd, snapshot_id=odd.snapshot_ids()[0])
 
 
 def test_the_log_is_restored_up_to_an_offset_a_time_or_a_snapshot(world: World, broker: KafkaBroker) -> None:
@@ -448,15 +544,14 @@ def test_timestamps_that_clients_cannot_write_are_refused_unless_they_are_to_be_
 
 
 def test_consumer_groups_continue_at_the_record_that_they_would_have_read_next(
-    world: World, target: Target, small_transactions: None
+    odd: World, records: list[Record], target: Target, small_transactions: None
 ) -> None:
-    records = make_log(world)
     beyond = max(each.offset for each in records) + 1_000
     wanted = [0, 7, 30, 31, 32, 390, 401, beyond]
     lines = [f"group-{number},{TOPIC},{partition},{n}" for number, n in enumerate(wanted) for partition in range(2)]
-    file = world.folder / "groups.csv"
+    file = odd.folder / "groups.csv"
     file.write_text("\n".join([*lines, "strange,another topic,0,5"]) + "\n")
-    report = target.restore(world, groups=read_group_file(file, [TOPIC], 2))
+    report = target.restore(odd, groups=read_group_file(file, [TOPIC], 2))
     written = target.read()
     for number, offset in enumerate(wanted):
         consumer = target.make_consumer(f"group-{number}")
@@ -501,10 +596,9 @@ def test_a_throttled_restore_takes_its_time(world: World, target: Target) -> Non
 
 
 def test_old_records_are_written_into_one_segment_however_many_transactions_there_are(
-    world: World, target: Target, broker: KafkaBroker, small_transactions: None
+    odd: World, target: Target, broker: KafkaBroker, small_transactions: None
 ) -> None:
-    make_log(world)
-    target.restore(world)
+    target.restore(odd)
     for number in range(2):
         assert len(list((broker.data_folder / f"{target.name}-{number}").glob("*.log"))) == 1
 

@@ -24,7 +24,7 @@ from winnow.kafka.client import check_client_library, explain_kafka_error, refus
 from winnow.kafka.client_settings import ClientSettings
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
     Header = tuple[str, str | bytes | None]
 
@@ -57,6 +57,7 @@ class TransactionalWriter:
     def __init__(self, settings: ClientSettings, topic: str, name: str) -> None:
         self._settings, self._topic, self._name = settings, topic, name
         self._in_transaction = False
+        self._failure: KafkaError | None = None
         self._producer = self._make_producer()
         self._consumer = self._make_consumer(name)
 
@@ -73,9 +74,9 @@ class TransactionalWriter:
             message_max_bytes=MAXIMUM_MESSAGE_BYTES,
             queue_buffering_max_kbytes=QUEUE_KILOBYTES,
             queue_buffering_max_messages=QUEUE_MESSAGES,
-            # A failed record fails its transaction, so nobody asks for reports of the others.
             delivery_report_only_error=True,
         )
+        chosen["on_delivery"] = self._note_failure
         chosen.setdefault("compression.type", "lz4")
         try:
             return Producer({**chosen, "logger": _log})
@@ -95,6 +96,11 @@ class TransactionalWriter:
             return Consumer({**chosen, "logger": _log})
         except KafkaException as problem:
             raise refuse_properties(problem.args[0]) from None
+
+    def _note_failure(self, error: KafkaError | None, message: object) -> None:
+        """Remember why the first record failed: it fails its transaction, and all others in it."""
+        if error is not None and self._failure is None:
+            self._failure = error
 
     def __enter__(self) -> Self:
         return self
@@ -165,10 +171,10 @@ class TransactionalWriter:
                         self._producer.poll(0.05)
             self._producer.poll(0)
         except KafkaException as problem:
-            # A transaction that failed meanwhile refuses further records; only its end names the cause.
-            if not problem.args[0].fatal():
-                self._commit()
-            raise self._explain(problem.args[0], "writing records") from None
+            # Nothing is committed here: the transaction may have records without their positions. If it failed
+            # meanwhile, it refuses further records, and the report of a failed one has the cause.
+            self._producer.poll(1.0)
+            raise self._explain(self._failure or problem.args[0], "writing records") from None
 
     def commit(
         self, positions: Mapping[int, CommittedPosition], groups: Mapping[str, Mapping[int, int]] | None = None

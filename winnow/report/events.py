@@ -147,6 +147,11 @@ EVENTS: tuple[EventDefinition, ...] = (
         ("files_deleted", "bytes_deleted"),
     ),
     EventDefinition(
+        "restored",
+        "a topic's log was written into a Kafka topic and read back",
+        ("target_topic", "records", "records_written", "snapshot_id", "duration_ms"),
+    ),
+    EventDefinition(
         "swept",
         "files that nothing refers to any more were removed",
         ("files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "duration_ms"),

@@ -6,6 +6,7 @@ another one appends every record exactly once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,7 @@ from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import OffsetRange, TopicState
+from winnow.model import OffsetRange, PartitionState, TopicState
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
@@ -209,8 +210,6 @@ def prepare_topic(
 
 
 def _add_partitions(state: TopicState, found: BrokerTopic) -> TopicState:
-    from winnow.model import PartitionState
-
     return replace(state, partitions={**{number: PartitionState() for number in found.partitions}, **state.partitions})
 
 
@@ -320,8 +319,6 @@ def choose_topics(cluster: Cluster, pattern: str) -> list[str]:
     Raises:
         BadInputError: the pattern is not valid, or matches none.
     """
-    import re
-
     try:
         matching = re.compile(pattern)
     except re.error as problem:

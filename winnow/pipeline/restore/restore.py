@@ -28,6 +28,7 @@ from winnow.pipeline.restore.source_log import SourceLog
 from winnow.pipeline.restore.target_configuration import make_final_configuration
 from winnow.pipeline.restore.verify_records import PartitionFigures, verify_records
 from winnow.pipeline.restore.write_records import write_records
+from winnow.report.events import log_event
 
 _NO_WAIT = {"fetch.wait.max.ms": "10"}
 """Everything that is read back is there already, so a broker need not hold an answer back for more to come."""
@@ -82,7 +83,18 @@ def restore_topic(
             report = replace(report, notices=(*report.notices, *run.configure(state)))
             state = run.commit(state, Phase.COMPLETE)
         opening.unpin(state.identity.restore_id)
-    return replace(report, duration_ms=ctx.now_ms() - began_ms)
+    report = replace(report, duration_ms=ctx.now_ms() - began_ms)
+    if report.partitions:
+        log_event(
+            "restored",
+            request.topic,
+            target_topic=request.target_topic,
+            records=report.records,
+            records_written=sum(each.records_written for each in report.partitions),
+            snapshot_id=report.snapshot_id,
+            duration_ms=report.duration_ms,
+        )
+    return report
 
 
 def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: ClientSettings) -> None:
