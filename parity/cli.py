@@ -23,7 +23,7 @@ from winnow.embedded.kafka_broker import DEFAULT_VERSION, run_broker
 HELP: Final = """\
 What a real broker's log cleaner keeps, and what Winnow keeps, of the same random logs.
 
-  python -m parity                       304 logs of 10,600 records on Kafka 4.3.1, 40 on 3.9.1 and 4.4.0; minutes
+  python -m parity                       304 logs of 10,000 records on Kafka 4.3.1, 40 on 3.9.1 and 4.4.0; minutes
   python -m parity --profile short       40 small logs; about a minute
   python -m parity --seed 7              the logs of seed 7 again; a new seed when left out
   python -m parity --seed 7 --only log-014    one topic of them; --logs and --records as they were
@@ -49,7 +49,7 @@ class Profile:
 
 PROFILES: Final = MappingProxyType(
     {
-        "full": Profile(304, 10_600, 40, 3, VERSIONS),
+        "full": Profile(304, 10_000, 40, 3, VERSIONS),
         "short": Profile(40, 2_000, 40, 0, VERSIONS[:1]),
     }
 )

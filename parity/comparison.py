@@ -136,7 +136,9 @@ def compare_decision(log: LogState, release: Release, look: Look, cleaned: bool,
         build_partition_log(log), build_rules(log.topic, release), as_of_ms=look.now_ms, cleaning_time_ms=look.now_ms
     )
     tally.compared["decisions: first dirty and first uncleanable offset, eligibility"] += 1
-    ranges = (look.first_dirty_offset, look.first_uncleanable_offset)
+    # Where the log start lies inside a segment that may not be cleaned, the cleaner logs the segment's beginning, and
+    # takes the range as empty.
+    ranges = (look.first_dirty_offset, max(look.first_dirty_offset, look.first_uncleanable_offset))
     if ranges != (found.first_dirty_offset, found.first_uncleanable_offset):
         tally.unexplained.append(
             f"{where}: the broker's range is {list(ranges)}, Winnow's "
