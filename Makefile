@@ -98,7 +98,7 @@ bench-curves: setup ## how the cost grows with records, keys, partitions and dir
 bench-archives: setup ## how archives of sinks go in, beside a plain Spark job; SIZE=small for 100,000 records
 	@$(BIN)/python -m bench archives $(SIZE) $(ARGS)
 
-bench-kafka: setup ## how a Kafka topic goes in, beside Spark's own copy; SIZE=small for 200,000 records
+bench-kafka: setup ## a Kafka topic in, beside Spark's own copy; the broker's cleaner beside Winnow; SIZE=small for 200,000 records
 	@$(BIN)/python -m bench kafka $(SIZE) $(ARGS)
 
 ##@ Work on it

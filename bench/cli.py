@@ -28,7 +28,7 @@ Winnow beside what a user would pick instead, on the same segment files, in one 
   python -m bench control                ten thousand partitions, a thousand topics, two hundred compactions
   python -m bench airflow                what the DAGs cost in a real Airflow: idle ticks, small topics and files
   python -m bench archives 12m           10 M records as sinks leave them: in one process, on Spark, plain Spark
-  python -m bench kafka 12m              12 M records of a broker: in one process, on Spark, Spark's own copy
+  python -m bench kafka 12m              12 M records of a broker: ingest beside Spark's copy, the broker's cleaner
   python -m bench curves                 cost against records, keys, partitions and dirty share
   python -m bench report --plot docs/img/performance.svg
   python -m bench document               the page docs/performance.md from what was measured
@@ -73,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     kafka.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
     kafka.add_argument("--records", type=int, metavar="N", help="records of the topic; default: by size")
     kafka.add_argument("--rounds", type=int, default=2, metavar="N", help="runs of each; default: 2")
+    kafka.add_argument("--parts", default="", metavar="A,B", help="only these: ingest, cleaner")
     curves = commands.add_parser("curves", help="cost against records, keys, partitions, dirty share")
     curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
     report = commands.add_parser("report", help="print the tables of what was measured, or draw the plot")
@@ -217,10 +218,17 @@ def _archives(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 
 def _kafka(given: argparse.Namespace, shown: ProgressPrinter) -> int:
-    from bench.kafka_ingest import run_kafka
+    from bench.kafka_cleaner import run_cleaners
+    from bench.kafka_ingest import RECORDS, run_kafka
 
-    runs = run_kafka(get_bench_folder(), given.size, given.records, given.rounds, shown.say)
-    return 1 if any(run.note for run in runs) else 0
+    parts = _names(given.parts) or ["ingest", "cleaner"]
+    failed = False
+    if "ingest" in parts:
+        runs = run_kafka(get_bench_folder(), given.size, given.records, given.rounds, shown.say)
+        failed = any(run.note for run in runs)
+    if "cleaner" in parts:
+        run_cleaners(get_bench_folder(), given.records or RECORDS[given.size], shown.say)
+    return 1 if failed else 0
 
 
 def _curves(given: argparse.Namespace, shown: ProgressPrinter) -> int:
@@ -264,6 +272,7 @@ def _clean(given: argparse.Namespace, shown: ProgressPrinter) -> int:
         get_bench_folder() / "airflow",
         get_bench_folder() / "archives",
         get_bench_folder() / "kafka",
+        get_bench_folder() / "kafka-cleaner",
         get_bench_folder() / "curves",
     ):
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.competitors import SPARK_MEMORY
 from bench.lake import build_environment
@@ -28,6 +29,7 @@ TOPIC = "live"
 WAYS = ("local", "spark", "spark-copy")
 _VALUE_BYTES = 190
 _NORMAL_JVM = ("-Xmx2g",)
+_KEPT = MappingProxyType({"retention.ms": "-1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,14 @@ def run_kafka(
     return runs
 
 
-def write_topic(servers: str, records: int) -> None:
+def write_topic(servers: str, records: int, configuration: Mapping[str, str] = _KEPT) -> None:
     """Write records of about 216 bytes, ten versions a key, a header on each third one."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers})
-    made = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
+    made = NewTopic(TOPIC, PARTITIONS, 1, config=dict(configuration))
     for done in admin.create_topics([made]).values():
         done.result()
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "batch.size": 1 << 20, "acks": 1})
