@@ -17,11 +17,13 @@ import pytest
 
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
+from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.files import storage
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.ingest import kafka_spark
 
 GRACE_MS = 24 * 3_600_000
 PLACES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 2
@@ -60,8 +62,10 @@ def run(folder: Path, topic: LiveTopic, on: str, last: int) -> subprocess.Comple
 
 @pytest.mark.parametrize("on", ["local", "spark"])
 def test_killed_anywhere_and_run_again_every_record_is_there_once(
-    topic: LiveTopic, lake: Path, tmp_path: Path, on: str
+    topic: LiveTopic, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
 ) -> None:
+    """After the first kill a Spark application goes on, after the others its tasks in this process."""
+
     def copy_lake(name: str) -> Path:
         """A lake of its own; its catalog names files by their absolute paths, so it is moved into place."""
         if lake.exists():
@@ -85,6 +89,7 @@ def test_killed_anywhere_and_run_again_every_record_is_there_once(
         assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
         with open_world(lake, FakeClock(read_wall_clock_ms())) as world:
             ingest(world, topic, on)
+            monkeypatch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
             assert world.read(topic=topic.name) == topic.records, place
             for _ in range(3):
                 world.clock.now_ms += 2 * GRACE_MS
