@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -80,8 +81,8 @@ def test_a_state_file_that_was_changed_is_not_believed(world: World) -> None:
 
 def test_a_state_of_a_newer_format_is_refused_by_name(world: World) -> None:
     """An older Winnow does not guess at what a newer one wrote."""
-    text = documents.dump_json(world.head().state).replace(b'"format_version":5', b'"format_version":6')
-    assert b'"format_version":6' in text
+    newer = replace(world.head().state, format_version=documents.FORMAT_VERSION + 1)
+    text = documents.dump_json(newer)
     with pytest.raises(FormatVersionError):
         documents.load_json(TopicState, text)
 
