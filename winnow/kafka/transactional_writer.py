@@ -173,8 +173,17 @@ class TransactionalWriter:
         except KafkaException as problem:
             # Nothing is committed here: the transaction may have records without their positions. If it failed
             # meanwhile, it refuses further records, and the report of a failed one has the cause.
+            raise self._explain(self._find_cause(problem.args[0]), "writing records") from None
+
+    def _find_cause(self, error: KafkaError) -> KafkaError:
+        """Return why records are refused: a failed record, or that another writer took over, else ``error``."""
+        from confluent_kafka import KafkaException
+
+        try:
             self._producer.poll(1.0)
-            raise self._explain(self._failure or problem.args[0], "writing records") from None
+        except KafkaException as fatal:
+            return fatal.args[0]  # type: ignore[no-any-return]
+        return self._failure or error
 
     def commit(
         self, positions: Mapping[int, CommittedPosition], groups: Mapping[str, Mapping[int, int]] | None = None
