@@ -176,14 +176,16 @@ class TransactionalWriter:
             raise self._explain(self._find_cause(problem.args[0]), "writing records") from None
 
     def _find_cause(self, error: KafkaError) -> KafkaError:
-        """Return why records are refused: a failed record, or that another writer took over, else ``error``."""
+        """Return why records are refused: that another writer took over, else why a record failed, else ``error``."""
         from confluent_kafka import KafkaException
 
+        found = [error]
         try:
             self._producer.poll(1.0)
         except KafkaException as fatal:
-            return fatal.args[0]  # type: ignore[no-any-return]
-        return self._failure or error
+            found.append(fatal.args[0])
+        found += [] if self._failure is None else [self._failure]
+        return next(filter(_is_fenced, found), found[-1])
 
     def commit(
         self, positions: Mapping[int, CommittedPosition], groups: Mapping[str, Mapping[int, int]] | None = None
@@ -248,7 +250,7 @@ class TransactionalWriter:
         from confluent_kafka import KafkaError
 
         code, rest = error.code(), "What was committed stays; running it again goes on from there."
-        if code in {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}:
+        if _is_fenced(error):
             return TopicBusyError(
                 f"Another process began to restore into topic {self._topic} and has taken over from this one. "
                 "What this one committed stays, and the other goes on from there."
@@ -274,6 +276,14 @@ class TransactionalWriter:
             return found
         at = self._settings.bootstrap_servers
         return ServiceError(f"Kafka at {at} failed, {what} of topic {self._topic} ({error.name()}). {rest}")
+
+
+def _is_fenced(error: KafkaError) -> bool:
+    """Check whether a writer's error says that a newer one of its name took over."""
+    from confluent_kafka import KafkaError
+
+    codes = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+    return error.code() in codes or (error.code() == KafkaError._FATAL and "fenced" in error.str().lower())
 
 
 def read_times_ms(column: pa.Array) -> pa.Array:
