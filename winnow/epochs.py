@@ -58,11 +58,6 @@ def drop_epochs_of(epochs: Sequence[Epoch], ingest_id: str) -> tuple[Epoch, ...]
     return tuple(each for each in epochs if each.ingest_id != ingest_id)
 
 
-def count_epochs(epochs: Sequence[Epoch]) -> int:
-    """Return the number of epochs; a log into which no broker was read has one."""
-    return max(1, len(epochs))
-
-
 def describe_offset(epochs: Sequence[Epoch], partition: int, offset: int) -> Mapping[str, int]:
     """Return epoch and offset at the brokers, as the fields that readers show; empty while there is one epoch."""
     if len(epochs) <= 1:

@@ -34,11 +34,7 @@ _JAVA_ONLY = re.compile(
     r"|keymanager\.algorithm|secure\.random\.implementation|engine\.factory\.class|enabled\.protocols)"
 )
 """Names of Java's clients that mean nothing to others."""
-_MODULES = {
-    "plain.PlainLoginModule": "PLAIN",
-    "scram.ScramLoginModule": None,
-    "oauthbearer.OAuthBearerLoginModule": "OAUTHBEARER",
-}
+_MODULES = ("plain.PlainLoginModule", "scram.ScramLoginModule", "oauthbearer.OAuthBearerLoginModule")
 _OPTION = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|(\S+))')
 
 
@@ -66,8 +62,8 @@ def read_client_settings(bootstrap_servers: str | None, properties_file: str | N
         ConfigurationError: the file cannot be read, a property cannot be used, or no broker is named.
     """
     found = {} if properties_file is None else _read_file(properties_file)
-    servers = bootstrap_servers or found.pop("bootstrap.servers", "")
-    found.pop("bootstrap.servers", None)
+    named = found.pop("bootstrap.servers", "")
+    servers = bootstrap_servers or named
     if not servers.strip():
         raise ConfigurationError("No broker is named: say --bootstrap-servers HOST:PORT. Nothing was read.")
     return ClientSettings(servers.strip(), translate_properties(found, properties_file or ""), properties_file)
