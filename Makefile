@@ -65,7 +65,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check test test-long soak parity cluster-test compose-check mutants docs lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check dist test test-long soak parity cluster-test compose-check matrix mutants docs site lint lint-types lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -122,8 +122,11 @@ soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing gr
 parity: setup ## 384 random logs cleaned by real Kafka brokers and by Winnow, compared; SEED=N again, PROFILE=short for a minute
 	@$(BIN)/python -m parity --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(filter full,$(PROFILE)),--page docs/parity-certificate.md) $(ARGS)
 
-cluster-test: setup ## the services of docker-compose.yml as processes of this machine: S3, PostgreSQL, Spark standalone
-	@$(BIN)/python -m pytest -q --durations=5 tests/cluster
+cluster-test: setup ## real clusters on this machine: docker-compose.yml with S3 and Spark standalone; YARN and HDFS; a REST catalog
+	@REAL_CLUSTERS=1 $(BIN)/python -m pytest -q --durations=5 tests/cluster
+
+matrix: setup ## the wheel with other versions of Python, Airflow and Spark, from the registry; writes docs/versions.md
+	@$(BIN)/python -m tests.matrix $(ARGS)
 
 compose-check: ## docker-compose.yml read by compose's own parser, of the Go module proxy; needs Go
 	@cd scripts/compose-check && $(GO) run . "$(CURDIR)/docker-compose.yml" kafka
@@ -135,6 +138,12 @@ docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python -m winnow.config.reference > docs/configuration.md
 	@$(BIN)/python -m winnow.sources.layouts.reference > docs/archives.md
 	@$(BIN)/python -m tests.catalogue.parity > docs/kafka-parity.md
+	@$(BIN)/python -m scripts.docs_site.drawings
+	@$(BIN)/python -m bench.cost_page > docs/cost.md
+
+site: setup ## the documentation as a site in site/, without a network; look at it with `python -m http.server --directory site`
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site/index.html"
 
 lint: setup ## ruff, mypy, the import contracts, and biome for the page; changes nothing
 	@$(BIN)/ruff check $(CODE)
@@ -165,6 +174,9 @@ format: setup ## format, and fix what ruff and biome can fix
 	@$(BIN)/ruff format $(CODE)
 	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory $(BIOME_INSTALLED) && $(BIOME) check --write; fi
 
+dist: setup ## wheel and sdist in dist/, built twice and compared, with a bill of materials of the lock
+	@$(BIN)/python -m scripts.build_release
+
 lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping versions where it can
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --no-header --quiet --output-file requirements.lock
@@ -172,7 +184,7 @@ lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping 
 ##@ Leave it
 
 clean: ## remove the environment and the caches; data in .winnow stays
-	@rm -rf .venv node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@rm -rf .venv node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	@find winnow oracle demo jobs dags plugins bench parity tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 clean-data: ## remove .winnow: the topics, tables and runs of this clone

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.command_costs import measure_commands
 from bench.lake import build_environment, get_lake, open_home, prepare, replace_tree
 from bench.peers.control import EDGE
 from bench.peers.timing import PREFIX
@@ -104,11 +105,18 @@ def _incremental_bytes(folder: Path, report: ProgressCallback) -> dict[str, Any]
     }
 
 
+def _commands(folder: Path, report: ProgressCallback) -> dict[str, Any]:
+    home = folder / "control" / "commands" / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    return measure_commands(home)
+
+
 PARTS: dict[str, Callable[[Path, ProgressCallback], dict[str, Any]]] = {
     "assess": _assess,
     "topics": _topics,
     "commits": _commits,
     "incremental-bytes": _incremental_bytes,
+    "commands": _commands,
 }
 
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import compaction_steps, maintenance, pool_checks
+from winnow_airflow import compaction_steps, maintenance, params, pool_checks
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
-from winnow_airflow.xcom_values import MAXIMUM_REASON_CHARACTERS, TOPIC_PATTERN, ChangeRow
+from winnow_airflow.xcom_values import TOPIC_PATTERN, ChangeRow
 
 DOC = """
 ### Pauses, resumes or releases partitions of a topic
@@ -36,9 +36,9 @@ def check_pools() -> None:
 def change() -> str:
     """Changes the topic's state in one commit, and returns a sentence about what changed."""
     context = get_current_context()
-    params = context["params"]
+    given = context["params"]
     row = ChangeRow(
-        action=params["action"], topic=params["topic"], partitions=params["partitions"], reason=params["reason"]
+        action=given["action"], topic=given["topic"], partitions=given["partitions"], reason=given["reason"]
     )
     with compaction_steps.open_task_pipeline(context) as ctx:
         return maintenance.change_partitions(ctx, row)
@@ -75,15 +75,8 @@ with DAG(
             title="Partitions",
             description="Partition numbers; empty: all partitions of the topic.",
         ),
-        "reason": Param(
-            "airflow",
-            type="string",
-            minLength=1,
-            maxLength=MAXIMUM_REASON_CHARACTERS,
-            # One line of plain text: it is quoted in logs, in the table's snapshot and in alerts.
-            pattern=r"^[^\x00-\x1f\x7f]+$",
-            title="Name or reason",
-            description="For pause and resume: the name of the pause. For release: why the partition is released.",
+        "reason": params.build_reason(
+            "Name or reason", "For pause and resume: the name of the pause. For release: why the partition is released."
         ),
     },
 ) as change_partitions:

@@ -10,13 +10,11 @@ from typing import Any
 
 from airflow.sdk import (
     DAG,
-    CronTriggerTimetable,
     TriggerRule,
     get_current_context,
     task,
     task_group,
 )
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from winnow.clock import read_wall_clock_ms
 from winnow_airflow import (
@@ -32,6 +30,7 @@ from winnow_airflow import (
 from winnow_airflow.assets import COMPACTED, build_event, topic_asset
 from winnow_airflow.backfill_order import lock_topics_in_as_of_order
 from winnow_airflow.notifier import WinnowNotifier
+from winnow_airflow.older_airflow import AirflowFailException, AirflowSkipException, CronTriggerTimetable
 from winnow_airflow.operators import CompactOperator
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import CHECK_POOL, COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
@@ -129,6 +128,8 @@ def check_eligibility() -> list[list[str]]:
         as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
         with compaction_steps.open_task_pipeline(context) as ctx:
             topics = compaction_steps.select_topics(ctx, context["params"]["topics"])
+            if not context["params"]["dry_run"]:
+                compaction_steps.record_manual_run(ctx, context, "compact")
             shares = eligibility_steps.split_topics(
                 ctx, topics, as_of_ms=as_of_ms, looks_at_all=context["params"]["dry_run"]
             )

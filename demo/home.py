@@ -46,7 +46,7 @@ def start_fresh(settings: Settings) -> bool:
     if strangers:
         raise UsageError(
             f"The home {settings.home} holds topics that the demo did not make: {', '.join(strangers)}. Nothing was "
-            "changed. Run the demo in a home of its own: WINNOW_HOME=$PWD/.winnow-demo make demo"
+            "changed. Run the demo in a home of its own: WINNOW_HOME=$PWD/.winnow-demo winnow demo"
         )
     if had_mark:
         _remove_own(settings)

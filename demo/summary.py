@@ -72,7 +72,7 @@ def print_next_commands(screen: Screen, settings: Settings) -> None:
     screen.command(f"{winnow} read {AIRCRAFT} --limit 3", "the last report of three aircraft")
     screen.command(f"{winnow} assess", "why nothing would be compacted now")
     screen.command(f"{winnow} receipts {DEPARTURES}", "what each run did")
-    screen.command(_format_home(settings, "make ui"), "the runs of this demo in Airflow")
+    screen.command(f"{winnow} ui", "the runs of this demo in Airflow")
     screen.command(f"{winnow} inspect PATH", "what an archive of your own is, and the command that takes it in")
 
 

@@ -20,6 +20,7 @@ MAXIMUM_TIME_MS = 253_402_300_799_999
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_UNITS = ((86_400_000, "day", "days"), (3_600_000, "h", "h"), (60_000, "min", "min"))
 _WHOLE_NUMBER_PATTERN = re.compile(r"[+-]?[0-9]{1,30}")
 _RIGHT_FORM = "Write 2026-01-31T18:00:00Z, 2026-01-31T19:00:00+01:00, or ms since the epoch (1769882400000)."
 
@@ -51,6 +52,16 @@ def format_ms(ms: int) -> str:
     except OverflowError:
         return f"{ms} ms since the epoch"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_duration(ms: int) -> str:
+    """Format a duration for people, in its two largest units: ``3 days 4 h``, ``25 min``."""
+    parts = []
+    for size_ms, one, many in _UNITS:
+        number, ms = divmod(max(ms, 0), size_ms)
+        if number:
+            parts.append(f"{number:,} {one if number == 1 else many}")
+    return " ".join(parts[:2]) or "less than a minute"
 
 
 def _parse_iso(text: str) -> int:

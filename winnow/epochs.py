@@ -14,6 +14,14 @@ KAFKA_LAYOUT = "kafka"
 """What ledgers name as the layout of records that were read from brokers."""
 
 
+def format_topic_id(text: str) -> str:
+    """Format a topic id as brokers and their log directories do: base64 with ``-`` and ``_`` (Kafka's ``Uuid``).
+
+    librdkafka writes the other two characters of plain base64 in their place.
+    """
+    return text.replace("+", "-").replace("/", "_")
+
+
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """One life of a source topic.
@@ -29,6 +37,11 @@ class Epoch:
     bases: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     ingest_id: str = ""
+
+    def __post_init__(self) -> None:
+        """Have the id in Kafka's own alphabet: states that an earlier Winnow wrote may hold the client's."""
+        if self.topic_id is not None:
+            object.__setattr__(self, "topic_id", format_topic_id(self.topic_id))
 
     def get_base(self, partition: int) -> int:
         """Return what is added to an offset of ``partition`` at the brokers to make that of the log."""

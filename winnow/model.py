@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from winnow.epochs import Epoch
+from winnow.strategies import Strategy as Strategy  # noqa: PLC0414
+from winnow.strategies import name_total_order as name_total_order  # noqa: PLC0414
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -58,19 +60,6 @@ class OverviewState(StrEnum):
 
 STATES_HIDDEN_BY_PAUSE: Final = frozenset({OverviewState.OVERDUE, OverviewState.DUE})
 """A paused partition is in none of these states."""
-
-
-class Strategy(StrEnum):
-    """How the surviving record of a key is chosen (KIP-280)."""
-
-    OFFSET = "offset"
-    TIMESTAMP = "timestamp"
-    HEADER = "header"
-
-
-def name_total_order(strategy: Strategy, header: str | None) -> str:
-    """Return the name of the order that decides which record of a key wins; another order makes the whole log dirty."""
-    return f"{strategy.value}:{header or ''}" if strategy is Strategy.HEADER else strategy.value
 
 
 class Reason(StrEnum):

@@ -84,6 +84,7 @@ class StagedPartition:
 
     ``keyless_files``: files of the keyless records that leave the log for the quarantine. ``seconds``: all of the
     work; ``winners_seconds`` finding survivors and ``rewrite_seconds`` copying them, of all its tasks together.
+    ``cpu_seconds``: of the processes of these tasks.
     """
 
     partition: int
@@ -93,6 +94,7 @@ class StagedPartition:
     keyless_files: tuple[str, ...] = ()
     winners_seconds: float = 0.0
     rewrite_seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,10 @@ class PartitionReceipt(RunFigures):
     """Maximum of ``tombstones_expired`` whose horizon had not passed by the wall clock: the as-of lay ahead."""
     offsets_cleaned_early: int = 0
     """Offsets that were not cleanable yet by the wall clock: the as-of lay ahead."""
+    cpu_seconds: float = 0.0
+    """CPU time of the tasks; 0: the receipt is older than this measurement."""
+    bytes_written: int = 0
+    """Bytes of the new segments; ``bytes_out`` counts those that were kept by reference too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +193,7 @@ class OpenAlert:
     """An alert that has not recovered: one kind of problem of one topic partition, or of the topic (None).
 
     ``since_ms``: when it began. ``released``: by whom or why it was released by hand, None if it was not.
+    ``safe``, ``next``, ``plan_id``: as its message says; empty for alerts of an older Winnow.
     """
 
     kind: str
@@ -195,6 +202,9 @@ class OpenAlert:
     since_ms: int
     message: str = ""
     released: str | None = None
+    safe: str = ""
+    next: str = ""
+    plan_id: str | None = None
 
     @property
     def key(self) -> str:

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowRescheduleException
-
 from winnow.errors import TopicBusyError
+from winnow_airflow.older_airflow import AirflowRescheduleException
 from winnow_airflow.xcom_values import TopicCheck
 
 if TYPE_CHECKING:

@@ -47,6 +47,16 @@ def open_task_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
         yield ctx
 
 
+def record_manual_run(ctx: Pipeline, context: Mapping[str, Any], action: str) -> None:
+    """Record in the audit log that somebody triggered this DAG run; runs of the schedule are not actions of people."""
+    if context["dag_run"].run_type != "manual":
+        return
+    from winnow.pipeline.audit import record_request
+    from winnow.store.audit import AuditAction
+
+    record_request(ctx, AuditAction(action), context["params"]["topics"])
+
+
 def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
     """Return the topics of a run: those it names, or all.
 
@@ -261,4 +271,5 @@ def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
     # A cleared task may still validate what is staged; the next run closes runs that were not resumed.
     if run is not None and run.status in {RunState.PLANNED, RunState.COMPACTING}:
         close_run(ctx, run, text)
+        return run.message or text
     return text

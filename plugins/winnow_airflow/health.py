@@ -40,7 +40,7 @@ def main() -> None:
 def run_checks(embedded: bool) -> Iterator[CheckResult]:
     """Run all checks in order; skip those that need the database when it is not available."""
     from airflow import __version__
-    from airflow.configuration import AIRFLOW_HOME
+    from airflow.configuration import AIRFLOW_HOME, conf
 
     from winnow.embedded.bundle import find_bundled_folder
     from winnow.pipeline.doctor.check_runner import CheckStatus, build_ok
@@ -52,6 +52,9 @@ def run_checks(embedded: bool) -> Iterator[CheckResult]:
     yield migrated
     names, findings = check_dags(find_bundled_folder("dags"), before)
     yield from findings
+    if not embedded:
+        folders = [Path(conf.get_mandatory_value("core", name)) for name in ("dags_folder", "plugins_folder")]
+        yield check_copies(folders[0], folders[1])
     if migrated.status is CheckStatus.OK:
         is_off = embedded and not _is_dag_processor_alive()
         yield check_schedules(names, _start(embedded, "ui"), before, is_off=is_off)
@@ -119,6 +122,30 @@ def check_dags(folder: Path, before: str = "") -> tuple[list[str], list[CheckRes
     return names, findings or [build_ok("airflow-dags", f"{', '.join(names)} parse; every plugin loads.")]
 
 
+def check_copies(dags: Path, plugins: Path) -> CheckResult:
+    """Check that Airflow's folders ``dags`` and ``plugins`` hold the files of this installation of Winnow."""
+    from winnow import __version__
+    from winnow.embedded.airflow_install import compare_installed
+    from winnow.pipeline.doctor.check_runner import build_failure, build_ok, build_warning
+
+    name = "airflow-copies"
+    fix = f"winnow airflow install --dags {shlex.quote(str(dags))} --plugins {shlex.quote(str(plugins))}"
+    found = compare_installed(dags, plugins)
+    if found.is_absent:
+        detail = f"Neither {dags} nor {plugins} has Winnow's files, unless another DAG bundle of Airflow's has them."
+        return build_warning(name, detail, fix)
+    if found.differing:
+        whose = f"those of Winnow {found.version}" if found.version not in (None, __version__) else "not the same"
+        number = f"{len(found.differing):,} file{'' if len(found.differing) == 1 else 's'} missing or different"
+        detail = (
+            f"Winnow's files in {dags} and {plugins} are {whose}; this is Winnow {__version__}: {number}, the first "
+            f"{found.differing[0]}."
+        )
+        return build_failure(name, detail, f"{fix}, then restart Airflow's components")
+    kind = "this installation itself" if found.is_linked else f"copies of this Winnow, {__version__}"
+    return build_ok(name, f"Winnow's files in {dags} and {plugins} are {kind}.")
+
+
 def _get_last(error: str) -> str:
     return error.strip().splitlines()[-1]
 
@@ -179,10 +206,10 @@ def check_pools(before: str = "") -> CheckResult:
 def check_connection(before: str = "") -> CheckResult:
     """Check that the connection to Spark exists and matches the settings."""
     from airflow.models.connection import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
 
     from winnow.config.settings import load_settings
     from winnow.pipeline.doctor.check_runner import build_failure, build_ok, build_warning
+    from winnow_airflow.older_airflow import AirflowNotFoundException
     from winnow_airflow.task_defaults import SPARK_CONNECTION
 
     wanted = load_settings().spark.master

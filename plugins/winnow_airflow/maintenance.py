@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, get_current_context
-from airflow.sdk.exceptions import AirflowRescheduleException
+from airflow.sdk import DAG, get_current_context
 
 from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError, WinnowError
 from winnow_airflow import compaction_steps, params, pool_checks
+from winnow_airflow.older_airflow import AirflowRescheduleException, CronTriggerTimetable
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS, combine_errors, describe_error
 from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import ChangeRow, IngestRow
@@ -47,7 +47,9 @@ def list_run_topics() -> list[str]:
     context = get_current_context()
     pool_checks.require_pools(context)
     with compaction_steps.open_task_pipeline(context) as ctx:
-        return compaction_steps.select_topics(ctx, context["params"]["topics"])
+        found = compaction_steps.select_topics(ctx, context["params"]["topics"])
+        compaction_steps.record_manual_run(ctx, context, "scrub")
+        return found
 
 
 def list_swept_topics() -> list[str]:
@@ -58,6 +60,7 @@ def list_swept_topics() -> list[str]:
     with compaction_steps.open_task_pipeline(context) as ctx:
         deleted = [name for name in ctx.log.list_deleted() if not named or name in named]
         others = [name for name in named if name not in deleted]
+        compaction_steps.record_manual_run(ctx, context, "sweep")
         return [*(compaction_steps.select_topics(ctx, others) if others or not named else []), *deleted]
 
 
@@ -172,7 +175,6 @@ def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
             :func:`winnow.pipeline.compaction.state_change.change_states`.
     """
     from winnow.pipeline.admin import partitions as step
-    from winnow.pipeline.compaction.uncleanable import release_marks
 
     topic, chosen, reason = row["topic"], row["partitions"], row["reason"]
     if row["action"] == "pause":
@@ -180,7 +182,7 @@ def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
     elif row["action"] == "resume":
         text = _describe_resume(topic, step.resume_partitions(ctx, topic, chosen, by=reason), reason)
     elif row["action"] == "release":
-        text = _describe_release(topic, release_marks(ctx, topic, chosen, why=reason))
+        text = _describe_release(topic, step.release_partitions(ctx, topic, chosen, why=reason))
     else:
         raise UsageError(f"There is no action {row['action']}. Nothing was changed. Choose pause, resume or release.")
     log.info("%s", text)

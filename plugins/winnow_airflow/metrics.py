@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from winnow_airflow.older_airflow import get_airflow_conf, get_metrics_client
 from winnow_airflow.task_defaults import describe_error
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Gauge = tuple[str, float, dict[str, str]]
 
 def are_metrics_enabled() -> bool:
     """Check whether the installation sends metrics; without a receiver nothing is measured."""
-    from airflow.sdk.configuration import conf
+    conf = get_airflow_conf()
 
     switches = ("statsd_on", "statsd_datadog_enabled", "otel_on")
     return any(conf.getboolean("metrics", switch, fallback=False) for switch in switches)
@@ -39,7 +40,7 @@ def are_metrics_enabled() -> bool:
 
 def supports_tags() -> bool:
     """Check whether the client sends tags: all but plain StatsD, which has ``statsd_influxdb_enabled`` off."""
-    from airflow.sdk.configuration import conf
+    conf = get_airflow_conf()
 
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
         return True
@@ -72,7 +73,7 @@ def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) 
     topics, so their total is the total of all. A topic that cannot be measured or sent is logged, and the others are
     sent.
     """
-    from airflow.sdk.observability import stats
+    stats = get_metrics_client()
 
     most = ctx.settings.metrics.most_topics
     few = len(topics) <= most
@@ -91,7 +92,7 @@ def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) 
 
 def count_pipeline_event(event: LoggedEvent, *, with_topic: bool) -> bool:
     """Count and time the event ``event``. Returns whether anything was sent; never raises."""
-    from airflow.sdk.observability import stats
+    stats = get_metrics_client()
 
     from winnow.report.counters import count_event, time_event
 

@@ -6,12 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
-
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import UsageError
 from winnow_airflow import compaction_steps
 from winnow_airflow.metrics import describe_metrics_error, send_gauges
+from winnow_airflow.older_airflow import AirflowSkipException, AirflowTaskTimeout
 from winnow_airflow.params import get_as_of_ms
 
 log = logging.getLogger("airflow.task")

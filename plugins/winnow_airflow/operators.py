@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from winnow.errors import WinnowError
 from winnow_airflow import lineage
 from winnow_airflow.event_logging import log_pipeline_events
+from winnow_airflow.older_airflow import AirflowException, AirflowFailException
 from winnow_airflow.task_context import open_pipeline
 from winnow_airflow.task_defaults import SPARK_CONNECTION
 from winnow_airflow.topic_results import TaskResults
@@ -22,9 +23,19 @@ from winnow_airflow.xcom_values import BatchRow, list_staged_attempts, read_plan
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
+    from winnow.pipeline.compaction.job_progress import JobRecorder
     from winnow.pipeline.compaction.spark_submit import JobOutcome, JobOutput
     from winnow.pipeline.context import Context as Pipeline
     from winnow.planning.plans import PlanReference
+
+
+_WAIT_FOR_NO_EARLIER_DRIVER: dict[str, Any] = (
+    {"durable": False} if "durable" in inspect.signature(SparkSubmitOperator.__init__).parameters else {}
+)
+"""A retry is an attempt of its own: to wait for the driver of an earlier one would leave it without files.
+
+Versions of the provider without this argument never wait.
+"""
 
 
 class CompactOperator(SparkSubmitOperator):
@@ -36,12 +47,12 @@ class CompactOperator(SparkSubmitOperator):
 
     _file_of: Callable[[Mapping[str, str]], list[str]] | None = None
     _output: JobOutput | None = None
+    _recorder: JobRecorder | None = None
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "batch")
 
     def __init__(self, *, batch: Any, **arguments: Any) -> None:
-        # A retry is an attempt of its own: to wait for the driver of an earlier one would leave it without files.
-        super().__init__(conn_id=SPARK_CONNECTION, durable=False, **arguments)
+        super().__init__(conn_id=SPARK_CONNECTION, **_WAIT_FOR_NO_EARLIER_DRIVER, **arguments)
         self.batch = batch
 
     def execute(self, context: Context) -> None:
@@ -75,9 +86,27 @@ class CompactOperator(SparkSubmitOperator):
                     self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
                     return
                 staged = stage_plans(
-                    ctx, plans, attempt, results, lambda reading: self._submit(ctx, reading, attempt, context)
+                    ctx, plans, attempt, results, lambda reading: self._submit_recorded(ctx, reading, attempt, context)
                 )
             results.close(staged, nothing="Nothing of this batch was staged.")
+
+    def _submit_recorded(
+        self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context
+    ) -> JobOutcome:
+        """Run Spark on ``plans``, and record how far it is for the page."""
+        from winnow.pipeline.compaction.job_progress import AirflowTask, record_progress
+
+        ti = context["ti"]
+        index = -1 if ti.map_index is None else ti.map_index
+        task = AirflowTask(ti.dag_id, ti.run_id, ti.task_id, index, ti.try_number)
+        with record_progress(ctx, plans, attempt, task) as recorder:
+            self._recorder = recorder
+            try:
+                outcome = self._submit(ctx, plans, attempt, context)
+            finally:
+                self._recorder = None
+            recorder.end(outcome)
+        return outcome
 
     def _submit(self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context) -> JobOutcome:
         """Run Spark on ``plans`` through the provider's operator, and wait for it."""
@@ -129,8 +158,9 @@ class CompactOperator(SparkSubmitOperator):
 
     def _read_lines(self, lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
-            if self._output is not None:
-                self._output.read_line(line)
+            event = None if self._output is None else self._output.read_line(line)
+            if event is not None and self._recorder is not None:
+                self._recorder.observe(event)
             yield line
 
     def _find_exit_code(self) -> int | None:

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_ms, parse_as_of
 from winnow.errors import UsageError
-from winnow_airflow.xcom_values import TOPIC_PATTERN
+from winnow_airflow.xcom_values import MAXIMUM_REASON_CHARACTERS, TOPIC_PATTERN
 
 
 def choose_as_of_ms(
@@ -52,17 +52,27 @@ def get_as_of_ms(context: Mapping[str, Any], *, now_ms: int) -> int:
     )
 
 
-WHAT, WHEN, LOOK = "Topics", "As of", "Preview"
-"""Sections of the trigger form."""
-
 TOPICS = Param(
     [],
     type="array",
     items={"type": "string", "pattern": TOPIC_PATTERN},
     title="Topics",
     description="One name per line; empty: all topics.",
-    section=WHAT,
 )
+
+
+def build_reason(title: str, description: str) -> Param:
+    """Build the Param with the reason of a change: one line of plain text, as it is quoted in logs and alerts."""
+    return Param(
+        "airflow",
+        type="string",
+        minLength=1,
+        maxLength=MAXIMUM_REASON_CHARACTERS,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        title=title,
+        description=description,
+    )
+
 
 AS_OF = Param(
     None,
@@ -70,7 +80,6 @@ AS_OF = Param(
     title="As of",
     description="Decide as of this instant: ISO 8601 with UTC offset (2026-01-31T18:00:00Z), or ms since the epoch. "
     "Empty: the end of the run's data interval, or for a run without one, the time when it was due.",
-    section=WHEN,
 )
 
 SIMULATE = Param(
@@ -79,7 +88,6 @@ SIMULATE = Param(
     title="Simulate the future",
     description="Allow an instant more than a minute in the future. Such a run compacts records that are not due yet, "
     "and reports which tombstones it removed before their time.",
-    section=WHEN,
 )
 
 DRY_RUN = Param(
@@ -88,17 +96,16 @@ DRY_RUN = Param(
     title="Dry run",
     description="Only report what each topic that is due would read, write and remove. No plan is written, no topic is "
     "locked, nothing is compacted.",
-    section=LOOK,
 )
 
 SHADOW_STRATEGY = Param(
     None,
     type=["null", "string"],
     enum=[None, "offset", "timestamp", "header"],
+    values_display={"null": "no comparison"},
     title="Compare with a strategy",
     description="Report what this strategy would keep of each topic instead of its own strategy, before the run "
     "compacts anything. One Spark application per topic; changes nothing. Empty: no comparison.",
-    section=LOOK,
 )
 
 COMPACTION: dict[str, Param] = {

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier
 
 from winnow.errors import ConfigurationError
+from winnow_airflow.older_airflow import fail_without_retries, get_airflow_conf
 from winnow_airflow.xcom_values import build_holder_name
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from winnow.config.settings import Settings
     from winnow.pipeline.context import Context as Pipeline
     from winnow.report.alerts import Alert
+
+
+AIRFLOW_ACTOR = "airflow"
+"""Who acts in a DAG run that no user triggered: the scheduler."""
 
 
 class NotifierChannel:
@@ -79,14 +84,16 @@ def build_channels(settings: Settings, context: Mapping[str, Any]) -> list[Notif
 
 def get_airflow_url() -> str | None:
     """Return the address of Airflow's UI from ``[api] base_url``."""
-    from airflow.sdk.configuration import conf
-
-    return conf.get("api", "base_url", fallback=None) or None
+    return get_airflow_conf().get("api", "base_url", fallback=None) or None
 
 
 @contextmanager
 def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
-    """Open settings, store, catalog and channels for one task; its DAG run holds the leases."""
+    """Open settings, store, catalog and channels for one task; its DAG run holds the leases.
+
+    Raises:
+        AirflowFailException: before Airflow 3.3, for errors that no retry can mend.
+    """
     from winnow.config.settings import load_settings
     from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
     from winnow.pipeline.context import open_context
@@ -94,7 +101,15 @@ def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
     keep_pandas_out_of_pyarrow()
     settings = load_settings()
     channels = build_channels(settings, context)
-    with open_context(
-        settings, holder=build_holder_name(context), channels=channels, page_url=get_airflow_url()
-    ) as ctx:
+    with (
+        fail_without_retries(),
+        open_context(
+            settings,
+            holder=build_holder_name(context),
+            channels=channels,
+            page_url=get_airflow_url(),
+            actor=getattr(context["dag_run"], "triggering_user_name", None) or AIRFLOW_ACTOR,
+            reason=str(context.get("params", {}).get("reason") or ""),
+        ) as ctx,
+    ):
         yield ctx

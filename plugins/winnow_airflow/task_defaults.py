@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+from typing import TYPE_CHECKING, Any
 
 from winnow.errors import (
     BadInputError,
@@ -16,6 +14,10 @@ from winnow.errors import (
     ValidationFailedError,
     WinnowError,
 )
+from winnow_airflow.older_airflow import DOUBLING_DELAY, HAS_RETRY_POLICIES, HOPELESS
+
+if TYPE_CHECKING:
+    from airflow.sdk import ExceptionRetryPolicy
 
 OWNER = "winnow"
 TAGS = ["winnow", "kafka"]
@@ -30,29 +32,39 @@ START = datetime(2011, 1, 1, tzinfo=UTC)
 
 DEFAULT_RETRIES = 3
 
-RETRY_POLICY = ExceptionRetryPolicy(
-    rules=[
-        RetryRule(
-            exception=[UsageError, BadInputError, ValidationFailedError],
-            action=RetryAction.FAIL,
-            reason="A retry would meet the same data and configuration.",
-        ),
-        RetryRule(
-            exception=PlanVoidError,
-            action=RetryAction.FAIL,
-            reason="The log moved on; the next run plans from where it is.",
-        ),
-        RetryRule(
-            exception=CommitConflictError,
-            action=RetryAction.RETRY,
-            retry_delay=timedelta(0),
-            reason="Another commit came first; it has finished by now.",
-        ),
-    ],
-    # Retried with a doubling delay: unavailable services, commits of unknown outcome, topics held by another run, and
-    # unexpected errors.
-    default=RetryAction.DEFAULT,
-)
+HOPELESS_REASONS: dict[tuple[type[Exception], ...], str] = {
+    (UsageError, BadInputError, ValidationFailedError): "A retry would meet the same data and configuration.",
+    (PlanVoidError,): "The log moved on; the next run plans from where it is.",
+}
+"""Why errors are not retried."""
+
+RETRY_POLICY: ExceptionRetryPolicy | None = None
+"""Which errors fail at once, and which are retried at once; None before Airflow 3.3, which has no such policies.
+
+There :func:`winnow_airflow.older_airflow.fail_without_retries` has the first part, and a lost race for a commit waits
+like an unavailable service.
+"""
+
+if HAS_RETRY_POLICIES:
+    from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+
+    RETRY_POLICY = ExceptionRetryPolicy(
+        rules=[
+            *(
+                RetryRule(exception=list(kinds), action=RetryAction.FAIL, reason=reason)
+                for kinds, reason in HOPELESS_REASONS.items()
+            ),
+            RetryRule(
+                exception=CommitConflictError,
+                action=RetryAction.RETRY,
+                retry_delay=timedelta(0),
+                reason="Another commit came first; it has finished by now.",
+            ),
+        ],
+        # Retried with a doubling delay: unavailable services, commits of unknown outcome, topics held by another run,
+        # and unexpected errors.
+        default=RetryAction.DEFAULT,
+    )
 
 RUN_KIND_FIRST = "winnow_airflow.priority.RunKindFirst"
 """Class path of the weight rule, because Airflow serialises the rule of a mapped task as text."""
@@ -61,9 +73,9 @@ DEFAULT_ARGS: dict[str, Any] = {
     "owner": OWNER,
     "retries": DEFAULT_RETRIES,
     "retry_delay": timedelta(seconds=30),
-    "retry_exponential_backoff": 2.0,
+    "retry_exponential_backoff": DOUBLING_DELAY,
     "max_retry_delay": timedelta(minutes=15),
-    "retry_policy": RETRY_POLICY,
+    **({} if RETRY_POLICY is None else {"retry_policy": RETRY_POLICY}),
     "weight_rule": RUN_KIND_FIRST,
 }
 
@@ -85,7 +97,7 @@ def combine_errors(errors: Sequence[tuple[str, Exception]]) -> Exception:
 
 def is_worth_retrying(problem: Exception) -> bool:
     """Check whether the same call may succeed later without anyone changing something."""
-    return RETRY_POLICY.evaluate(problem, 1, 1).action is not RetryAction.FAIL
+    return not isinstance(problem, HOPELESS)
 
 
 def describe_error(problem: Exception) -> str:

@@ -10,10 +10,9 @@ import logging
 from collections.abc import Sized
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowSkipException
-
 from winnow.errors import WinnowError
 from winnow.failures import TopicFailure, TopicResults
+from winnow_airflow.older_airflow import AirflowSkipException
 from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.xcom_values import build_label
 

@@ -6,13 +6,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.support.chromium import find_chromium
 from tests.support.embedded_airflow import EmbeddedAirflow, start_airflow
 from tests.support.receivers import Posted, open_webhook
+from winnow.embedded.airflow_users import LOGIN, read_or_create_login_password
 from winnow.pipeline.context import Context, open_context
 
-DAGS = ("backfill_topics", "change_partitions", "compact_now", "compact_topics", "ingest_topics", "sweep_topics")
+DAGS = (
+    "backfill_topics",
+    "change_partitions",
+    "change_topics",
+    "compact_now",
+    "compact_topics",
+    "ingest_topics",
+    "sweep_topics",
+)
 USERS = {"vera": "viewer", "uma": "user", "otto": "op"}
+BROWSER_MS = 120_000
 TIMEOUT_S = 2_400
 """Half of a test's time is Airflow's and Spark's starting; a machine with other work to do takes several times that."""
 
@@ -34,7 +46,11 @@ def webhook() -> Iterator[Posted]:
 @pytest.fixture(scope="session")
 def airflow_of_the_session(webhook: Posted, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAirflow]:
     """The embedded Airflow with every DAG parsed, Spark on one core, and a lake of its own."""
-    variables = {"WINNOW_SPARK__MASTER": "local[1]", "WINNOW_ALERT__WEBHOOK": webhook.url}
+    variables = {
+        "WINNOW_SPARK__MASTER": "local[1]",
+        "WINNOW_ALERT__WEBHOOK": webhook.url,
+        "WINNOW_PAGE__RECORD_READERS": LOGIN,
+    }
     with start_airflow(tmp_path_factory.mktemp("airflow"), variables, DAGS, USERS) as airflow:
         yield airflow
 
@@ -51,3 +67,21 @@ def lake(real_airflow: EmbeddedAirflow) -> Iterator[Context]:
     """The lake of that Airflow, as a person at a shell beside it has it."""
     with open_context(real_airflow.settings) as ctx:
         yield ctx
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=find_chromium(), args=["--no-sandbox"], timeout=BROWSER_MS
+        )
+        yield launched
+        launched.close()
+
+
+def log_in(page: Page, airflow: EmbeddedAirflow) -> None:
+    """Fill in the form that Airflow shows."""
+    page.locator('input[name="username"]').fill(LOGIN)
+    page.locator('input[name="password"]').fill(read_or_create_login_password(airflow.settings))
+    page.keyboard.press("Enter")

@@ -6,20 +6,18 @@ Everything is real: the segment file, the scheduler, Spark, the webhook, the bro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
-from tests.support.chromium import find_chromium
+from tests.airflow.conftest import BROWSER_MS, log_in
 from tests.support.embedded_airflow import EmbeddedAirflow
 from tests.support.receivers import Posted
 from tests.support.world import build_versions, compute_survivors, write_jsonl
-from winnow.embedded.airflow_users import LOGIN, read_or_create_login_password
+from winnow.embedded.airflow_users import LOGIN
 from winnow.files import storage
 from winnow.model import Segment, TopicPartition
 from winnow.pipeline.admin.topics import create_topic
@@ -30,18 +28,6 @@ from winnow.store import RunState
 
 TOPIC = "payments"
 RECORDS = 200
-BROWSER_MS = 120_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium."""
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=find_chromium(), args=["--no-sandbox"], timeout=BROWSER_MS
-        )
-        yield launched
-        launched.close()
 
 
 def flip_a_bit(segment: Segment) -> bytes:
@@ -73,13 +59,6 @@ def alerts(webhook: Posted) -> list[dict[str, Any]]:
     return [alert for alert in map(json.loads, webhook.bodies) if alert["topic"] == TOPIC]
 
 
-def log_in(page: Page, airflow: EmbeddedAirflow) -> None:
-    """Fill in the form that Airflow shows."""
-    page.locator('input[name="username"]').fill(LOGIN)
-    page.locator('input[name="password"]').fill(read_or_create_login_password(airflow.settings))
-    page.keyboard.press("Enter")
-
-
 def test_a_flipped_bit_is_alerted_repaired_released_and_reported_as_recovered(
     real_airflow: EmbeddedAirflow, lake: Context, webhook: Posted, browser: Browser, tmp_path: Path
 ) -> None:
@@ -98,7 +77,7 @@ def test_a_flipped_bit_is_alerted_repaired_released_and_reported_as_recovered(
     assert (alert["kind"], alert["partitions"]) == ("uncleanable_partition", [0])
     assert list(lake.store.projection.list_uncleanable([TOPIC])) == [TopicPartition(TOPIC, 0)]
     # The schedule may have been first, and the other run may take the partition that is well already.
-    (run,) = [each for each in lake.store.runs.list_runs(TOPIC) if each.status is RunState.INVALID]
+    (run,) = [each for each in lake.store.runs.list_runs(TOPIC) if each.status is RunState.SPARK_FAILED]
     assert alert["link"] == f"{real_airflow.url}/winnow/page#/runs/{run.plan_id}"
 
     page = browser.new_page()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import control_plane
+from bench.command_costs import measure_commands
 from bench.control_plane import run_control
 from bench.io_limits import compute_allowed_bytes
 from bench.lake import Lake, open_home, prepare
@@ -70,6 +71,13 @@ def test_allowed_bytes_are_columns_of_all_segments_and_whole_segments_that_lose_
     allowed, size_bytes = found["ten"]
     assert allowed["allowed_written_bytes"] == size_bytes
     assert allowed["allowed_read_bytes"] > size_bytes
+
+
+def test_short_commands_are_measured_beside_python_itself(home: Path) -> None:
+    found = measure_commands(home, rounds=1)
+    assert found["python_cpu_seconds"] > 0
+    for name in ("help", "topics_list", "assess"):
+        assert found[f"{name}_multiple"] == found[f"{name}_cpu_seconds"] / found["python_cpu_seconds"] > 1
 
 
 def test_part_of_the_control_plane_is_saved_and_not_measured_again(

@@ -103,6 +103,8 @@ def _environment(home: Path) -> dict[str, str]:
         **environment,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "WINNOW_PAGE__RECORD_READERS": "admin",
+        "WINNOW_PAGE__MASKED_FIELDS": "card",
     }
 
 

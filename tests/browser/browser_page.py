@@ -13,7 +13,7 @@ from tests.browser.airflow_servers import Server
 
 HEIGHT = 900
 FILLED = """() => document.querySelector(".place")
-  && !document.querySelector('[aria-busy="true"]:not([hidden] *)')"""
+  && !document.querySelector('[aria-busy="true"]:not([hidden], [hidden] *)')"""
 BLOCKED = ("csp", "net::ERR_BLOCKED_BY_CSP")
 SLOWEST_MS = 20_000
 expect.set_options(timeout=SLOWEST_MS)

@@ -8,6 +8,7 @@ to the present, in which the page looks.
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from dataclasses import replace
@@ -66,8 +67,17 @@ class Writer:
         offset = self.ends[partition]
         self.ends[partition] += 1
         key = f"{partition}-{self.rng.randrange(self.keys)}".encode()
-        value = None if self.rng.random() < 0.03 else self.rng.randbytes(self.rng.randint(60, 400))
-        return record(offset, key, value, timestamp_ms, partition=partition)
+        value = None if self.rng.random() < 0.03 else self._make_value()
+        return record(offset, key, value, timestamp_ms, partition=partition, headers=(("source", b"shop-7"),))
+
+    def _make_value(self) -> bytes:
+        fields = {
+            "id": self.rng.randrange(10**18, 10**19),
+            "card": str(self.rng.randrange(10**15, 10**16)),
+            "amount": self.rng.randrange(10**5) / 100,
+            "note": self.rng.randbytes(self.rng.randint(5, 150)).hex(),
+        }
+        return json.dumps(fields).encode()
 
 
 def by_dag_run(world: World, kind: str) -> World:

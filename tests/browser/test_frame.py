@@ -15,6 +15,7 @@ def test_airflows_address_bar_follows_the_route_and_leads_back_to_it(look: Open)
     """A view inside the frame can be linked: a reload of Airflow shows it again."""
     seen = look("small")
     frame = seen.within_airflow("plugin/winnow")
+    frame.get_by_role("link", name="Topics", exact=True).click()
     frame.get_by_role("link", name="customers").click()
     expect(frame.locator("h1")).to_contain_text("customers")
     seen.page.wait_for_url("**/plugin/winnow/winnow/page#/topics/customers")

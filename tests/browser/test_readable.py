@@ -73,7 +73,18 @@ def test_text_stands_out_from_its_ground_in_both_themes(look: Open, theme: str) 
     assert weak == {}
 
 
-@pytest.mark.parametrize("route", ["#/topics", "#/topics/customers", "#/runs", "#/quality"])
+@pytest.mark.parametrize(
+    "route",
+    [
+        "#/overview",
+        "#/topics",
+        "#/topics/customers",
+        "#/topics/customers/trends",
+        "#/topics/customers/table",
+        "#/runs",
+        "#/quality",
+    ],
+)
 def test_every_control_has_a_name(look: Open, route: str) -> None:
     """As the browser computes it for screen readers."""
     seen = look("small")
@@ -104,7 +115,7 @@ def test_offsets_of_a_log_are_read_by_keyboard(look: Open) -> None:
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Tab")
     expect(strip).to_be_focused()
-    expect(page.get_by_role("tooltip")).to_contain_text("First uncleanable offset")
+    expect(page.get_by_role("tooltip")).to_contain_text("Cleanable up to (exclusive)")
     page.keyboard.press("Escape")
     expect(page.get_by_role("tooltip")).to_be_hidden()
 

@@ -12,8 +12,10 @@ from tests.support.store_fixtures import assessment
 from winnow.model import Assessment, Reason, RetiredFile
 from winnow.results import Delivery, OpenAlert
 from winnow.store import Store
+from winnow.store.alert_handling import AlertCounts, AlertState
 from winnow.store.alerts import Compose
 from winnow.store.retired_files import WaitingFiles
+from winnow.store.values import Window
 
 postgresql_server = store_fixtures.postgresql_server
 new_store_url = store_fixtures.new_store_url
@@ -86,7 +88,7 @@ def test_closing_takes_the_partitions_and_the_topic_as_a_whole_and_leaves_the_re
 
 def test_released_alert_stays_open_until_it_is_told_again(store: Store) -> None:
     store.alerts.remember_all([alert(0), alert(1)], NOW_MS, nothing)
-    store.alerts.release("orders", {"validation_failed"}, [0], "released by anna")
+    store.alerts.release("orders", {"validation_failed"}, [0], "released by anna", NOW_MS)
     assert [each.released for each in store.alerts.list_open()] == ["released by anna", None]
     assert store.alerts.remember_all([alert(0), alert(1)], NOW_MS + 5, nothing) == [alert(0)]
     assert store.alerts.remember_all([alert(0)], NOW_MS + 5, nothing) == []
@@ -171,3 +173,117 @@ def test_files_that_wait_are_summed_by_topic(store: Store) -> None:
         WaitingFiles("orders", 3, 25, NOW_MS - 1),
     ]
     assert store.retired_files.list_waiting(NOW_MS + 1, "clicks") == [WaitingFiles("clicks", 1, 10, NOW_MS + 1)]
+
+
+KEYS = {number: alert(number).key for number in range(3)}
+
+
+def handled(store: Store, state: AlertState | None = None) -> list[int | None]:
+    """The partitions of the open alerts in a state."""
+    return [each.partition for each in store.alert_handling.list_alerts(Window(), NOW_MS, state=state).rows]
+
+
+def events(store: Store) -> list[tuple[str, int | None, str, str]]:
+    """What happened to alerts, the oldest first."""
+    found = store.alert_history.list_events(Window()).rows
+    return [(each.event, each.partition, each.actor, each.text) for each in reversed(found)]
+
+
+def test_acknowledged_alert_names_who_and_why_until_it_happens_again(store: Store) -> None:
+    """Only open ones can be acknowledged; a release that fails is a new occurrence, which nobody has acknowledged."""
+    store.alerts.remember_all([alert(0), alert(1)], NOW_MS, nothing)
+    keys = [KEYS[0], "validation_failed:clicks:0"]
+    assert store.alert_handling.acknowledge(keys, NOW_MS + 1, by="anna", why="disk ordered") == [alert(0)]
+    assert (handled(store, AlertState.NEW), handled(store, AlertState.ACKNOWLEDGED)) == ([1], [0])
+    (seen, _) = store.alert_handling.list_alerts(Window(), NOW_MS).rows
+    assert (seen.acknowledged_by, seen.acknowledged_why, seen.acknowledged_at_ms) == (
+        "anna",
+        "disk ordered",
+        NOW_MS + 1,
+    )
+    assert store.alert_handling.count(NOW_MS) == AlertCounts(open=2, new=1, muted=0)
+    store.alerts.release("orders", {"validation_failed"}, [0], "released by anna", NOW_MS + 2)
+    store.alerts.remember_all([alert(0)], NOW_MS + 3, nothing)
+    assert store.alert_handling.count(NOW_MS).new == 2
+    assert events(store) == [
+        ("raised", 0, "", "orders 0"),
+        ("raised", 1, "", "orders 1"),
+        ("acknowledged", 0, "anna", "disk ordered"),
+        ("released", 0, "", "released by anna"),
+        ("raised", 0, "", "orders 0"),
+    ]
+
+
+def test_muted_alert_that_happens_again_is_sent_when_its_mute_ends_and_once(store: Store) -> None:
+    """Others of the same call are sent at once."""
+    store.alerts.remember_all([alert(0)], NOW_MS, nothing)
+    assert store.alert_handling.mute([KEYS[0]], NOW_MS + 50, NOW_MS, by="anna", why="copying") == [alert(0)]
+    store.alerts.release("orders", {"validation_failed"}, [0], "released by anna", NOW_MS)
+    assert store.alerts.remember_all([alert(0), alert(1)], NOW_MS + 1, to("webhook")) == [alert(0), alert(1)]
+    assert documents(store, "webhook") == [KEYS[1]]
+    assert handled(store, AlertState.MUTED) == [0]
+    assert store.alerts.end_mutes(NOW_MS + 49, to("webhook")) == []
+    assert store.alerts.end_mutes(NOW_MS + 50, to("webhook", "mail")) == [alert(0)]
+    assert store.alerts.end_mutes(NOW_MS + 51, to("webhook", "mail")) == []
+    assert documents(store, "webhook") == documents(store, "mail") == [KEYS[0]]
+    assert events(store)[-1] == ("mute_ended", 0, "", "")
+
+
+def test_of_watchers_that_see_the_end_of_a_mute_at_once_one_sends_it(store: Store) -> None:
+    store.alerts.remember_all([alert(0)], NOW_MS, nothing)
+    store.alert_handling.mute([KEYS[0]], NOW_MS + 1, NOW_MS, by="anna", why="")
+    barrier = Barrier(8)
+
+    def watch(_: int) -> list[OpenAlert]:
+        barrier.wait()
+        return store.alerts.end_mutes(NOW_MS + 1, to("webhook"))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(len(found) for found in threads.map(watch, range(8))) == 1
+    assert documents(store, "webhook") == [KEYS[0]]
+
+
+def test_recovery_is_sent_although_muted_and_ends_the_mute(store: Store) -> None:
+    """What happens after a recovery is news; the end of the mute has nothing left to send."""
+    store.alerts.remember_all([alert(0)], NOW_MS, nothing)
+    store.alert_handling.mute([KEYS[0]], NOW_MS + 50, NOW_MS, by="anna", why="")
+    assert store.alerts.forget_all("orders", {"validation_failed"}, [0], NOW_MS + 1, to("webhook"), how="was published")
+    assert documents(store, "webhook") == [KEYS[0]]
+    assert store.alerts.end_mutes(NOW_MS + 50, to("webhook")) == []
+    store.alerts.remember_all([alert(0)], NOW_MS + 2, to("webhook"))
+    assert documents(store, "webhook") == [KEYS[0]]
+    assert [name for name, *_ in events(store)] == ["raised", "muted", "recovered", "raised"]
+
+
+def test_alert_that_is_sent_after_its_mute_is_over_is_not_sent_by_the_end_of_the_mute(store: Store) -> None:
+    """It happened again between the end of the mute and the watch that would have noticed that end."""
+    store.alerts.remember_all([alert(0)], NOW_MS, nothing)
+    store.alert_handling.mute([KEYS[0]], NOW_MS + 5, NOW_MS, by="anna", why="")
+    store.alerts.release("orders", {"validation_failed"}, [0], "released by anna", NOW_MS)
+    store.alerts.remember_all([alert(0)], NOW_MS + 6, to("webhook"))
+    assert store.alerts.end_mutes(NOW_MS + 7, to("webhook")) == []
+    assert documents(store, "webhook") == [KEYS[0]]
+
+
+def test_unmuted_alert_is_sent_by_the_next_watch(store: Store) -> None:
+    """Only what is muted can be unmuted."""
+    store.alerts.remember_all([alert(0), alert(1)], NOW_MS, nothing)
+    store.alert_handling.mute([KEYS[0]], NOW_MS + 50, NOW_MS, by="anna", why="")
+    assert store.alerts.are_muted([KEYS[0]], NOW_MS)
+    assert not store.alerts.are_muted([KEYS[0], KEYS[1]], NOW_MS)
+    assert store.alert_handling.unmute([KEYS[0], KEYS[1]], NOW_MS + 1, by="bert", why="copied") == [alert(0)]
+    assert not store.alerts.are_muted([KEYS[0]], NOW_MS + 1)
+    assert store.alerts.end_mutes(NOW_MS + 1, to("webhook")) == [alert(0)]
+
+
+def test_alerts_and_their_history_are_listed_by_topic_and_kind(store: Store) -> None:
+    clicks = alert(0, "deadline_near", "clicks")
+    store.alerts.remember_all([alert(0), alert(1), clicks], NOW_MS, nothing)
+    store.alerts.forget_all("orders", {"validation_failed"}, [0], NOW_MS + 1, nothing, recovered=False)
+    seen = store.alert_handling.list_alerts(Window(), NOW_MS, topic="clicks", kind="deadline_near")
+    assert (seen.total, seen.rows[0].key) == (1, clicks.key)
+    assert store.alert_handling.list_alerts(Window(1, 1), NOW_MS).total == 2
+    history = store.alert_history
+    assert [each.topic for each in history.list_events(Window(), topic="clicks").rows] == ["clicks"]
+    assert history.list_events(Window(), kind="validation_failed").total == 3
+    assert [each.partition for each in history.list_events(Window(), event="closed").rows] == [0]

@@ -18,7 +18,11 @@ from tests.support.store_fixtures import (
     retired_file,
     verdict,
 )
+from winnow.results import OpenAlert
 from winnow.store import RunState, Store, tables
+from winnow.store.audit import AuditEntry
+from winnow.store.run_progress import PlanProgress, RunProgress, SparkJob
+from winnow.store.values import Window
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server
@@ -157,3 +161,31 @@ def test_a_topic_without_old_history_costs_one_question(store: Store) -> None:
         assert pruned(store) == 0
     assert len([each for each in sent if each.startswith("SELECT")]) == 1
     assert not any(each.startswith("DELETE") for each in sent)
+
+
+def test_progress_of_a_removed_run_goes_with_it_and_an_application_with_the_last_of_its_runs(store: Store) -> None:
+    """A batch's application is kept as long as one of its runs."""
+    closed_run(store, "plan-0")
+    store.runs.open("plan-1", "orders", attempt="a-1", as_of_ms=1, plan_uri="/plan-1", now_ms=LONG_AGO_MS)
+    job = SparkJob("job-1", "a-1", "host", 1, 1, 2, 2)
+    store.job_progress.record(job, [PlanProgress(f"plan-{number}", "orders", 1, 1) for number in (0, 1)])
+    assert sum(each.rows for each in store.history.prune("orders", NOW_MS)) == 1
+    assert store.job_progress.find("plan-0") == RunProgress((), None, None, ())
+    assert store.job_progress.find("plan-1").job == job
+    store.runs.set_state("plan-1", RunState.VOID, LONG_AGO_MS, attempt="a-1")
+    closed = store.runs.find("plan-1")
+    assert closed is not None
+    store.runs.note_empty(closed, first_ms=LONG_AGO_MS, swept_ms=LONG_AGO_MS)
+    assert sum(each.rows for each in store.history.prune("orders", NOW_MS)) == 1
+    assert store.job_progress.find("plan-1").job is None
+
+
+def test_audit_entries_and_events_of_alerts_go_by_age_also_those_of_deleted_topics(store: Store) -> None:
+    """Who deleted a topic stays known for as long as anything else; nothing of it is kept for ever."""
+    for at_ms, topic in ((LONG_AGO_MS, "gone"), (LONG_AGO_MS, ""), (NOW_MS, "gone")):
+        store.audit.record(AuditEntry(at_ms, "anna@host", "delete", topic))
+        store.alerts.remember_all([OpenAlert("sweep_stuck", topic, at_ms - LONG_AGO_MS, at_ms)], at_ms, lambda _: [])
+    assert pruned(store) == 4
+    assert [each.at_ms for each in store.audit.list_entries(Window()).rows] == [NOW_MS]
+    assert [each.at_ms for each in store.alert_history.list_events(Window()).rows] == [NOW_MS]
+    assert pruned(store) == 0

@@ -19,6 +19,7 @@ from winnow.pipeline.admin.partitions import list_partitions
 from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.context import Context
+from winnow.store.values import Window
 from winnow_airflow import maintenance
 from winnow_airflow.xcom_values import ChangeRow
 
@@ -52,6 +53,13 @@ def test_a_run_pauses_partitions_and_another_resumes_them(
     with sqlite3.connect(airflow_home.airflow_home / "airflow.db") as database:
         rows = database.execute("SELECT value FROM xcom WHERE dag_id = 'change_partitions' ORDER BY timestamp")
         said = [json.loads(json.loads(row[0])) if row[0].startswith('"\\"') else json.loads(row[0]) for row in rows]
+    recorded = ctx.store.audit.list_entries(Window(), topic="orders").rows
+    origin = recorded[0].origin
+    assert origin.startswith("airflow:change_partitions:")
+    assert [(each.action, each.actor, each.reason, each.detail) for each in recorded if each.origin != "shell"] == [
+        ("resume", "dag_test", "maria", "orders-0, orders-2"),
+        ("pause", "dag_test", "maria", "orders-0, orders-2"),
+    ]
     assert [text.split(".")[0] for text in said] == [
         "Paused by maria: orders-0, orders-2",
         "Nothing was changed: orders-0, orders-2 was paused by maria already",

@@ -409,7 +409,10 @@ def test_what_the_job_reported_long_before_its_last_lines_reaches_the_task(
     program.chmod(0o755)
     path = f"{program.parent}:{os.environ['PATH']}"
     monkeypatch.setattr(operators, "_build_driver_environment", lambda settings: {"PATH": path})
-    context = {"ti": SimpleNamespace(try_number=1), "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a")}
+    context = {
+        "ti": SimpleNamespace(dag_id="compact_topics", run_id="a", task_id="compact", map_index=0, try_number=1),
+        "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a"),
+    }
     with pytest.raises(DamagedSegmentError, match="segment is missing"):
         CompactOperator(task_id="compact", batch=batch).execute(cast("Any", context))
     assert [mark.topic for mark in ctx.store.projection.list_uncleanable(["orders"])] == ["orders"]
@@ -533,7 +536,10 @@ def test_an_error_that_keeps_spark_from_starting_is_in_the_tasks_log_with_its_tr
 
     batch = planned(a, "orders")
     monkeypatch.setattr(operators, "_build_driver_environment", fail)
-    context = {"ti": SimpleNamespace(try_number=1), "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a")}
+    context = {
+        "ti": SimpleNamespace(dag_id="compact_topics", run_id="a", task_id="compact", map_index=0, try_number=1),
+        "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a"),
+    }
     with pytest.raises(WinnowError, match="unexpected KeyError") as caught:
         CompactOperator(task_id="compact", batch=batch).execute(cast("Any", context))
     assert "secret" not in str(caught.value)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DAGS = (
     "backfill_topics",
     "change_partitions",
+    "change_topics",
     "compact_now",
     "compact_topics",
     "example_consumer",

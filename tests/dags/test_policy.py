@@ -29,6 +29,7 @@ from winnow.errors import (
     ValidationFailedError,
     WinnowError,
 )
+from winnow_airflow.older_airflow import AirflowFailException, fail_without_retries
 from winnow_airflow.task_defaults import RETRY_POLICY, combine_errors, is_worth_retrying
 from winnow_airflow.xcom_values import IngestRow, build_ingest_rows, build_label, share_ingest_rows, split_evenly
 
@@ -66,6 +67,7 @@ def subclasses(kind: type[WinnowError]) -> set[type[WinnowError]]:
 
 def what_happens(problem: BaseException) -> str:
     """What the retry policy decides, in a word."""
+    assert RETRY_POLICY is not None
     decision = RETRY_POLICY.evaluate(problem, 1, 3)
     if decision.action is RetryAction.RETRY:
         return AT_ONCE if decision.retry_delay == timedelta(0) else f"after {decision.retry_delay}"
@@ -76,6 +78,17 @@ def test_the_retries_of_every_error_are_decided() -> None:
     """The whole tree below the root, so that a new error must be placed here."""
     known = {kind for kind in subclasses(WinnowError) if kind.__module__ == "winnow.errors"}
     assert known == TREE.keys()
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
+def test_an_airflow_without_retry_policies_fails_at_once_what_the_policy_does(kind: type[WinnowError]) -> None:
+    """Before Airflow 3.3 the exception says that there is no retry; its text is the error's."""
+    expected = AirflowFailException if TREE[kind] == FAIL else kind
+    with pytest.raises(expected, match="the text") as raised, fail_without_retries(has_policies=False):
+        raise kind("the text")
+    assert type(raised.value) is expected
+    with pytest.raises(kind), fail_without_retries():
+        raise kind("with policies it stays what it is")
 
 
 @pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
@@ -109,7 +122,7 @@ def test_several_failures_are_tried_again_when_one_of_them_can_end_otherwise() -
 def test_failures_that_all_end_the_same_way_stay_final() -> None:
     """A void plan beside a failed validation."""
     problem = combine_errors([("orders", PlanVoidError("is void")), ("clicks", ValidationFailedError("is wrong"))])
-    assert RETRY_POLICY.evaluate(problem, 1, 3).action is RetryAction.FAIL
+    assert what_happens(problem) == FAIL
 
 
 def test_a_strangers_message_is_not_repeated() -> None:

@@ -158,6 +158,7 @@ def test_a_run_without_its_pools_ends_at_once_with_the_command_that_creates_them
         pool_checks.require_pools({"dag_run": Run()})
     for name, pool in POOLS.items():
         assert f"airflow pools set {name} {pool['slots']} '{pool['description']}'" in str(caught.value)
+    assert RETRY_POLICY is not None
     assert RETRY_POLICY.evaluate(caught.value, 1, 3).action.value == "fail"
 
 

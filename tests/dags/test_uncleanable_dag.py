@@ -32,7 +32,7 @@ def test_damaged_segment_fails_its_run_marks_its_partition_and_spares_the_next_r
     assert states["compact_batch.compact", 0] == "failed"
     assert states["compact_batch.report", 0] == "success"
     (run,) = ctx.store.runs.list_runs("orders")
-    assert run.status is RunState.INVALID
+    assert run.status is RunState.SPARK_FAILED
     assert str(damaged) in run.message
     assert "winnow partitions release orders --partition 0" in run.message
     assert list(ctx.store.projection.list_uncleanable(["orders"])) == [TopicPartition("orders", 0)]

@@ -27,13 +27,22 @@ class Section:
 
     def blocks(self, kind: str = "") -> list[str]:
         """The shell blocks of this ``kind``."""
-        return [body for language, word, body in _FENCE.findall(self.text) if language == "sh" and word == kind]
+        return _find_blocks(self.text, kind)
 
 
 def sections(page: str) -> dict[str, Section]:
     """The sections of ``docs/<page>`` by their titles."""
     _, *parts = re.split(r"^## (.+)$", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {title: Section(title, text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def list_blocks(page: str, kind: str = "") -> list[str]:
+    """The shell blocks of this ``kind`` in all of ``docs/<page>``, in their order."""
+    return _find_blocks((DOCS / page).read_text(encoding="utf-8"), kind)
+
+
+def _find_blocks(text: str, kind: str) -> list[str]:
+    return [body for language, word, body in _FENCE.findall(text) if language == "sh" and word == kind]
 
 
 @contextmanager

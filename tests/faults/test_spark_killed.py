@@ -83,7 +83,7 @@ def test_a_killed_spark_application_voids_the_plan_and_the_next_run_ends_right(w
     assert "the Spark application ended with exit code" in errors
     assert "Nothing was published; run it again." in errors
     (run,) = world.ctx.store.runs.list_runs(TOPIC)
-    assert run.status is RunState.VOID
+    assert run.status is RunState.SPARK_FAILED
     assert world.read() == RECORDS
     assert world.ctx.store.leases.find(TOPIC) is None
     world.compact()

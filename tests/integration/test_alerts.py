@@ -636,3 +636,41 @@ def test_without_channels_alerts_are_logged_and_kept_for_the_page(tmp_path: Path
         (opened,) = world.ctx.store.alerts.list_open()
         assert (opened.kind, opened.partition) == ("uncleanable_partition", 0)
         assert world.ctx.store.alerts.drop_deliveries(world.clock() + 1) == 0
+
+
+def mute_all(world: World, until_ms: int) -> None:
+    """What the page's button does."""
+    keys = [each.key for each in world.ctx.store.alerts.list_open()]
+    assert world.ctx.store.alert_handling.mute(keys, until_ms, world.clock(), by="anna", why="the disk is on its way")
+
+
+def test_muted_alert_is_sent_when_its_mute_ends_once_with_all_that_it_said(world: World, inbox: WebhookInbox) -> None:
+    """It waited for its channel when it was muted; its link, its safety and its next step are those of the first."""
+    inbox.status = 503
+    Damage().fail(world)
+    mute_all(world, world.clock() + HOUR_MS)
+    inbox.status = 204
+    world.clock.now_ms += RETRY_MS
+    watch_topics(world.ctx)
+    assert inbox.kinds == []
+    world.clock.now_ms += HOUR_MS
+    for _ in range(2):
+        watch_topics(world.ctx)
+    (sent,) = inbox.alerts
+    assert (sent["kind"], sent["partitions"], sent["severity"]) == ("uncleanable_partition", [0], "error")
+    assert sent["message"].startswith("Still open after its mute: Topic orders was not compacted: orders-0: segment ")
+    assert "winnow partitions release orders --partition 0" in sent["next"]
+    assert sent["link"].startswith(f"{AIRFLOW}/winnow/page#/runs/")
+
+
+def test_recovery_of_a_muted_alert_is_sent_and_the_end_of_its_mute_sends_nothing(
+    world: World, inbox: WebhookInbox
+) -> None:
+    """Somebody who waits for the end learns of it."""
+    troubled = Damage()
+    troubled.fail(world)
+    mute_all(world, world.clock() + HOUR_MS)
+    troubled.restore(world)
+    world.clock.now_ms += 2 * HOUR_MS
+    watch_topics(world.ctx)
+    assert inbox.kinds == ["uncleanable_partition", "recovered"]

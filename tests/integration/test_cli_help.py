@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from tests.support.cli_runner import make_topic, winnow, winnow_process
 
 COMMANDS = [
+    ("demo",),
+    ("ui",),
     ("init",),
     ("doctor",),
     ("topics", "create"),
@@ -27,6 +30,9 @@ COMMANDS = [
     ("explain",),
     ("compact",),
     ("read",),
+    ("latest",),
+    ("changes",),
+    ("connect",),
     ("receipts",),
     ("checkpoints",),
     ("checkpoints", "import"),
@@ -82,10 +88,14 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
     steps = ["topics create orders", "ingest files orders", "assess orders", "compact orders", "read orders"]
     places = [text.index(f"winnow {step}") for step in steps]
     assert places == sorted(places)
-    listed = [line.split()[0] for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
+    listed = [
+        line.split()[0]
+        for line in text.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+        if not line.startswith("   ")
+    ]
     assert " ".join(listed) == (
-        "init doctor topics inspect ingest assess explain compare compact read why restore receipts checkpoints "
-        "partitions metrics sweep scrub watch store settings airflow"
+        "demo init doctor topics inspect ingest assess explain compare compact read latest changes connect why restore "
+        "receipts checkpoints partitions metrics sweep scrub watch store settings airflow ui"
     )
 
 
@@ -95,6 +105,36 @@ def test_help_of_every_command_ends_its_paragraph_with_an_example_of_itself(comm
     text = winnow(*command, "--help").stdout
     assert f"Example: winnow {' '.join(command)}" in text
     assert "Raises" not in text
+
+
+@pytest.mark.parametrize("group", [(), ("topics",), ("ingest",), ("checkpoints",), ("partitions",), ("store",)])
+def test_help_fits_eighty_columns_and_no_sentence_is_cut(group: tuple[str, ...]) -> None:
+    text = winnow(*group, "--help").stdout
+    assert "..." not in text.replace("PATH...", "").replace("[ARGS]...", "").replace("]...", "")
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_shell_completes_commands_and_topics(tmp_path: Path) -> None:
+    make_topic("orders", tmp_path / "orders.jsonl")
+    make_topic("returns", tmp_path / "returns.jsonl")
+    assert complete("winnow compa") == ["compare", "compact"]
+    assert complete("winnow assess ") == ["orders", "returns"]
+    assert complete("winnow topics describe ret") == ["returns"]
+
+
+def test_shell_completes_nothing_where_topics_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINNOW_STORE_URL", "nothing://")
+    assert complete("winnow assess ") == []
+
+
+def complete(line: str) -> list[str]:
+    """Complete ``line`` as bash does."""
+    words = {"_WINNOW_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "winnow.cli"], env={**os.environ, **words}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
 
 
 def test_version_is_one_line() -> None:

@@ -213,6 +213,14 @@ def test_output_into_a_pipe_is_written_to_the_pipe(tmp_path: Path) -> None:
         (["--output", "/nowhere/at/all.jsonl"], "the folder /nowhere/at does not exist"),
         (["--output", "/"], "--output / is a folder"),
         (["--quarantined", "--from-offset", "1"], "--quarantined gives JSON lines"),
+        (["--quarantined", "--from-time", "1"], "--quarantined gives JSON lines"),
+        (["--quarantined", "--latest"], "--quarantined gives JSON lines"),
+        (["--quarantined", "--key", "a"], "--quarantined gives JSON lines"),
+        (["--latest", "--from-offset", "1"], "--latest takes no --from-offset"),
+        (["--from-time", "1", "--from-offset", "1"], "Leave one out"),
+        (["--text", "--format", "parquet", "--output", "x.parquet"], "--text goes with JSON lines"),
+        (["--key", "hex:abc"], "is not hexadecimal"),
+        (["--from-time", "yesterday"], "is not a point in time"),
     ],
 )
 def test_flags_that_contradict_each_other_end_with_two(flags: list[str], sentence: str) -> None:
@@ -290,3 +298,73 @@ def test_ingest_as_of_the_future_says_what_that_does_to_its_records(tmp_path: Pa
     (notice,) = answer.document["notices"]
     assert "compacted and retired later, never earlier" in notice
     assert winnow("ingest", "files", "orders", path, "--json").document["notices"] == []
+
+
+def _make_versions(tmp_path: Path) -> None:
+    """Text, bytes that are no UTF-8, a tombstone and headers; the timestamps rise by an hour."""
+    winnow("topics", "create", "orders", "--partitions", 1)
+    hour_ms = 3_600_000
+    records = [
+        record("ann", "berlin", headers=[{"key": "trace", "value": b64("t-1")}, {"key": "none", "value": None}]),
+        record("bob", "paris"),
+        {**record("ann", None), "value": "/wA="},
+        {**record("x", "y"), "key": "/w=="},
+        record("bob", None),
+    ]
+    path = write_lines(
+        tmp_path / "a.jsonl",
+        [{**each, "offset": n, "partition": 0, "timestamp": NOW_MS + n * hour_ms} for n, each in enumerate(records)],
+    )
+    winnow("ingest", "files", "orders", path)
+
+
+def test_text_is_shown_as_text_and_other_bytes_as_what_they_are(tmp_path: Path) -> None:
+    """No byte is guessed at or replaced: what is not UTF-8 is an object with its base64."""
+    _make_versions(tmp_path)
+    found = lines(winnow("read", "orders", "--text").stdout)
+    assert [(each["key"], each["value"]) for each in found] == [
+        ("ann", "berlin"),
+        ("bob", "paris"),
+        ("ann", {"base64": "/wA="}),
+        ({"base64": "/w=="}, "y"),
+        ("bob", None),
+    ]
+    assert found[0]["headers"] == [{"key": "trace", "value": "t-1"}, {"key": "none", "value": None}]
+    assert found[1]["headers"] is None
+    compressed = tmp_path / "text.jsonl.gz"
+    winnow("read", "orders", "--text", "--output", compressed)
+    assert lines(gzip.decompress(compressed.read_bytes()).decode()) == found
+
+
+@pytest.mark.parametrize(
+    ("flags", "offsets"),
+    [
+        (["--key", "ann"], [0, 2]),
+        (["--key", "hex:ff"], [3]),
+        (["--key", "base64:Ym9i"], [1, 4]),
+        (["--key", "text:bob", "--limit", 1], [1]),
+        (["--key", "an"], []),
+        (["--from-time", NOW_MS + 3_600_001], [2, 3, 4]),
+        (["--from-time", "2023-11-15T00:13:20+01:00"], [1, 2, 3, 4]),
+        (["--from-time", "2999-01-01T00:00:00Z"], []),
+        (["--from-time", NOW_MS + 1, "--key", "ann"], [2]),
+        (["--from-offset", 1, "--key", "ann"], [2]),
+        (["--latest"], [2, 3]),
+        (["--latest", "--key", "ann"], [2]),
+        (["--latest", "--key", "bob"], []),
+        (["--latest", "--limit", 1], [2]),
+    ],
+)
+def test_read_narrows_by_key_time_and_latest(tmp_path: Path, flags: list[object], offsets: list[int]) -> None:
+    """A key is text unless a prefix says otherwise; bob's latest record is a tombstone."""
+    _make_versions(tmp_path)
+    assert [each["offset"] for each in lines(winnow("read", "orders", *flags).stdout)] == offsets
+
+
+def test_latest_records_can_be_written_to_parquet_with_every_column(tmp_path: Path) -> None:
+    """The columns of a segment, and only the winners."""
+    _make_versions(tmp_path)
+    target = tmp_path / "latest.parquet"
+    winnow("read", "orders", "--latest", "--format", "parquet", "--output", target)
+    table = pq.read_table(target)
+    assert (table.schema.names, table.column("offset").to_pylist()) == (FIELDS, [2, 3])

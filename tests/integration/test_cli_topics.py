@@ -21,8 +21,27 @@ def test_topics_are_listed_one_a_line_and_sorted() -> None:
     """The list is for scripts, as plain names or as JSON."""
     winnow("topics", "create", "returns", "--partitions", 1)
     winnow("topics", "create", "orders", "--partitions", 1)
-    assert winnow("topics", "list").stdout == "orders\nreturns\n"
+    assert winnow("topics", "list", "--names").stdout == "orders\nreturns\n"
     assert winnow("topics", "list", "--json").document == ["orders", "returns"]
+
+
+def test_list_tells_partitions_size_and_state_of_what_was_ingested(tmp_path: Path) -> None:
+    make_topic("orders", tmp_path / "orders.jsonl", partitions=2)
+    winnow("topics", "create", "returns", "--partitions", 3)
+    lines = winnow("topics", "list").stdout.splitlines()
+    assert lines[0].split() == ["topic", "partitions", "records", "size", "state", "last", "checked"]
+    assert lines[2].split()[:3] == ["orders", "2", "12"]
+    assert lines[2].split()[5] == "due"
+    assert lines[3].split()[:3] == ["returns", "3", "0"]
+    assert lines[3].split()[5] == "healthy"
+
+
+def test_list_shows_names_where_the_metadata_store_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_topic("orders", tmp_path / "orders.jsonl")
+    monkeypatch.setenv("WINNOW_STORE_URL", "postgresql+psycopg://winnow@127.0.0.1:1/none")
+    answer = winnow("topics", "list")
+    assert answer.stdout.splitlines()[2:] == ["orders"]
+    assert "Only names can be shown" in answer.stderr
 
 
 def test_empty_installation_lists_nothing_and_says_how_to_begin() -> None:

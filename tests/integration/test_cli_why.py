@@ -29,6 +29,14 @@ def test_key_is_answered_in_one_document_that_does_not_repeat_it(tmp_path: Path)
         assert str(key) not in text
 
 
+@pytest.mark.parametrize("typed", ["text:key-1", "hex:6b65792d31", "hex:6B 65 79 2D 31", "base64:a2V5LTE=", "a2V5LTE="])
+def test_key_can_be_typed_as_text_in_hexadecimal_or_in_base64(tmp_path: Path, typed: str) -> None:
+    """Every form asks about the same bytes; without a prefix it is base64, as it always was."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    found = winnow("why", "orders", "--key", typed, "--json").document
+    assert [each["offset"] for each in found["records"]] == [1, 4]
+
+
 def test_offset_is_answered_whether_it_is_there_or_not(tmp_path: Path) -> None:
     """A question that can be answered ends with 0."""
     make_topic("orders", tmp_path / "orders.jsonl")
@@ -46,7 +54,9 @@ def test_offset_is_answered_whether_it_is_there_or_not(tmp_path: Path) -> None:
     [
         (["--key", "c2VjcmV0!"], "is not base64"),
         (["--key", "a"], "is not base64"),
-        ([], "Ask about a key (--key BASE64) or about an offset"),
+        (["--key", "base64:a"], "is not base64"),
+        (["--key", "hex:c2VjcmV0"], "is not hexadecimal"),
+        ([], "Ask about a key (--key KEY) or about an offset"),
         (["--key", "YQ==", "--offset", "1", "--partition", "0"], "one of the two"),
         (["--offset", "1"], "--offset needs --partition"),
         (["--key", "YQ==", "--partition", "7"], "there is no partition 7"),

@@ -87,6 +87,11 @@ def test_package_at_another_version_is_a_warning_with_the_command_that_mends_it(
     (missing,) = machine.check_packages(["nothing-of-ours[all]==2.0"])
     assert (missing.status, missing.exit_code) == (CheckStatus.FAILURE, 2)
     assert missing.fix == "python -m pip install nothing-of-ours==2.0"
+    (within,) = machine.check_packages(["pyarrow>=1.0,<99", "nothing-of-ours>=2; python_version < '3'"])
+    assert within.status is CheckStatus.OK
+    (beyond,) = machine.check_packages(["pyarrow>=1.0,<2"])
+    assert f"pyarrow {pyarrow.__version__} instead of <2,>=1.0" in beyond.detail
+    assert beyond.fix == "python -m pip install 'pyarrow<2,>=1.0'"
 
 
 def test_java_that_is_too_old_fails_and_spark_is_not_started_with_it(

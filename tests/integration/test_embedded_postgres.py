@@ -19,6 +19,7 @@ import psycopg
 import pytest
 
 from tests.support.waiting import wait_until
+from winnow.embedded import postgres
 from winnow.embedded.postgres import MAXIMUM_SOCKET_PATH_BYTES, PostgresServer, locate_socket_folder, use_postgres
 from winnow.embedded.processes import start_guardian, stop_processes
 from winnow.errors import ConfigurationError, ServiceError
@@ -232,6 +233,23 @@ def test_server_that_cannot_start_is_said_with_its_log(folder: Path) -> None:
     (data / "postgresql.conf").write_text("no_such_setting = 1\n")
     with pytest.raises(ServiceError, match=r"instead of starting\. .*postgres\.log"), use_postgres(folder):
         pytest.fail("it started")
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root's programs can be closed to the server's account")
+def test_programs_in_a_home_that_is_closed_to_the_servers_account_make_the_data(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that uv keeps in root's cache."""
+    closed = Path(tempfile.mkdtemp(prefix="winnow-closed-"))
+    try:
+        programs = postgres.copy_programs(postgres._find_programs(), closed)
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres, "_find_programs", lambda: programs)
+            with use_postgres(folder) as server:
+                assert server.is_alive()
+        assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    finally:
+        shutil.rmtree(closed)
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be another account; the other tests run as none")

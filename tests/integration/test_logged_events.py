@@ -60,7 +60,7 @@ def test_run_tells_each_step_once_and_publishing_again_tells_nothing(
     assert told(caplog) == []
 
 
-def test_partition_that_cannot_be_read_is_told_as_marked_alerted_and_invalid(
+def test_partition_that_cannot_be_read_is_told_as_marked_alerted_and_failed_in_spark(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In this order, so that people hear of the mark whatever becomes of the run, and only the partition at fault."""
@@ -70,7 +70,7 @@ def test_partition_that_cannot_be_read_is_told_as_marked_alerted_and_invalid(
     told(caplog)
     compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
     events = told(caplog)
-    assert [event.name for event in events] == ["planned", "compacting", "state_changed", "alerted", "invalid"]
+    assert [event.name for event in events] == ["planned", "compacting", "state_changed", "alerted", "spark_failed"]
     assert [event.fields["partitions"] for event in events[2:]] == [[1], [1], [1]]
     assert events[2].fields["operation"] == "mark-uncleanable"
 

@@ -30,6 +30,8 @@ from winnow.log.snapshot_expiry import collect_references
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import open_context
+from winnow.pipeline.explain.changes import OffsetBounds, read_offset_changes
+from winnow.pipeline.explain.latest import read_latest_batches
 
 BUCKET = "lake"
 LAKE = {"WINNOW_WAREHOUSE": f"s3://{BUCKET}/warehouse", "WINNOW_STAGING": f"s3://{BUCKET}/staging"}
@@ -134,6 +136,19 @@ def test_keyless_records_move_to_the_quarantine_on_s3(bucket: ObjectStore, tmp_p
         assert [each.offset for each in world.read()] == [2]
     assert rows.column("value").to_pylist() == [b"keyless"]
     assert [key for key in bucket.keys(BUCKET) if key.startswith("warehouse/winnow_quarantine/orders/data/")]
+
+
+def test_latest_state_and_changes_are_read_from_s3(bucket: ObjectStore, tmp_path: Path) -> None:
+    """By DuckDB over Arrow's client, as a compaction reads."""
+    with open_world(tmp_path, lake=LAKE) as world:
+        world.create()
+        world.ingest([record(0, b"a", b"x"), record(1, b"b", b"y")])
+        world.ingest([record(2, b"a", b"z"), record(3, b"b", None)])
+        latest = [row for batch in read_latest_batches(world.ctx, TOPIC) for row in batch.to_pylist()]
+        changed = read_offset_changes(world.ctx, TOPIC, OffsetBounds(2), OffsetBounds())
+        changes = [(row["change"], row["key"]) for batch in changed for row in batch.to_pylist()]
+    assert [(row["key"], row["value"]) for row in latest] == [(b"a", b"z")]
+    assert changes == [("deleted", b"b"), ("updated", b"a")]
 
 
 def test_validation_on_s3_finds_a_staged_file_that_lost_a_byte(bucket: ObjectStore, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_truncated_segment_marks_its_partition_and_the_next_run_takes_the_other(
         assert told in receipt.message
     assert "orders-1" not in receipt.message
     (closed,) = world.ctx.store.runs.list_runs(TOPIC)
-    assert (closed.status, closed.message) == (RunState.INVALID, receipt.message)
+    assert (closed.status, closed.message) == (RunState.SPARK_FAILED, receipt.message)
     assert (world.state(1).uncleanable, world.state(1).first_dirty_offset) == (None, None)
     mark = world.state(0).uncleanable
     assert mark is not None
@@ -249,11 +249,15 @@ def test_surprise_in_a_unit_marks_its_partition_and_keeps_exit_code_one(
 
 
 @pytest.mark.parametrize(
-    ("problem", "code"),
-    [(ServiceError("The store is away."), 6), (ConfigurationError("No such header."), 2), (PlanVoidError("Gone."), 5)],
+    ("problem", "code", "state"),
+    [
+        (ServiceError("The store is away."), 6, RunState.SPARK_FAILED),
+        (ConfigurationError("No such header."), 2, RunState.SPARK_FAILED),
+        (PlanVoidError("Gone."), 5, RunState.VOID),
+    ],
 )
 def test_services_settings_and_a_log_that_moved_mark_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, problem: WinnowError, code: int
+    world: World, monkeypatch: pytest.MonkeyPatch, problem: WinnowError, code: int, state: RunState
 ) -> None:
     def broken(*_: object, **__: object) -> object:
         raise problem
@@ -264,7 +268,8 @@ def test_services_settings_and_a_log_that_moved_mark_nothing(
     receipt = the_receipt(outcome)
     assert (outcome.exit_code, receipt.status) == (code, Status.REFUSED)
     assert str(problem).rstrip(".") in receipt.message
-    assert world.ctx.store.runs.list_runs(TOPIC)[0].status is RunState.VOID
+    run = world.ctx.store.runs.list_runs(TOPIC)[0]
+    assert (run.status, run.message) == (state, receipt.message)
     assert world.snapshot_ids() == snapshots
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
 

@@ -509,3 +509,20 @@ def test_same_file_again_changes_no_answer(world: World, tmp_path: Path) -> None
     ingest_files(world.ctx, TOPIC, [path], as_of_ms=NOW_MS)
 
     assert by_offset(world, 1) == told
+
+
+def test_record_of_an_archive_that_a_tool_wrote_is_told_as_removed(world: World, tmp_path: Path) -> None:
+    """The ledger of such a call also notes its input, in slices without records, which span no offset."""
+    lines = [
+        f'{{"topic":"{TOPIC}","partition":0,"offset":{offset},"tstype":"create","ts":{LATE_MS},"broker":0,'
+        f'"key":"ann","payload":"{offset}"}}\n'
+        for offset in range(3)
+    ]
+    (tmp_path / "archive.json").write_text("".join(lines))
+    world.create(1, segment_ms="1")
+    ingest_files(world.ctx, TOPIC, [str(tmp_path / "archive.json")], as_of_ms=NOW_MS)
+    world.compact()
+
+    answer = by_offset(world, 0)
+
+    assert (answer.present, answer.verdict, answer.ingested) == (False, "superseded", "yes")

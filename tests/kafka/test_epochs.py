@@ -14,14 +14,19 @@ import pytest
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.cli_runner import winnow
+from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, write_jsonl
 from winnow.cli.checkpoints import list_checkpoints
 from winnow.embedded.kafka_broker import KafkaBroker
+from winnow.epochs import Epoch
 from winnow.errors import BadInputError, UsageError
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
 from winnow.model import Record
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.sources.layouts.log_files import parse_topic_id
 
 
 @dataclass
@@ -159,3 +164,19 @@ def test_a_mirror_is_an_epoch_of_its_own(broker: KafkaBroker, tmp_path: Path) ->
         assert [each.offset for each in world.read(topic=source.name)] == [*range(10), *range(10, 15)]
         with pytest.raises(BadInputError, match="topic id"):
             ingest(world, source)
+
+
+def test_ids_of_topics_are_those_of_the_brokers_own_files(broker: KafkaBroker) -> None:
+    """Half of all ids hold a character that librdkafka writes as another one than Kafka does."""
+    names = [create_live_topic(broker, partitions=1).name for _ in range(8)]
+    files = {name: broker.data_folder / f"{name}-0" / "partition.metadata" for name in names}
+    wait_until(lambda: all(path.exists() for path in files.values()), within_s=30)
+    described = Cluster(read_client_settings(broker.bootstrap_servers)).describe_topics(names)
+    assert {name: found.topic_id for name, found in described.items()} == {
+        name: parse_topic_id(path.read_bytes()) for name, path in files.items()
+    }
+
+
+def test_id_that_an_earlier_winnow_wrote_is_read_as_brokers_write_it() -> None:
+    assert Epoch("orders", "wUCV31pOSX/wVvOUq+2uTw").topic_id == "wUCV31pOSX_wVvOUq-2uTw"
+    assert Epoch().topic_id is None

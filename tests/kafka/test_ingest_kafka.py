@@ -12,6 +12,7 @@ import pytest
 
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic, make_rows
 from tests.support.in_process_ingest import carry_out_plans_in_process
+from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, run_between_head_and_commit, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.epochs import Epoch
@@ -102,7 +103,13 @@ def test_an_open_transaction_waits_for_its_end(broker: KafkaBroker, world: World
     ingest(world, topic, on)
     assert [each.key for each in read(world, topic)] == [b"before"]
     writer.commit_transaction()
-    ingest(world, topic, on)
+
+    def is_ended() -> bool:
+        # The broker answers the commit before its marker stands in the log.
+        ingest(world, topic, on)
+        return len(read(world, topic)) > 1
+
+    wait_until(is_ended, within_s=60)
     assert [each.key for each in read(world, topic)] == [b"before", b"inside", b"after"]
 
 

@@ -1,4 +1,4 @@
-"""docs/kafka.md: its ten commands, typed as they stand there at a running broker."""
+"""docs/kafka.md and docs/start/kafka.md: their commands, typed as they stand there at a running broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.runbook import prompt_program, run_block, sections
+from tests.docs.runbook import list_blocks, prompt_program, run_block, sections
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
@@ -43,3 +43,15 @@ def test_ten_commands_lead_from_kafka_to_a_compacted_archive_and_back(own_broker
     assert len(ours) == 100
     assert sum(value is None for _, value, *_ in ours) == 10
     assert ours == again
+
+
+def test_shortest_way_from_kafka_is_three_commands(own_broker: KafkaBroker, tmp_path: Path) -> None:
+    """The newest record of each order is printed, from the same broker."""
+    (prepare,), (short,) = PAGE.blocks("prepare"), list_blocks("start/kafka.md")
+    env = {"WINNOW_SPARK__MASTER": "local[2]"}
+    output = ""
+    with prompt_program("winnow", tmp_path) as scripts:
+        for block in (prepare, short):
+            typed = block.replace(ADDRESS, own_broker.bootstrap_servers)
+            output = run_block(typed, tmp_path, env, first_on_path=scripts)
+    assert "Of 210 records 100 were kept" in output

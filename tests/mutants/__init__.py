@@ -8,7 +8,8 @@ from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
 from tests.mutants.integrity import INTEGRITY
 from tests.mutants.maintenance import MAINTENANCE
+from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.validation import VALIDATION
 
-MUTANTS = (*DECISIONS, *ENGINE, *PUBLISHING, *VALIDATION, *INGEST, *DURABILITY, *INTEGRITY, *MAINTENANCE)
+MUTANTS = (*DECISIONS, *ENGINE, *PUBLISHING, *VALIDATION, *INGEST, *DURABILITY, *INTEGRITY, *MAINTENANCE, *PAGE)

@@ -41,9 +41,7 @@ ENGINE = (
     Mutant("secret-on-the-command-line", "Spark's properties are arguments of spark-submit")
     .changes(
         "open_properties_file",
-        replace(
-            '["--load-spark-defaults", A, B]', '[part for pair in conf.items() for part in ("--conf", "=".join(pair))]'
-        ),
+        replace("[*options_of_spark, A, B]", '[part for pair in conf.items() for part in ("--conf", "=".join(pair))]'),
     )
     .caught_by("test_keys_reach_driver_and_executors_and_no_command_line"),
 )

@@ -46,6 +46,11 @@ class Visitor:
             headers["Authorization"] = f"Bearer {self.token}"
         return self.client.get(f"/winnow/{path}", headers=headers, params={**parameters}, follow_redirects=False)
 
+    def post(self, path: str, body: Any = None, *, headers: Mapping[str, str]) -> Any:
+        """POST a document to a path below /winnow/."""
+        login = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        return self.client.post(f"/winnow/{path}", headers={**login, **headers}, json=body)
+
     def get(self, path: str, **parameters: str | int) -> Any:
         """What a script is answered."""
         return self.ask(path, parameters)

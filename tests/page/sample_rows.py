@@ -48,6 +48,13 @@ def topic_picture(topic: str = "orders", **changed: Any) -> TopicOverview:
             "configuration": json.dumps(CONFIGURATION),
             "table_name": f"winnow.{topic}",
             "location": f"s3://lake/winnow/{topic}",
+            "owner": "payments",
+            "tags": "gold,pii",
+            "records": 12,
+            "files": 3,
+            "clean_bytes": 600,
+            "cleanable_bytes": 200,
+            "end_offsets": BIG,
             **changed,
         }
     )
@@ -73,6 +80,8 @@ def partition_picture(topic: str = "orders", partition: int = 0, **changed: Any)
             "max_compaction_delay_ms": 0,
             "deadline_ms": None,
             "reclaimable_bytes": 100,
+            "records": 12,
+            "files": 3,
             **changed,
         }
     )

@@ -14,15 +14,18 @@ from tests.page.conftest import ReadFrom, Visitor
 from tests.page.sample_rows import put, put_run, put_verdict
 from winnow.store import Store
 
+NAMES = {"topic": "orders", "plan_id": "plan-1", "path": "verdict.html", "section": "sweep_stuck"}
+"""What stands for the variable parts of a route's path."""
 
-def routes(app: Any) -> list[str]:
-    """The paths of every route of the page, with names filled in for what they are about."""
+
+def routes(app: Any, method: str) -> list[str]:
+    """The paths of every route of the page with that method, with names filled in for what they are about."""
     paths = []
     for route in app.routes:
         if isinstance(route, APIRoute):
-            assert route.methods == {"GET"}, f"{route.path} writes"
-            named = route.path.replace(":path}", "}")
-            paths.append(named.format(topic="orders", plan_id="plan-1", path="verdict.html").lstrip("/"))
+            assert route.methods in ({"GET"}, {"POST"}), route.path
+            if method in route.methods:
+                paths.append(route.path.replace(":path}", "}").format(**NAMES).lstrip("/"))
         else:
             assert isinstance(route, Mount), route
             assert route.path == "/static", route.path
@@ -37,9 +40,41 @@ def every_route(airflow_client: TestClient, home_store: Store) -> list[str]:
     put(home_store)
     put_run(home_store, published=True)
     put_verdict(home_store)
-    found = routes(app)
+    found = routes(app, "GET")
     assert len(found) >= 13
     return found
+
+
+LOG_QUESTIONS = ("/explain", "/forecast", "/ingests")
+"""Ends of routes that start a process to read the log: two seconds each, and they have tests of their own."""
+
+
+@pytest.fixture
+def store_routes(every_route: list[str]) -> list[str]:
+    """The routes that read the store only."""
+    return [path for path in every_route if not path.endswith(LOG_QUESTIONS)]
+
+
+@pytest.fixture
+def every_post(airflow_client: TestClient) -> list[str]:
+    """Every route that takes what a user sends."""
+    from winnow_airflow.page.app import app
+
+    return routes(app, "POST")
+
+
+def test_every_post_refuses_strangers_other_sites_and_users_without_the_right(
+    nobody: Visitor, viewer: Visitor, admin: Visitor, every_post: list[str]
+) -> None:
+    """401 without a login; 403 for a form of another site with a user's cookie, and for somebody who may only look."""
+    own = {"X-Winnow-Page": "1"}
+    for path in every_post:
+        assert (path, nobody.post(path, headers=own).status_code) == (path, 401)
+        for headers in ({}, {**own, "Sec-Fetch-Site": "cross-site"}):
+            answer = admin.post(path, headers=headers)
+            assert (path, answer.status_code) == (path, 403)
+            assert "not sent by Winnow's page" in answer.json()["detail"]
+        assert (path, viewer.post(path, headers=own).status_code) == (path, 403)
 
 
 def test_every_route_but_static_files_refuses_who_is_not_logged_in(nobody: Visitor, every_route: list[str]) -> None:
@@ -54,17 +89,17 @@ def test_every_route_but_static_files_refuses_who_is_not_logged_in(nobody: Visit
     assert nobody.get("static/icon.svg").status_code == 200
 
 
-def test_every_route_answers_a_viewer(viewer: Visitor, every_route: list[str]) -> None:
+def test_every_route_answers_a_viewer(viewer: Visitor, store_routes: list[str]) -> None:
     """All that is there is for looking at; the Data Docs were not built."""
-    for path in every_route:
+    for path in store_routes:
         answer = viewer.get(path)
         assert (path, answer.status_code) == (path, 404 if path.startswith("data-docs") else 200)
 
 
-def test_cookie_of_the_browser_is_a_login_too(viewer: Visitor, every_route: list[str]) -> None:
+def test_cookie_of_the_browser_is_a_login_too(viewer: Visitor, store_routes: list[str]) -> None:
     """The page in its frame has no other."""
     assert viewer.token is not None
-    for path in every_route:
+    for path in store_routes:
         answer = viewer.client.get(f"/winnow/{path}", headers={"Cookie": f"_token={viewer.token}"})
         assert (path, answer.status_code) != (path, 401)
 
@@ -88,7 +123,8 @@ def test_administrator_may_act_and_viewer_may_not(
     read_from(home_store)
     for who, name, allowed in ((admin_login, "admin", True), (viewer_login, "viewer", False)):
         found = who.json("api/me")
-        assert (found["user"], found["can"]) == (name, {"compact": allowed, "change": allowed})
+        actions = ("compact", "change", "configure", "sweep", "scrub")
+        assert (found["user"], found["can"]) == (name, {**dict.fromkeys(actions, allowed), "read_records": False})
         for dag in ("compact_now", "change_partitions"):
             answer = who.client.post(
                 f"/api/v2/dags/{dag}/dagRuns",
@@ -111,9 +147,9 @@ def test_browser_without_a_login_is_led_through_it(nobody: Visitor) -> None:
     assert there.headers["location"].endswith(f"?next={quote(back, safe='')}")
 
 
-def test_every_answer_carries_the_security_headers(viewer: Visitor, nobody: Visitor, every_route: list[str]) -> None:
+def test_every_answer_carries_the_security_headers(viewer: Visitor, nobody: Visitor, store_routes: list[str]) -> None:
     """Errors too: no inline script, no other frames, no guessing of types, nothing kept."""
-    answers = [viewer.get(path) for path in every_route]
+    answers = [viewer.get(path) for path in store_routes]
     answers += [nobody.browse("page"), nobody.get("api/topics"), viewer.get("api/nothing"), viewer.get("nothing")]
     answers += [viewer.get("api/topics", size=0), viewer.get("static/js/main.js")]
     for answer in answers:

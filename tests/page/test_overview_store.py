@@ -21,7 +21,7 @@ from tests.page.sample_rows import (
 )
 from winnow.model import OverviewState, Severity
 from winnow.store import RunState, Store
-from winnow.store.values import TopicSort, Window
+from winnow.store.values import TopicFilter, TopicSort, Window
 
 OVERDUE: dict[str, Any] = {"deadline_ms": NOW_MS - 1, "eligible": True}
 DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}
@@ -106,7 +106,7 @@ def test_state_of_a_topic_is_that_of_its_worst_partition(
     assert seen is not None
     assert seen.state is state
     assert sum(seen.states.values()) == 2
-    listed = store.overview.list_topics(NOW_MS, Window(), state=state)
+    listed = store.overview.list_topics(NOW_MS, Window(), only=TopicFilter(state=state))
     assert (listed.listed.total, listed.counts[state]) == (1, 1)
 
 
@@ -179,9 +179,18 @@ def test_search_takes_every_character_as_it_is(store: Store, search: str, found:
     """No character is a pattern, and case does not matter."""
     for name in ("Orders.v2", "a_b", "axb", "pay%ments"):
         put(store, name)
-    seen = store.overview.list_topics(NOW_MS, Window(), search=search, sort=TopicSort.TOPIC)
+    seen = store.overview.list_topics(NOW_MS, Window(), only=TopicFilter(search), sort=TopicSort.TOPIC)
     assert sorted(each.overview.topic for each in seen.listed.rows) == found
     assert (seen.listed.total, seen.counts[OverviewState.HEALTHY]) == (len(found), len(found))
+
+
+def test_topics_are_sorted_by_the_value_of_the_numbers_in_their_names(store: Store) -> None:
+    """As people read them: 2 before 10, capitals beside small letters, and punctuation counts on both databases."""
+    ordered = ["a", "a-b", "a.b", "A1", "a02", "a2", "a10", "a10-3", "a10-20", "B1", "ba"]
+    for name in reversed(ordered):
+        put(store, name)
+    assert names(store, sort=TopicSort.TOPIC) == ordered
+    assert names(store) == ordered
 
 
 def test_counts_follow_the_search_and_not_the_filter(store: Store) -> None:
@@ -189,7 +198,7 @@ def test_counts_follow_the_search_and_not_the_filter(store: Store) -> None:
     put(store, "orders", [DUE])
     put(store, "orders-2")
     put(store, "payments", [OVERDUE])
-    seen = store.overview.list_topics(NOW_MS, Window(), search="orders", state=OverviewState.DUE)
+    seen = store.overview.list_topics(NOW_MS, Window(), only=TopicFilter("orders", OverviewState.DUE))
     assert [each.overview.topic for each in seen.listed.rows] == ["orders"]
     assert seen.listed.total == 1
     assert {state.value: number for state, number in seen.counts.items() if number} == {"due": 1, "healthy": 1}

@@ -18,7 +18,7 @@ from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic, describe_topic
+from winnow.pipeline.admin.topics import alter_topic, create_topic, describe_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.uncleanable import mark_uncleanable, release_marks
@@ -66,11 +66,16 @@ def partition(world: World, number: int = 0) -> PartitionOverview:
     return world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[number].overview
 
 
-def test_a_new_topic_is_on_the_page_at_once(world: World) -> None:
-    """Empty and healthy, before anybody assessed it."""
+def test_a_new_topic_is_on_the_page_at_once_and_so_is_what_is_ingested(world: World) -> None:
+    """Empty and healthy, then due, before anybody assessed it."""
+    create_topic(world.ctx, "fresh", 2, {})
+    empty = world.ctx.store.overview.find_topic("fresh", world.clock())
+    assert empty is not None
+    assert (empty.state, empty.overview.partitions, empty.overview.size_bytes) == (OverviewState.HEALTHY, 2, 0)
+    (segment,) = world.segments()
     seen = topic(world)
-    assert (seen.state, seen.overview.partitions, seen.overview.size_bytes) == (OverviewState.HEALTHY, 2, 0)
-    assert [partition(world, number).reason for number in range(2)] == [Reason.EMPTY.value] * 2
+    assert (seen.state, seen.overview.size_bytes) == (OverviewState.DUE, segment.size_bytes)
+    assert [partition(world, number).reason for number in range(2)] == [Reason.DIRTY_RATIO.value, Reason.EMPTY.value]
 
 
 def test_assessing_records_the_picture_of_what_it_looked_at(world: World) -> None:
@@ -262,7 +267,7 @@ def test_a_picture_that_cannot_be_taken_fails_no_publish(
     """What is published is published; the page shows what was before, and the log says so."""
     plan = world.plan(world.clock())
     assert plan is not None
-    monkeypatch.setattr(Overview, "record", lambda *_: 1 / 0)
+    monkeypatch.setattr(Overview, "record_topic", lambda *_: 1 / 0)
     world.stage(plan)
     world.accept(plan)
     from winnow.pipeline.compaction.publish import publish_attempt

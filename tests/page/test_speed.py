@@ -46,9 +46,19 @@ def test_every_endpoint_answers_within_its_cpu_with_a_thousand_topics(
             ("api/runs", {"size": 200}),
             ("api/runs", {"dag_id": "compact_topics", "status": "published", "page": 50}),
             (f"api/runs/{plan_id}", {}),
+            ("api/overview", {}),
+            ("api/trends", {"days": 30}),
+            ("api/trends", {"days": 366}),
+            (f"api/topics/{names[20]}/trends", {"days": 30}),
+            (f"api/topics/{topic}/health", {}),
             ("api/quality", {"days": 30}),
             ("api/quality/uncleanable", {"size": 200}),
             ("api/quality/alerts", {"size": 200}),
+            ("api/alerts", {"size": 200}),
+            ("api/alerts/count", {}),
+            ("api/alerts/history", {"size": 200}),
+            ("api/alerts/runbook/sweep_stuck", {}),
+            ("api/audit", {"size": 200}),
         ]
         medians_ms = {f"{path} {query or ''}": _median_ms(viewer_login, path, query) for path, query in asked}
     for name, median_ms in sorted(medians_ms.items(), key=lambda each: -each[1]):

@@ -48,6 +48,7 @@ MUST_GROW: Final[Mapping[str, tuple[int, str]]] = {
     "quarantine: data": (2, "keyless records: data"),
     "quarantine: metadata": (2, "one manifest per quarantined file"),
     "winnow_receipt": (3, "projection of the receipts"),
+    "winnow_receipt_figures": (3, "their figures as columns"),
 }
 
 

@@ -123,7 +123,7 @@ def test_one_topic_that_failed_stops_no_other_and_the_exit_code_says_so(batch: B
     assert "is missing. Nothing was published" in message
     assert "winnow partitions release broken --partition 0" in message
     (run,) = batch.world.ctx.store.runs.list_runs("broken")
-    assert (run.status, run.message) == (RunState.INVALID, message)
+    assert (run.status, run.message) == (RunState.SPARK_FAILED, message)
     mark = batch.world.state(topic="broken").uncleanable
     assert mark is not None
     assert (mark.plan_id, mark.attempts) == (run.plan_id, 1)

@@ -14,14 +14,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tests.support import generated_trends
 from winnow.clock import read_wall_clock_ms
 from winnow.config.topic import TopicConfig, list_entries
 from winnow.documents import dump_json
 from winnow.model import Reason, Severity, Status
 from winnow.results import Failure, PartitionReceipt, Receipt, Verdict
 from winnow.store import bulk_statements, tables
+from winnow.store.assessments import make_sort_key
 from winnow.store.database import Database
 from winnow.store.migration import migrate
+from winnow.store.page_tables import SampleTable
 from winnow.store.tables import Base
 
 SEED = 7
@@ -46,6 +49,9 @@ _EXPECTATIONS = (
 )
 _DIRTY = (Reason.DIRTY_RATIO, Reason.DIRTY_RATIO, Reason.DIRTY_RATIO, Reason.TOMBSTONES_EXPIRED)
 _IDLE = (Reason.CLEAN, Reason.NOT_DIRTY_ENOUGH, Reason.NOT_DIRTY_ENOUGH, Reason.NO_CLOSED_SEGMENT)
+_OWNERS = ("", "payments", "logistics", "growth", "platform", "data science")
+_TAGS = ("gold", "pii", "cdc", "gdpr", "internal", "tier:1", "tier:2")
+_SUMMED = ("records", "files", "clean_bytes", "cleanable_bytes")
 _PEOPLE = ("airflow", "maria", "jonas", "priya", "on-call")
 _FAILURES = (
     "Segment 00000000000004128734 is damaged: its footer cannot be read.",
@@ -103,7 +109,10 @@ def fill(
         config = TopicConfig.parse(_overrides(rng, state))
         topic = Topic(name, state, config, partitions, now_ms, rng)
         _picture(rows, topic)
+        overview = rows.of[tables.TopicOverviewTable][-1]
+        _trends(rows, topic, overview, hourly=number % 20 == 0)
         _history(rows, topic, HISTORY_DAYS if number % 20 == 0 else rng.randint(1, runs))
+    generated_trends.add_totals(rows.add, rows.of.get(SampleTable, []), now_ms)
     database = Database(url)
     try:
         migrate(database)
@@ -114,6 +123,15 @@ def fill(
     finally:
         database.close()
     return sorted(names)
+
+
+def _trends(rows: Rows, topic: Topic, overview: dict[str, object], *, hourly: bool) -> None:
+    generated_trends.add_samples(rows.add, overview, topic.now_ms, hourly=hourly)
+    generated_trends.add_health(rows.add, overview, topic.config.segment_bytes, topic.now_ms)
+    lag_ms = topic.config.max_compaction_lag_ms
+    if lag_ms <= HISTORY_DAYS * DAY_MS:
+        is_late = topic.state == "overdue"
+        generated_trends.add_deadlines(rows.add, topic.name, topic.partitions, lag_ms, topic.now_ms, overdue=is_late)
 
 
 def _names(rng: random.Random, count: int) -> list[str]:
@@ -183,6 +201,11 @@ def _picture(rows: Rows, topic: Topic) -> None:
         configuration=json.dumps([_entry(topic.config, asdict(each)) for each in list_entries(topic.config)]),
         table_name=f"winnow.{topic.name}",
         location=f"s3://lake/warehouse/winnow/{topic.name}",
+        sort_key=make_sort_key(topic.name),
+        owner=topic.rng.choice(_OWNERS),
+        tags=",".join(sorted(topic.rng.sample(_TAGS, topic.rng.randint(0, 3)))),
+        **{name: sum(int(str(part[name])) for part in parts) for name in _SUMMED},
+        end_offsets=sum(int(str(part["log_end_offset"])) for part in parts),
     )
 
 
@@ -236,6 +259,8 @@ def _partition(rows: Rows, topic: Topic, number: int) -> dict[str, object]:
         "max_compaction_delay_ms": delay_ms,
         "deadline_ms": deadline_ms,
         "reclaimable_bytes": int(cleanable_bytes * rng.uniform(0.3, 0.95)) if rng.random() < 0.995 else None,
+        "records": size_bytes // 140,
+        "files": 1 + size_bytes // config.segment_bytes,
     }
     rows.add(tables.PartitionOverviewTable, **part)
     return part
@@ -347,6 +372,7 @@ def _run(rows: Rows, topic: Topic, status: str, at_ms: int, first: int) -> int:
             finished_at_ms=finished_ms,
             document=dump_json(receipt).decode(),
         )
+        generated_trends.add_figures(rows.add, receipt)
         first += parts[0].next_first_dirty_offset - first
     if status in {"published", "invalid", "broken"}:
         _verdict(rows, receipt, status, rng)

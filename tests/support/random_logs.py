@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from winnow.engine.strategy_diff import RecordOrder
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
-from winnow.model import Headers, Record, Segment
+from winnow.model import Headers, Record, Segment, Strategy
 
 HEADER = "it's v"
 """The name of the version header; a quote in it must not end an SQL literal."""
@@ -22,6 +24,31 @@ version_headers = st.none() | st.lists(
     st.tuples(st.sampled_from([HEADER, HEADER.upper(), "x"]), _values), max_size=3
 ).map(tuple)
 """No headers, or up to three: the version's name, the same in another case, or another; versions good and bad."""
+
+
+any_rows: st.SearchStrategy[list[Row]] = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.none() | st.sampled_from([b"", b"a", b"b", b"c", b"\xff\x00"]),
+        st.none() | st.sampled_from([b"", b"x", b"null"]),
+        st.none() | st.integers(0, 3) | st.just(253_402_300_799_999),
+        version_headers,
+    ),
+    min_size=1,
+    max_size=24,
+)
+"""Up to 24 rows of few keys, keyless ones and tombstones among them; the last time is that of the year 9999."""
+
+
+def make_order(strategy: Strategy) -> RecordOrder:
+    """The order of ``strategy``; by header it is :data:`HEADER`."""
+    return RecordOrder(strategy, HEADER if strategy is Strategy.HEADER else None)
+
+
+def split_records(records: Sequence[Record], cuts: Collection[int]) -> list[Sequence[Record]]:
+    """``records`` cut before those numbers that lie among them."""
+    edges = [0, *sorted(cut for cut in cuts if cut < len(records)), len(records)]
+    return [records[start:end] for start, end in itertools.pairwise(edges)]
 
 
 def build_records(rows: Sequence[Row]) -> list[Record]:

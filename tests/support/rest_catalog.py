@@ -40,12 +40,13 @@ class RestCatalogServer:
         self._lock = threading.Lock()
         self._namespaces: set[str] = set()
         self._tables: dict[tuple[str, str], tuple[TableMetadata, str]] = {}
+        self._views: dict[tuple[str, str], dict[str, Any]] = {}
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
         """The status and the document for one request."""
         match method, path.strip("/").split("/"):
             case "GET", ["v1", "config"]:
-                return 200, {"defaults": {}, "overrides": {}}
+                return 200, {"defaults": {"view-endpoints-supported": "true"}, "overrides": {}}
             case "POST", ["v1", "namespaces"]:
                 name = ".".join(body["namespace"])
                 if name in self._namespaces:
@@ -65,7 +66,45 @@ class RestCatalogServer:
                 if self.repeats:
                     self._commit(name, table, body)
                 return self._commit(name, table, body)
+        return self._answer_views(method, path.strip("/").split("/"), body)
+
+    def _answer_views(self, method: str, place: list[str], body: dict[str, Any]) -> Answer:
+        match method, place:
+            case "POST", ["v1", "namespaces", name, "views"]:
+                return self._create_view(name, body)
+            case _, ["v1", "namespaces", name, "views", view]:
+                return self._answer_view(method, name, view)
         return _error(404, "NoSuchEndpoint")
+
+    def _create_view(self, name: str, body: dict[str, Any]) -> Answer:
+        if (name, body["name"]) in self._views:
+            return _error(409, "AlreadyExistsException")
+        version = body["view-version"]
+        location = f"memory://views/{name}/{body['name']}"
+        metadata = {
+            "view-uuid": str(uuid.uuid4()),
+            "format-version": 1,
+            "location": location,
+            "schemas": [body["schema"]],
+            "current-version-id": version["version-id"],
+            "versions": [version],
+            "version-log": [{"timestamp-ms": version["timestamp-ms"], "version-id": version["version-id"]}],
+            "properties": body.get("properties") or {},
+        }
+        self._views[name, body["name"]] = {
+            "metadata-location": f"{location}/{uuid.uuid4()}.metadata.json",
+            "metadata": metadata,
+            "config": {},
+        }
+        return 200, self._views[name, body["name"]]
+
+    def _answer_view(self, method: str, name: str, view: str) -> Answer:
+        if (name, view) not in self._views:
+            return _error(404, "NoSuchViewException")
+        if method == "DELETE":
+            del self._views[name, view]
+            return 204, None
+        return 200, self._views[name, view]
 
     def _create(self, name: str, body: dict[str, Any]) -> Answer:
         request = CreateTableRequest.model_validate(body)
@@ -142,7 +181,7 @@ def serve_rest_catalog() -> Iterator[tuple[RestCatalogServer, str]]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_HEAD = _serve  # noqa: N815 - the names that http.server looks for
+        do_GET = do_POST = do_HEAD = do_DELETE = _serve  # noqa: N815 - the names that http.server looks for
 
         def log_message(self, *_: object) -> None:
             """Nothing: tests say what went wrong."""

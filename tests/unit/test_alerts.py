@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from winnow.clock import format_duration
 from winnow.report import alert_templates
 from winnow.report.alerts import (
     MAXIMUM_MESSAGE_CHARACTERS,
@@ -13,7 +14,6 @@ from winnow.report.alerts import (
     AlertKind,
     Finding,
     Situation,
-    format_duration,
     format_partitions,
     make_alert,
     make_link,

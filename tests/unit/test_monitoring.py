@@ -14,7 +14,7 @@ import pytest
 
 from winnow.report.counters import COUNTERS, PHASE
 from winnow.report.metric_formats import format_name, list_names, render_events_table, render_metrics_table
-from winnow.report.metrics import METRICS
+from winnow.report.metrics import METRICS, RUN_STATES
 
 NAME = re.compile(r"\bwinnow_[a-z_]+\b")
 
@@ -47,6 +47,13 @@ def test_every_metric_of_the_dashboard_is_one_that_winnow_sends(dashboard: dict[
     named = {query: NAME.findall(query) for query in queries}
     assert [query for query, names in named.items() if not names] == []
     assert {name for names in named.values() for name in names} - list_names() == set()
+
+
+def test_dashboard_counts_the_runs_of_every_state(dashboard: dict[str, Any]) -> None:
+    """So that no run that failed is missing from the picture."""
+    (panel,) = [each for each in dashboard["panels"] if each["title"] == "Runs by outcome"]
+    counted = {target["expr"] for target in panel["targets"]}
+    assert counted == {f"winnow_all_topics_{state}_runs_count" for state in RUN_STATES}
 
 
 def test_dashboard_asks_for_its_data_source_and_carries_no_ids_of_another_grafana(dashboard: dict[str, Any]) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import winnow
 from winnow.embedded.bundle import Kind, find_bundled_folder
 from winnow.errors import ConfigurationError
 
-KINDS: tuple[Kind, ...] = ("jobs", "expectations", "dags", "plugins")
+KINDS: tuple[Kind, ...] = ("jobs", "expectations", "dags", "plugins", "demo")
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +29,13 @@ def project(root: Path) -> dict[str, Any]:
     """The ``[project]`` table."""
     table: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     return table
+
+
+def list_requirements(project: dict[str, Any], without: Collection[str] = ()) -> list[Requirement]:
+    """Every requirement of the project and of its extras but ``without``; those on extras of itself left out."""
+    extras = (pins for extra, pins in project["optional-dependencies"].items() if extra not in without)
+    found = [Requirement(each) for pins in [project["dependencies"], *extras] for each in pins]
+    return [each for each in found if each.name != "winnow-log"]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +64,12 @@ def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unpacked")
     zipfile.ZipFile(wheel).extractall(folder)
     return folder
+
+
+def find_metadata(unpacked: Path) -> Path:
+    """The folder of the wheel's metadata."""
+    (found,) = unpacked.glob("winnow_log-*.dist-info")
+    return found
 
 
 def files_below(folder: Path) -> set[str]:
@@ -89,25 +106,54 @@ def test_lock_of_the_page_linter_has_hashes_and_names_no_addresses(root: Path) -
     assert [name for name, package in packages.items() if "resolved" in package] == []
 
 
-def test_every_pin_of_the_project_is_in_the_lock(project: dict[str, Any], lock: str) -> None:
-    """Pins in pyproject.toml and versions in the lock are the same ones."""
-    pins = [*project["dependencies"], *(pin for extra in project["optional-dependencies"].values() for pin in extra)]
-    for pin in pins:
-        name, _, version = re.sub(r"\[.*?\]", "", pin).partition("==")
-        assert version, f"{pin} names no version"
-        assert re.search(rf"^{re.escape(name)}(\[.*\])?=={re.escape(version)} ", lock, re.MULTILINE), pin
+def test_lock_has_a_version_in_the_range_of_every_requirement(project: dict[str, Any], lock: str) -> None:
+    """The ranges of pyproject.toml are what users may install; the lock is what the project itself is tested with."""
+    locked = {
+        canonicalize_name(name): version
+        for name, version in re.findall(r"^([\w.-]+)(?:\[.*?\])?==(\S+) ", lock, re.MULTILINE)
+    }
+    for requirement in list_requirements(project):
+        assert requirement.specifier, f"{requirement} has no bounds"
+        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), str(requirement)
 
 
-def test_core_dependencies_name_no_airflow(project: dict[str, Any]) -> None:
-    """A Spark image installs the core alone, and gets no scheduler with it."""
-    assert [pin for pin in project["dependencies"] if "airflow" in pin] == []
+def test_every_range_of_what_users_install_has_a_lower_bound(project: dict[str, Any]) -> None:
+    """What was never tried is not promised; and no requirement asks for one version alone, which others need, too."""
+    for requirement in list_requirements(project, without={"dev", "bench", "demo", "site"}):
+        if requirement.name in {"pyspark", "pyspark-client"}:
+            continue
+        operators = {each.operator for each in requirement.specifier}
+        assert ">=" in operators, str(requirement)
+        assert "==" not in operators, str(requirement)
 
 
-def test_spark_and_its_client_have_one_version(project: dict[str, Any]) -> None:
-    """Both install into one folder, so their pins move together."""
-    pins = {pin for extra in ("airflow",) for pin in project["optional-dependencies"][extra]}
-    (spark,) = [pin for pin in project["dependencies"] if pin.startswith("pyspark==")]
-    assert spark.replace("pyspark", "pyspark-client") in pins
+HEAVY = {"apache-airflow", "great-expectations", "sqlalchemy", "pyspark", "pyiceberg", "pandas", "pydantic", "typer"}
+
+
+def test_executors_get_no_airflow_no_database_no_validation_and_no_spark(project: dict[str, Any]) -> None:
+    """A Spark executor installs the package alone; its cluster has a Spark already."""
+    names = {canonicalize_name(Requirement(each).name) for each in project["dependencies"]}
+    assert not names & HEAVY
+    driver = {canonicalize_name(Requirement(each).name) for each in project["optional-dependencies"]["driver"]}
+    assert driver >= {"great-expectations", "sqlalchemy", "pyspark", "pyiceberg", "pydantic", "typer"}
+
+
+def test_extra_with_airflow_names_one_version_of_spark_and_of_its_client(project: dict[str, Any], lock: str) -> None:
+    """Both install into one folder, and ranges would mix two versions; it is the one that the lock has."""
+    named = {each.name: str(each.specifier) for each in map(Requirement, project["optional-dependencies"]["airflow"])}
+    assert named["pyspark"] == named["pyspark-client"]
+    assert set(re.findall(r"^pyspark(?:-client)?(==\S+) ", lock, re.MULTILINE)) == {named["pyspark"]}
+    driver = {each.name: each.specifier for each in map(Requirement, project["optional-dependencies"]["driver"])}
+    assert {each.operator for each in driver["pyspark"]} == {">=", "<"}
+
+
+def test_command_without_its_libraries_says_which_line_installs_them() -> None:
+    """The package alone is for executors; someone will type `winnow` there."""
+    code = "import sys; sys.modules['typer'] = None; import winnow.cli"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: typer is not installed.")
+    assert "pip install 'winnow-log[driver]'" in done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,17 +165,24 @@ def test_wheel_carries_the_folders_beside_the_package(root: Path, unpacked: Path
         assert (unpacked / "winnow" / "_bundled" / kind / name).read_bytes() == (root / kind / name).read_bytes()
 
 
+def test_wheel_carries_the_runbook_and_no_other_document(root: Path, unpacked: Path) -> None:
+    """The page shows it beside an alert, where there is no checkout."""
+    folder = find_bundled_folder("docs", package=unpacked / "winnow")
+    assert files_below(folder) == {"operations.md"}
+    assert (folder / "operations.md").read_bytes() == (root / "docs" / "operations.md").read_bytes()
+
+
 def test_wheel_carries_the_whole_package_and_nothing_beside_it(root: Path, unpacked: Path) -> None:
     """No module is lost to an ignore rule; tests stay at home; the types are marked as such."""
     shipped = {name for name in files_below(unpacked / "winnow") if not name.startswith("_bundled/")}
     assert shipped == files_below(root / "winnow")
     assert "py.typed" in shipped
-    assert {path.name for path in unpacked.iterdir()} == {"winnow", f"winnow_log-{winnow.__version__}.dist-info"}
+    assert {path.name for path in unpacked.iterdir()} == {"winnow", find_metadata(unpacked).name}
 
 
 def test_wheel_carries_the_licence_that_the_project_declares(root: Path, unpacked: Path) -> None:
     """The wheel alone has the full terms, as the licence asks."""
-    folder = unpacked / f"winnow_log-{winnow.__version__}.dist-info"
+    folder = find_metadata(unpacked)
     text = (folder / "licenses" / "LICENSE").read_text()
     assert text == (root / "LICENSE").read_text()
     assert "Apache License" in text
@@ -145,6 +198,16 @@ def test_bundled_folder_in_a_checkout_lies_beside_the_package(root: Path) -> Non
 def test_bundled_folder_in_a_wheel_lies_inside_the_package(unpacked: Path) -> None:
     """An installed package uses the folder that came with it."""
     assert find_bundled_folder("jobs", package=unpacked / "winnow") == unpacked / "winnow" / "_bundled" / "jobs"
+
+
+def test_demo_starts_from_the_wheel_and_spares_topics_that_are_not_its_own(unpacked: Path, tmp_path: Path) -> None:
+    """In a folder with nothing of a clone."""
+    env = {**os.environ, "PYTHONPATH": str(unpacked), "WINNOW_HOME": str(tmp_path / "home"), "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-m", "winnow.cli"]
+    subprocess.run([*command, "topics", "create", "orders", "--partitions", "1"], cwd=tmp_path, env=env, check=True)
+    done = subprocess.run([*command, "demo"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "holds topics that the demo did not make: orders" in " ".join((done.stdout + done.stderr).split())
 
 
 def test_folder_of_strangers_beside_an_installed_package_is_not_taken(tmp_path: Path) -> None:

@@ -283,6 +283,7 @@ access_key_id = "id"
 connect-timeout = 5
 [spark]
 master = "yarn"
+class_archive = false
 [spark.conf]
 "spark.executor.memory" = "2g"
 spark.executor.cores = 2
@@ -325,6 +326,13 @@ bytes_per_day = "50GB"
 bytes_per_second = "50MB"
 [history]
 retention_ms = 86400000
+[page]
+record_readers = ["ada", "grace"]
+masked_patterns = ['[0-9]{16}']
+masked_fields = ["email"]
+reader_seconds = 10
+reader_memory_bytes = "3GiB"
+reader_processes = 4
 [kafka]
 "log.retention.hours" = 168
 """
@@ -381,8 +389,22 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.scrub.bytes_per_day == 50_000_000_000
     assert settings.scrub.bytes_per_second == 50_000_000
     assert settings.history.retention_ms == 86_400_000
+    assert settings.page.record_readers == ("ada", "grace")
+    assert (settings.page.masked_patterns, settings.page.masked_fields) == (("[0-9]{16}",), ("email",))
+    assert (settings.page.reader_seconds, settings.page.reader_memory_bytes) == (10, 3 * 2**30)
+    assert settings.page.reader_processes == 4
     assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
+
+
+def test_lists_of_names_and_patterns_come_from_the_environment_too(tmp_path: Path) -> None:
+    """Names with commas, patterns as JSON, because a pattern may have a comma in it."""
+    env = {"WINNOW_PAGE__RECORD_READERS": "ada, grace", "WINNOW_PAGE__MASKED_PATTERNS": '["[0-9]{4,16}"]'}
+    page = load_settings(cwd=tmp_path, env=env).page
+    assert (page.record_readers, page.masked_patterns) == (("ada", "grace"), ("[0-9]{4,16}",))
+    assert "regular expression" in refusal(tmp_path, {"WINNOW_PAGE__MASKED_PATTERNS": '["["]'})
+    assert "as JSON" in refusal(tmp_path, {"WINNOW_PAGE__MASKED_PATTERNS": "[0-9]+"})
+    assert "separated by commas" in refusal(tmp_path, {"WINNOW_PAGE__RECORD_READERS": "ada,,grace"})
 
 
 def test_environment_wins_over_file_and_file_over_default(tmp_path: Path) -> None:

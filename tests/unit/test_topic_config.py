@@ -232,6 +232,27 @@ ROWS = (
             ("größe", "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"),
         ),
     ),
+    Row(
+        "winnow.owner",
+        "owner",
+        "",
+        (("", ""), (" Équipe données, ops@example.com ", "Équipe données, ops@example.com"), ("x" * 100, "x" * 100)),
+        (
+            ("x" * 101, "Value must be at most 100 printable characters"),
+            ("a\nb", "Value must be at most 100 printable characters"),
+            ("a\u202eb", "Value must be at most 100 printable characters"),
+        ),
+    ),
+    Row(
+        "winnow.tags",
+        "tags",
+        (),
+        (("", ()), ("pii , gold,team:orders", ("gold", "pii", "team:orders")), ("a,a", ("a",))),
+        (
+            ("two words", "A tag must be 1 to 50 letters, digits, '_', '.', ':' and '-'"),
+            ("x" * 51, "A tag must be 1 to 50 letters, digits, '_', '.', ':' and '-'"),
+        ),
+    ),
 )
 
 
@@ -367,6 +388,14 @@ def test_header_strategy_with_a_header_name_is_accepted() -> None:
     """The name is kept without white space at its ends."""
     config = TopicConfig.parse({"compaction.strategy": "header", "compaction.strategy.header": " version "})
     assert (config.compaction_strategy, config.compaction_strategy_header) == (Strategy.HEADER, "version")
+
+
+def test_a_topic_has_at_most_twenty_tags() -> None:
+    """More would make its row on the page unreadable, and its row in the store large."""
+    twenty = ",".join(f"tag-{number}" for number in range(20))
+    assert len(TopicConfig.parse({"winnow.tags": twenty}).tags) == 20
+    assert refusal(winnow__tags="a,,b").startswith("Invalid value  for configuration winnow.tags: A tag must be 1 to")
+    assert refusal(winnow__tags=f"{twenty},one-more") == "winnow.tags has 21 tags; a topic may have at most 20"
 
 
 @pytest.mark.parametrize(

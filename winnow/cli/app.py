@@ -8,14 +8,16 @@ import warnings
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from winnow.cli import (
     airflow,
     assess,
+    changes,
     checkpoints,
     compact,
     compare,
+    connect,
+    demo,
     doctor,
     explain,
     ingest,
@@ -24,6 +26,7 @@ from winnow.cli import (
     ingest_kafka,
     init,
     inspect,
+    latest,
     maintenance,
     metrics,
     partitions,
@@ -35,6 +38,7 @@ from winnow.cli import (
     why,
 )
 from winnow.cli.command_errors import guard_command
+from winnow.cli.command_group import CommandGroup
 from winnow.cli.output import prepare_output, print_lines
 
 HELP = """Kafka's log compaction for archives of Kafka topics on a data lake.
@@ -43,29 +47,29 @@ The path of the data:
 
 \b
   winnow topics create orders --partitions 3   a topic to archive into
-  winnow inspect archive/                      what an archive is, what it has lost, and what to type
+  winnow inspect archive/                      what an archive has, and lost
   winnow ingest files orders archive/          append records to its log
-  winnow assess orders                         why each partition would or would not be compacted
-  winnow compact orders                        keep the last record of each key, validate it, publish it
+  winnow assess orders                         what is due, and why
+  winnow compact orders                        keep each key's last record
   winnow read orders                           what readers see now
 
 Data is stored below WINNOW_HOME (.winnow in the current folder) unless configured otherwise (see winnow settings).
 """
 
-EXIT_CODES = """\b
-Exit codes: 0 done, also when there was nothing to do; 1 unexpected error; 2 wrong usage or configuration;
-3 bad input data, nothing landed; 4 validation failed, nothing published; 5 run it again; 6 a service cannot be
-reached.
-"""
+EXIT_CODES = (
+    "Exit codes: 0 done, also when there was nothing to do; 1 unexpected error; 2 wrong usage or configuration; "
+    "3 bad input data, nothing landed; 4 validation failed, nothing published; 5 run it again; 6 a service cannot be "
+    "reached."
+)
 
 _ORDER = (
-    "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read", "why",
-    "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep", "scrub", "watch", "store", "settings",
-    "airflow",
+    "demo", "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read",
+    "latest", "changes", "connect", "why", "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep",
+    "scrub", "watch", "store", "settings", "airflow", "ui",
 )  # fmt: skip
 
 
-class _PathOrder(TyperGroup):
+class _PathOrder(CommandGroup):
     """Lists groups and commands together, in the order of the path of the data."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -79,7 +83,6 @@ app = typer.Typer(
     help=HELP,
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -105,11 +108,12 @@ def prepare_command(
 
 
 def _add_group(name: str, help_text: str) -> typer.Typer:
-    group = typer.Typer(name=name, help=help_text, no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(name=name, cls=CommandGroup, help=help_text, no_args_is_help=True, rich_markup_mode=None)
     app.add_typer(group)
     return group
 
 
+app.command("demo")(guard_command(demo.demo))
 app.command("init")(guard_command(init.init))
 app.command("doctor")(guard_command(doctor.doctor))
 _topics = _add_group("topics", "Create, list, describe, alter, delete and restore topics; delete records.")
@@ -132,6 +136,9 @@ app.command("explain")(guard_command(explain.explain))
 app.command("compare")(guard_command(compare.compare))
 app.command("compact")(guard_command(compact.compact))
 app.command("read")(guard_command(read.read))
+app.command("latest")(guard_command(latest.latest))
+app.command("changes")(guard_command(changes.changes))
+app.command("connect")(guard_command(connect.connect))
 app.command("why")(guard_command(why.why))
 app.command("restore")(guard_command(restore.restore))
 app.command("receipts")(guard_command(receipts.receipts))
@@ -147,9 +154,8 @@ app.command("scrub")(guard_command(maintenance.scrub))
 app.command("watch")(guard_command(maintenance.watch))
 _add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
 app.command("settings")(guard_command(init.settings))
-app.command(
-    "airflow", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-)(guard_command(airflow.airflow))
+app.add_typer(airflow.make_airflow_group())
+app.command("ui")(guard_command(demo.ui))
 
 
 _OBJECTS_PER_COLLECTION = 50_000

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from winnow.cli.command_errors import exit_with, guard_command, run_for_each_topic
-from winnow.cli.options import Json, OneTopic, Topics, choose_topics, open_installation
+from winnow.cli.command_group import CommandGroup
+from winnow.cli.options import Json, OneTopic, Reason, Topics, choose_topics, open_installation
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_count,
@@ -21,9 +21,9 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.epochs import describe_offset
-from winnow.model import Cleaning
 
 if TYPE_CHECKING:
+    from winnow.model import Cleaning
     from winnow.pipeline.context import Context
 
 SHOW = "show"
@@ -43,7 +43,7 @@ CheckpointFile = Annotated[
 ]
 
 
-class CheckpointsGroup(TyperGroup):
+class CheckpointsGroup(CommandGroup):
     """Commands beside ``winnow checkpoints [TOPIC] [--json]``: anything that begins with none of them is a topic."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -131,7 +131,7 @@ def _format_first_dirty(row: dict[str, Any]) -> str:
     return f"{row['first_dirty_offset']:,}{epoch}"
 
 
-def import_file(file: CheckpointFile, as_json: Json = False) -> None:
+def import_file(file: CheckpointFile, reason: Reason = None, as_json: Json = False) -> None:
     """Import the cleaner checkpoints of a Kafka broker.
 
     FILE is the cleaner-offset-checkpoint of a broker's log directory (version 0). A checkpoint of Winnow's own cleaning
@@ -140,7 +140,7 @@ def import_file(file: CheckpointFile, as_json: Json = False) -> None:
 
     Example: winnow checkpoints import /var/lib/kafka/data/cleaner-offset-checkpoint
     """
-    with open_installation() as ctx:
+    with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.checkpoints import group_by_topic, import_checkpoints
         from winnow.sources.checkpoint_file import read_checkpoint_file
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import TYPE_CHECKING
+
 from winnow.cli.command_errors import exit_with, print_failure
 from winnow.cli.options import (
     AsOf,
@@ -17,7 +21,12 @@ from winnow.cli.options import (
 from winnow.cli.output import format_names, print_lines, write_json
 from winnow.cli.progress import CompactionProgress
 from winnow.cli.receipts import make_document
-from winnow.model import Status
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context
+
+_RECENT_RUNS = 20
+"""Runs whose pace is expected of the next."""
 
 
 def compact(
@@ -43,14 +52,17 @@ def compact(
             refuse_future(ctx, as_of)
         as_of_ms = resolve_as_of(ctx, as_of)
         chosen = choose_topics(ctx, topics)
+        from winnow.pipeline.audit import record_request
         from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
+        from winnow.store.audit import AuditAction
 
         outcome = CompactionOutcome()
         if chosen:
-            with CompactionProgress() as progress:
+            with CompactionProgress(_find_usual_pace(ctx)) as progress:
                 outcome = compact_topics(
                     ctx, chosen, as_of_ms=as_of_ms, progress=progress, leave_held=not topics, closes_active=now
                 )
+            record_request(ctx, AuditAction.COMPACT, topics or ())
     for error in outcome.errors:
         print_failure(error.message)
     if as_json:
@@ -58,6 +70,7 @@ def compact(
             write_json([make_document(receipt) for receipt in outcome.receipts])
         exit_with(outcome.exit_code)
         return
+    from winnow.model import Status
     from winnow.report.receipts import format_receipt
 
     said = {error.message for error in outcome.errors}
@@ -71,3 +84,13 @@ def compact(
             + (f" (published: {format_names(published)})" if len(published) > 1 else "")
         )
     exit_with(outcome.exit_code)
+
+
+def _find_usual_pace(ctx: Context) -> float | None:
+    """Find the bytes per second of recent runs, all tasks together; None if there is no terminal to show it."""
+    if not sys.stderr.isatty():
+        return None
+    from winnow.report.forecast import measure_pace
+
+    per_task = measure_pace(ctx.store.projection.list_receipts(limit=_RECENT_RUNS))
+    return None if per_task is None else per_task * (ctx.settings.engine.tasks or os.cpu_count() or 1)

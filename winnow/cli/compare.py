@@ -18,7 +18,7 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.cli.progress import JobProgress
-from winnow.model import Strategy
+from winnow.strategies import Strategy
 
 if TYPE_CHECKING:
     from winnow.pipeline.explain.compare import Comparison, ComparisonSide, DifferingKey

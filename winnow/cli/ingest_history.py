@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.options import Json, Reason, Topic, open_installation
 from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, print_table, write_json
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def undo(
     ingest_id: Annotated[
         str, typer.Argument(metavar="INGEST_ID", help="The call, as winnow ingest list names it.", show_default=False)
     ],
+    reason: Reason = None,
     as_json: Json = False,
 ) -> None:
     """Undo an ingest call: its records leave the log, and the same files can be ingested again.
@@ -54,7 +55,7 @@ def undo(
 
     Example: winnow ingest undo orders 4f1c8a5e7b3d4c0f9a2b6d8e1c3f5a70
     """
-    with open_installation() as ctx:
+    with open_installation(reason=reason) as ctx:
         from winnow.pipeline.ingest.undo import undo_ingest
 
         report = undo_ingest(ctx, topic, ingest_id)

@@ -91,10 +91,13 @@ def scrub(
     """
     with open_installation() as ctx, ProgressBar("Reading segments") as bar:
         from winnow.pipeline.admin.scrub import Scrub
+        from winnow.pipeline.audit import record_request
+        from winnow.store.audit import AuditAction
 
         work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, progress=bar.move)
         added = run_for_each_topic(choose_topics(ctx, topics), work.add)
         reports = work.run()
+        record_request(ctx, AuditAction.SCRUB, topics or ())
     if as_json:
         if not added.all_failed:
             write_json([asdict(report) for report in reports])
@@ -153,9 +156,12 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
     """
     with open_installation() as ctx:
         from winnow.pipeline.admin.sweep import sweep_topics
+        from winnow.pipeline.audit import record_request
+        from winnow.store.audit import AuditAction
 
         chosen = choose_topics(ctx, topics) + ([] if topics else ctx.log.list_deleted())
         outcome = run_for_each_topic(chosen, lambda topic: sweep_topics(ctx, [topic]))
+        record_request(ctx, AuditAction.SWEEP, topics or ())
     reports = [report for per_topic in outcome.results for report in per_topic]
     if as_json:
         if not outcome.all_failed:

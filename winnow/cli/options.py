@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -11,9 +12,8 @@ import typer
 
 from winnow.cli.command_errors import DEBUG_VARIABLE
 from winnow.cli.output import print_message
-from winnow.clock import format_ms, parse_as_of
+from winnow.clock import format_duration, format_ms, parse_as_of
 from winnow.errors import UsageError
-from winnow.report.alerts import format_duration
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
@@ -32,8 +32,10 @@ def load_settings_in_force() -> Settings:
 
 
 @contextlib.contextmanager
-def open_installation(*, to_read: bool = False) -> Iterator[Context]:
+def open_installation(*, to_read: bool = False, reason: str | None = None) -> Iterator[Context]:
     """Store and catalog of the settings in force; ``to_read``: the command changes nothing and needs no right to.
+
+    ``reason``: why, for the audit log.
 
     While it is open, what libraries print goes to standard error; standard output holds results only.
     """
@@ -41,7 +43,8 @@ def open_installation(*, to_read: bool = False) -> Iterator[Context]:
     from winnow.pipeline.context import open_context
 
     keep_pandas_out_of_pyarrow()
-    with contextlib.redirect_stdout(sys.stderr), open_context(load_settings_in_force(), to_read=to_read) as ctx:
+    settings = load_settings_in_force()
+    with contextlib.redirect_stdout(sys.stderr), open_context(settings, to_read=to_read, reason=reason or "") as ctx:
         yield ctx
 
 
@@ -55,21 +58,39 @@ def choose_topics(ctx: Context, topics: Sequence[str] | None) -> list[str]:
     return found
 
 
-def _parse_as_of(text: str) -> int:
+def parse_time(text: str) -> int:
+    """Parse an instant of an option, in ms since the epoch."""
     try:
         return parse_as_of(text)
     except UsageError as problem:
         raise typer.BadParameter(str(problem)) from problem
 
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic.", show_default=False)]
+def complete_topic(incomplete: str) -> list[str]:
+    """Return the topics that begin with ``incomplete``, for the shell's completion; none if they cannot be listed."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), open_installation(to_read=True) as ctx:
+            return [name for name in ctx.log.names() if name.startswith(incomplete)]
+    except Exception:  # a shell has no place to show why
+        return []
+
+
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="A topic.", show_default=False, autocompletion=complete_topic)
+]
 
 Topics = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC", help="Topics; all when none is named.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC", help="Topics; all when none is named.", show_default=False, autocompletion=complete_topic
+    ),
 ]
 
 OneTopic = Annotated[
-    str | None, typer.Argument(metavar="TOPIC", help="A topic; all when it is left out.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="TOPIC", help="A topic; all when it is left out.", show_default=False, autocompletion=complete_topic
+    ),
 ]
 
 AsOf = Annotated[
@@ -77,7 +98,7 @@ AsOf = Annotated[
     typer.Option(
         "--as-of",
         metavar="T",
-        parser=_parse_as_of,
+        parser=parse_time,
         help="The instant to decide as of: ISO 8601 with offset, or ms since the epoch; default: now.",
         show_default=False,
     ),
@@ -85,6 +106,11 @@ AsOf = Annotated[
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else there.")
+]
+
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why; the audit log keeps it with your name.", show_default=False),
 ]
 
 Config = Annotated[

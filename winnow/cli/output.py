@@ -104,7 +104,7 @@ def print_table(
     """Print a table. Columns without any value are left out; no value is ever cut.
 
     ``right`` numbers the columns (from 0) that hold figures, ``sentences`` those that may be folded to fit a terminal.
-    A table that is still too wide is left to the terminal.
+    A table that is still wider than the terminal is printed as a block of lines per row, as psql does.
     """
     from rich.box import SIMPLE_HEAD
     from rich.cells import cell_len
@@ -116,7 +116,8 @@ def print_table(
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     kept = [number for number in range(len(header)) if any(row[number] for row in rows)]
     for number in kept:
-        natural = max(cell_len(cell) for cell in (header[number], *(row[number] for row in rows)))
+        # A heading may be folded between its words.
+        natural = max(cell_len(cell) for cell in (*header[number].split(), *(row[number] for row in rows)))
         table.add_column(
             Text(header[number]),
             justify="right" if number in right else "left",
@@ -127,9 +128,21 @@ def print_table(
         table.add_row(*(Text(row[number]) for number in kept))
     console = Console() if sys.stdout.isatty() else Console(width=_NATURAL_WIDTH)
     needed = Measurement.get(console, console.options.update(width=_NATURAL_WIDTH), table).minimum
+    if needed > console.width and rows:
+        print_blocks([header[number] for number in kept], [[row[number] for number in kept] for row in rows])
+        return
     with console.capture() as captured:
         console.print(table, width=max(console.width, needed), crop=False)
     write_text("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
+
+
+def print_blocks(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print each row as lines of name and value, with an empty line between rows. Empty values are left out."""
+    width = max(len(name) for name in header)
+    blocks = (
+        "\n".join(f"{name:<{width}}  {value}" for name, value in zip(header, row, strict=True) if value) for row in rows
+    )
+    write_text("\n\n".join(blocks) + "\n")
 
 
 def print_heading(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.options import Json, Reason, Topic, open_installation
 from winnow.cli.output import MAXIMUM_ROWS, format_count, format_short_time, print_lines, print_table, write_json
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Js
     Example: winnow partitions pause orders --partition 3 --by restore-42
     """
     with open_installation() as ctx:
-        from winnow.pipeline.admin.partitions import get_user_name, pause_partitions
+        from winnow.pipeline.admin.partitions import pause_partitions
+        from winnow.pipeline.audit import get_user_name
 
         found = pause_partitions(ctx, topic, partition, by=get_user_name() if by is None else by)
     back = f"winnow partitions resume {topic}{_parse_partitions(partition)}" + (
@@ -80,7 +81,8 @@ def resume(
     Example: winnow partitions resume orders --partition 3 --by restore-42
     """
     with open_installation() as ctx:
-        from winnow.pipeline.admin.partitions import get_user_name, resume_partitions
+        from winnow.pipeline.admin.partitions import resume_partitions
+        from winnow.pipeline.audit import get_user_name
 
         found = resume_partitions(ctx, topic, partition, by=get_user_name() if by is None else by, everybody=everybody)
     held = sorted({name for row in found for name in row.paused_by})
@@ -94,7 +96,7 @@ def _parse_partitions(partitions: Sequence[int] | None) -> str:
     return "".join(f" --partition {number}" for number in partitions or ())
 
 
-def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -> None:
+def release(topic: Topic, partition: Partitions = None, reason: Reason = None, as_json: Json = False) -> None:
     """Release uncleanable partitions: the next run tries them again.
 
     Use it when the cause is fixed, for example a damaged segment restored from a backup. A partition that fails again
@@ -103,10 +105,11 @@ def release(topic: Topic, partition: Partitions = None, as_json: Json = False) -
     Example: winnow partitions release orders --partition 3
     """
     with open_installation() as ctx:
-        from winnow.pipeline.admin.partitions import get_user_name, list_partitions
-        from winnow.pipeline.compaction.uncleanable import release_marks
+        from winnow.pipeline.admin.partitions import list_partitions, release_partitions
+        from winnow.pipeline.audit import get_user_name
 
-        released = release_marks(ctx, topic, partition, why=f"released by {get_user_name()}")
+        by = f"released by {get_user_name()}"
+        released = release_partitions(ctx, topic, partition, why=f"{by}: {reason}" if reason else by)
         found = list_partitions(ctx, topic, partition)
     if as_json:
         write_json([_build_document(row) | {"changed": row.partition in released} for row in found])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
-from winnow.cli.options import Topic, open_installation
+from winnow.cli.key_text import KeyForm, parse_key
+from winnow.cli.options import Topic, open_installation, parse_time
 from winnow.cli.output import discard_output, format_count, print_message
 from winnow.errors import RunAgainError, UsageError
 
@@ -31,6 +34,7 @@ class Format(StrEnum):
 
 def read(
     topic: Topic,
+    *,
     partition: Annotated[
         int | None, typer.Option("--partition", metavar="P", min=0, help="Only this partition.", show_default=False)
     ] = None,
@@ -44,6 +48,41 @@ def read(
             show_default=False,
         ),
     ] = None,
+    from_time: Annotated[
+        int | None,
+        typer.Option(
+            "--from-time",
+            metavar="T",
+            parser=parse_time,
+            help="Begin at the first record with this timestamp or a later one, in every partition: ISO 8601 with "
+            "offset, or ms since the epoch.",
+            show_default=False,
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="Only records with this key: text, or hex:KEY, or base64:KEY.",
+            show_default=False,
+        ),
+    ] = None,
+    latest: Annotated[
+        bool,
+        typer.Option(
+            "--latest",
+            help="Only the latest record of each key, by the topic's strategy; keys whose latest is a tombstone are "
+            "left out.",
+        ),
+    ] = False,
+    text: Annotated[
+        bool,
+        typer.Option(
+            "--text",
+            help="Bytes as text instead of base64; what is not UTF-8 as an object with base64.",
+        ),
+    ] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, help="At most N records in all.", show_default=False)
     ] = None,
@@ -61,31 +100,70 @@ def read(
 ) -> None:
     """Print the published records of a topic.
 
-    In offset order per partition, partitions in order. Keys, values and header values are base64. JSON lines can be
-    ingested again.
+    In offset order per partition, partitions in order. Keys, values and header values are base64; such JSON lines can
+    be ingested again. With --text they are for people.
 
     Example: winnow read orders --partition 0 --limit 10
+
+    Example: winnow read orders --text --key order-12 --from-time 2026-01-31T00:00:00Z
+
+    Example: winnow read orders --latest --text
     """
-    _check_options(output_format, output, quarantined=quarantined, from_offset=from_offset)
+    wanted = Wanted(
+        partition=partition,
+        from_offset=from_offset,
+        from_time_ms=from_time,
+        key=None if key is None else parse_key(key, KeyForm.TEXT),
+        limit=limit,
+    )
+    _check_options(output_format, output, wanted, quarantined=quarantined, latest=latest, text=text)
     standard_output = sys.stdout
     with open_installation(to_read=True) as ctx:
-        batches = (
-            _read_quarantined(ctx, topic, partition, limit)
-            if quarantined
-            else _read_published(ctx, topic, partition=partition, from_offset=from_offset, limit=limit)
-        )
+        batches = _read_wanted(ctx, topic, wanted, quarantined=quarantined, latest=latest)
         if not quarantined and output_format is Format.JSONL:
             batches = _name_epochs(batches, ctx.log.open(topic).head().state.epochs)
         if output is None:
-            _write_to_output(batches, standard_output)
+            write_to_output(batches, standard_output, as_text=text)
             return
-        written = _write_to_file(batches, output, output_format)
+        written = write_to_file(batches, output, output_format, as_text=text)
     print_message(f"Wrote {format_count(written, 'record')} to {output}")
 
 
-def _check_options(output_format: Format, output: Path | None, *, quarantined: bool, from_offset: int | None) -> None:
-    if quarantined and (output_format is Format.PARQUET or from_offset is not None):
-        raise UsageError("--quarantined gives JSON lines and takes no --from-offset: such records may have no offset.")
+@dataclass(frozen=True)
+class Wanted:
+    """Which records are wanted; None: not restricted."""
+
+    partition: int | None
+    from_offset: int | None
+    from_time_ms: int | None
+    key: bytes | None
+    limit: int | None
+
+
+def _check_options(
+    output_format: Format, output: Path | None, wanted: Wanted, *, quarantined: bool, latest: bool, text: bool
+) -> None:
+    begins = wanted.from_offset is not None or wanted.from_time_ms is not None
+    if quarantined and (output_format is Format.PARQUET or begins or latest or wanted.key is not None):
+        raise UsageError(
+            "--quarantined gives JSON lines and takes no --from-offset, --from-time, --key or --latest: such records "
+            "have no key and may have no offset."
+        )
+    if latest and begins:
+        raise UsageError("--latest takes no --from-offset and no --from-time: the latest record of a key may be older.")
+    if wanted.from_offset is not None and wanted.from_time_ms is not None:
+        raise UsageError("--from-offset and --from-time both say where to begin. Leave one out.")
+    if text and output_format is Format.PARQUET:
+        raise UsageError("--text goes with JSON lines: a Parquet file holds the bytes as they are.")
+    check_output(output_format, output)
+
+
+def check_output(output_format: Format, output: Path | None) -> None:
+    """Check that a file can be written where the options say.
+
+    Raises:
+        UsageError: it cannot; says what to change.
+    """
     if output is None:
         if output_format is Format.PARQUET:
             raise UsageError("--format parquet needs --output FILE: a Parquet file cannot be streamed to a terminal.")
@@ -96,13 +174,23 @@ def _check_options(output_format: Format, output: Path | None, *, quarantined: b
         raise UsageError(f"--output {output}: the folder {output.parent} does not exist. Create it first.")
 
 
-def _read_published(
-    ctx: Context, topic: str, *, partition: int | None, from_offset: int | None, limit: int | None
+def _read_wanted(
+    ctx: Context, topic: str, wanted: Wanted, *, quarantined: bool, latest: bool
 ) -> Iterator[pa.RecordBatch]:
+    if quarantined:
+        return _read_quarantined(ctx, topic, wanted.partition, wanted.limit)
+    if latest:
+        from winnow.pipeline.explain.latest import read_latest_batches
+
+        return read_latest_batches(ctx, topic, partition=wanted.partition, key=wanted.key, limit=wanted.limit)
+    return _read_published(ctx, topic, wanted)
+
+
+def _read_published(ctx: Context, topic: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     from winnow.pipeline.explain.read import read_batches
 
     try:
-        yield from read_batches(ctx, topic, partition=partition, from_offset=from_offset, limit=limit)
+        yield from read_batches(ctx, topic, **asdict(wanted))
     except FileNotFoundError as problem:
         raise RunAgainError(
             f"A segment of topic {topic} was swept while it was being read, so what was written is incomplete. Run it "
@@ -147,10 +235,11 @@ def _read_quarantined(ctx: Context, topic: str, partition: int | None, limit: in
             return
 
 
-def _write_to_output(batches: Iterator[pa.RecordBatch], stream: TextIO) -> None:
+def write_to_output(batches: Iterator[pa.RecordBatch], stream: TextIO, *, as_text: bool) -> None:
+    """Write ``batches`` as JSON lines to standard output; a reader that has gone away is no error."""
     from winnow.cli.record_output import JsonLines
 
-    sink = JsonLines(stream.buffer)
+    sink = JsonLines(stream.buffer, as_text=as_text)
     for batch in batches:
         try:
             sink.write(batch)
@@ -160,14 +249,22 @@ def _write_to_output(batches: Iterator[pa.RecordBatch], stream: TextIO) -> None:
             return
 
 
-def _write_to_file(batches: Iterator[pa.RecordBatch], output: Path, output_format: Format) -> int:
+def write_to_file(
+    batches: Iterator[pa.RecordBatch],
+    output: Path,
+    output_format: Format,
+    *,
+    as_text: bool,
+    schema: pa.Schema | None = None,
+) -> int:
+    """Write ``batches`` to a file, whole or not at all; return the number of records. ``schema``: of a Parquet file."""
     from winnow.cli.record_output import BatchSink, GzipJsonLines, JsonLines, ParquetFile, replace_file
 
-    make: Callable[[BinaryIO], BatchSink] = JsonLines
+    make: Callable[[BinaryIO], BatchSink] = partial(JsonLines, as_text=as_text)
     if output_format is Format.PARQUET:
-        make = ParquetFile
+        make = partial(ParquetFile, schema=schema)
     elif output.suffix == ".gz":
-        make = GzipJsonLines
+        make = partial(GzipJsonLines, as_text=as_text)
     written = 0
     with replace_file(output) as stream, contextlib.closing(make(stream)) as sink:
         for batch in batches:

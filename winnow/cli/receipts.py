@@ -18,12 +18,12 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.errors import UnknownTopicError
-from winnow.model import Status
-from winnow.report.receipts import compare_with_plan
-from winnow.results import PartitionReceipt, Receipt
 
 if TYPE_CHECKING:
+    from winnow.model import Status
     from winnow.pipeline.context import Context
+    from winnow.results import PartitionReceipt, Receipt
+    from winnow.store import Run
 
 
 _KEY_ORDER = (
@@ -37,6 +37,8 @@ _KEY_ORDER = (
 
 def make_document(receipt: Receipt) -> dict[str, Any]:
     """A receipt as ``compact --json`` and ``receipts --json`` show it: the interface's keys first."""
+    from winnow.report.receipts import compare_with_plan
+
     return {
         "topic": receipt.topic,
         "plan_id": receipt.plan_id,
@@ -85,6 +87,8 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
     Raises:
         UnknownTopicError: there is no such topic, and no run of one.
     """
+    from winnow.model import Status
+    from winnow.results import Receipt
     from winnow.store import RunState
 
     ended = {
@@ -97,14 +101,14 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
     found = list(ctx.store.projection.list_receipts(topic))
     published = {receipt.plan_id for receipt in found}
     for run in ctx.store.runs.list_runs(topic):
-        if run.plan_id in published or run.status not in ended:
+        if run.plan_id in published or (run.status not in ended and run.status is not RunState.SPARK_FAILED):
             continue
         verdict = ctx.store.verdicts.find(run.plan_id, run.attempt)
         found.append(
             Receipt(
                 topic=topic,
                 plan_id=run.plan_id,
-                status=ended[run.status],
+                status=ended.get(run.status) or _find_failed_status(run),
                 snapshot_id=None,
                 partitions=(),
                 message=run.message,
@@ -119,6 +123,14 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
     return found
 
 
+def _find_failed_status(run: Run) -> Status:
+    """Find how the receipt of a run calls its failure in Spark: invalid where partitions were marked, else refused."""
+    from winnow.model import Status
+    from winnow.pipeline.compaction.batch import RUN_AGAIN
+
+    return Status.REFUSED if run.message.endswith(RUN_AGAIN) else Status.INVALID
+
+
 def _check_known(ctx: Context, topic: str) -> None:
     if topic not in ctx.log.names():
         raise UnknownTopicError(
@@ -127,6 +139,8 @@ def _check_known(ctx: Context, topic: str) -> None:
 
 
 def _show_receipts(found: Sequence[Receipt]) -> None:
+    from winnow.model import Status
+
     rows = []
     for receipt in found[:MAXIMUM_ROWS]:
         parts = receipt.partitions
@@ -152,6 +166,8 @@ def _show_receipts(found: Sequence[Receipt]) -> None:
 
 
 def _format_expected(receipt: Receipt) -> str:
+    from winnow.report.receipts import compare_with_plan
+
     found = compare_with_plan(receipt)
     if found.expected_records_kept is None:
         return ""

@@ -28,12 +28,16 @@ class BatchSink(Protocol):
 
 
 class JsonLines:
-    """The interface's 'Records': one JSON object a line, bytes as base64, timestamps as ms since the epoch."""
+    """The interface's 'Records': one JSON object a line, bytes as base64, timestamps as ms since the epoch.
 
-    def __init__(self, stream: BinaryIO) -> None:
+    ``as_text``: bytes that are UTF-8 are written as text, all others as ``{"base64": …}``.
+    """
+
+    def __init__(self, stream: BinaryIO, *, as_text: bool = False) -> None:
         import msgspec
 
         self._stream = stream
+        self._as_text = as_text
         self._encoder = msgspec.json.Encoder()
         self._row: Callable[..., object] | None = None
 
@@ -44,7 +48,7 @@ class JsonLines:
 
             # A struct is made and encoded in half of the time that a dictionary takes.
             self._row = msgspec.defstruct("Row", batch.schema.names, gc=False)
-        columns = [_list_values(name, batch.column(name)) for name in batch.schema.names]
+        columns = [_list_values(name, batch.column(name), self._as_text) for name in batch.schema.names]
         self._stream.write(self._encoder.encode_lines(list(map(self._row, *columns))))
 
     def close(self) -> None:
@@ -54,9 +58,9 @@ class JsonLines:
 class GzipJsonLines(JsonLines):
     """JSON lines, compressed. The same records give the same bytes, whenever they are written."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, *, as_text: bool = False) -> None:
         self._gzip = gzip.GzipFile(filename="", fileobj=stream, mode="wb", compresslevel=GZIP_LEVEL, mtime=0)
-        super().__init__(self._gzip)  # type: ignore[arg-type]  # a GzipFile writes and flushes as a BinaryIO does
+        super().__init__(self._gzip, as_text=as_text)  # type: ignore[arg-type]  # a GzipFile writes and flushes as a BinaryIO does
 
     def close(self) -> None:
         """Write the end of the compressed stream."""
@@ -64,14 +68,14 @@ class GzipJsonLines(JsonLines):
 
 
 class ParquetFile:
-    """One Parquet file with the columns and types of a segment."""
+    """One Parquet file with the columns and types of a segment, or those of ``schema``."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, schema: pa.Schema | None = None) -> None:
         import pyarrow.parquet as pq
 
         from winnow.files.segments import ARROW_SCHEMA
 
-        self._writer = pq.ParquetWriter(stream, ARROW_SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(stream, schema or ARROW_SCHEMA, compression="zstd")
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
 
@@ -96,7 +100,7 @@ class ParquetFile:
         self._writer.close()
 
 
-def _list_values(name: str, column: pa.Array) -> list[Any]:
+def _list_values(name: str, column: pa.Array, as_text: bool) -> list[Any]:
     """The column as Python's own values, without the detour over one of PyArrow's scalars per value."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,23 +108,46 @@ def _list_values(name: str, column: pa.Array) -> list[Any]:
     if name == "timestamp":
         column = pc.divide(column.cast(pa.int64()), 1000)
     if pa.types.is_list(column.type):
-        return _list_headers(column)
+        return _list_headers(column, as_text)
+    if as_text and pa.types.is_binary(column.type):
+        return list_texts(column)
     if pa.types.is_integer(column.type) and column.null_count:
         # As numbers with gaps they would become floats.
         values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(object)
         values[column.is_null().to_numpy(zero_copy_only=False)] = None
         return list(values.tolist())
+    if pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
+        return list(column.to_pylist())
     return list(column.to_numpy(zero_copy_only=False).tolist())
 
 
-def _list_headers(column: pa.Array) -> list[list[dict[str, Any]] | None]:
+def list_texts(column: pa.Array) -> list[str | dict[str, bytes] | None]:
+    """Bytes as text; those that are no UTF-8 as ``{"base64": …}``."""
+    import pyarrow as pa
+
+    try:
+        return list(column.cast(pa.string()).to_numpy(zero_copy_only=False).tolist())
+    except pa.ArrowInvalid:  # some are no UTF-8
+        return [_read_text(value) for value in column.to_numpy(zero_copy_only=False).tolist()]
+
+
+def _read_text(value: bytes | None) -> str | dict[str, bytes] | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": value}
+
+
+def _list_headers(column: pa.Array, as_text: bool) -> list[list[dict[str, Any]] | None]:
     """A column of headers: most records have none."""
     import numpy as np
     import pyarrow.compute as pc
 
     flat = column.flatten()
     keys = flat.field("key").to_numpy(zero_copy_only=False).tolist()
-    values = flat.field("value").to_numpy(zero_copy_only=False).tolist()
+    values = list_texts(flat.field("value")) if as_text else flat.field("value").to_numpy(zero_copy_only=False).tolist()
     headers = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
     counts = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
     present = np.flatnonzero(counts >= 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.options import Json, Reason, Topic, open_installation
 from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, write_json
 from winnow.errors import UsageError
 
@@ -22,6 +22,7 @@ def delete(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before --now; a script needs it.", show_default=False)
     ] = False,
+    reason: Reason = None,
     as_json: Json = False,
 ) -> None:
     """Delete a topic; until its files are removed, `winnow topics restore` brings it back.
@@ -31,7 +32,7 @@ def delete(
 
     Example: winnow topics delete orders
     """
-    with open_installation() as ctx:
+    with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.topic_deletion import delete_topic, describe_contents
 
         if now and not yes:
@@ -43,14 +44,14 @@ def delete(
     print_lines(_format_report(report))
 
 
-def restore(topic: Topic) -> None:
+def restore(topic: Topic, reason: Reason = None) -> None:
     """Bring a deleted topic back, as it was.
 
     Possible until a sweep has begun to remove its files. Repeating it changes nothing.
 
     Example: winnow topics restore orders
     """
-    with open_installation() as ctx:
+    with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.topic_deletion import restore_topic
 
         restored = restore_topic(ctx, topic)

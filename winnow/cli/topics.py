@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.options import Config, Json, Topic, choose_topics, open_installation, parse_config
+from winnow.cli.options import Config, Json, Reason, Topic, choose_topics, open_installation, parse_config
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -20,16 +20,18 @@ from winnow.cli.output import (
     print_table,
     write_json,
 )
-from winnow.errors import UsageError
+from winnow.errors import ServiceError, UsageError, WinnowError
 
 if TYPE_CHECKING:
     from winnow.pipeline.admin.topics import TopicDescription
+    from winnow.pipeline.context import Context
 
 
 def create(
     topic: Topic,
     partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="The number of partitions.")],
     config: Config = None,
+    reason: Reason = None,
 ) -> None:
     """Create a topic, which is an Iceberg table.
 
@@ -39,7 +41,7 @@ def create(
     Example: winnow topics create orders --partitions 3 --config delete.retention.ms=3600000
     """
     overrides = parse_config(config)
-    with open_installation() as ctx:
+    with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.topics import create_topic
 
         found = create_topic(ctx, topic, partitions, overrides)
@@ -50,22 +52,56 @@ def create(
     )
 
 
-def list_all(as_json: Json = False) -> None:
-    """List all topics, one a line.
+def list_all(
+    names: Annotated[bool, typer.Option("--names", help="Print the names alone, one a line, for scripts.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List all topics with partitions, size and state.
 
-    Sorted by name. Deleted topics are left out.
+    Sorted by name; deleted topics are left out. Records, size and state are those of the last ingest or check; the
+    state is that of the worst partition. --json prints the names.
 
     Example: winnow topics list
     """
     with open_installation(to_read=True) as ctx:
         found = choose_topics(ctx, None)
         deleted = ctx.log.list_deleted()
+        rows = [] if as_json or names else _make_topic_rows(ctx, found)
     if deleted:
         print_message(f"Deleted, and not removed yet: {format_names(deleted)}. See: winnow topics restore --help")
     if as_json:
         write_json(found)
-    elif found:
+    elif names and found:
         print_lines("\n".join(found))
+    elif found:
+        print_table(["topic", "partitions", "records", "size", "state", "last checked"], rows, right=(1, 2, 3))
+        if any(row[4] in {"overdue", "due"} for row in rows):
+            print_lines("Next: winnow assess   (why, per partition)")
+
+
+def _make_topic_rows(ctx: Context, topics: list[str]) -> list[list[str]]:
+    """Make the row of each topic; without the metadata store the names stand alone."""
+    try:
+        recorded = ctx.store.overview.list_recorded(ctx.now_ms())
+    except ServiceError as problem:
+        print_message(f"Only names can be shown: {problem}")
+        return [[topic, "", "", "", "", ""] for topic in topics]
+    rows = []
+    for topic in topics:
+        if topic in recorded:
+            found, state = recorded[topic]
+            figures = [f"{found.partitions:,}", f"{found.records:,}", format_bytes(found.size_bytes), state.value]
+            rows.append([topic, *figures, format_short_time(found.as_of_ms)])
+        else:
+            rows.append([topic, _count_partitions(ctx, topic), "", "", "not checked yet", ""])
+    return rows
+
+
+def _count_partitions(ctx: Context, topic: str) -> str:
+    try:
+        return f"{ctx.log.open(topic).partitions():,}"
+    except WinnowError:
+        return ""  # whoever works on the topic is told what is wrong with it
 
 
 def describe(topic: Topic, as_json: Json = False) -> None:
@@ -119,6 +155,7 @@ def alter(
             show_default=False,
         ),
     ] = False,
+    reason: Reason = None,
 ) -> None:
     """Change a topic's configuration, or add partitions.
 
@@ -134,7 +171,7 @@ def alter(
             f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY, --partitions N or "
             "--accept-config."
         )
-    with open_installation() as ctx:
+    with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.topics import alter_topic
 
         found = alter_topic(
@@ -165,6 +202,7 @@ def delete_records(
         list[int] | None,
         typer.Option("--partition", metavar="P", help="A partition; may be repeated.", show_default=False),
     ] = None,
+    reason: Reason = None,
     as_json: Json = False,
 ) -> None:
     """Delete the records before an offset: raise the log start, as Kafka's DeleteRecords does.
@@ -174,7 +212,7 @@ def delete_records(
 
     Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
     """
-    with open_installation() as ctx:
+    with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.delete_records import delete_records as delete
         from winnow.pipeline.admin.delete_records import describe_caution
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winnow.cli.key_text import KeyForm, parse_key
 from winnow.cli.options import Json, Topic, open_installation
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -30,7 +29,12 @@ def why(
     topic: Topic,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="BASE64", help="The key of the records to look for.", show_default=False),
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="The key of the records to look for: base64, or text:KEY, or hex:KEY.",
+            show_default=False,
+        ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", metavar="P", min=0, help="Only this partition.", show_default=False)
@@ -51,7 +55,7 @@ def why(
     By key: which records readers see, which of them won, by which rule and in which run. By offset: what happened, or
     will happen, to the record. Keys and values are never shown, only partitions, offsets, timestamps and versions.
 
-    Example: winnow why orders --key b3JkZXItMTI=
+    Example: winnow why orders --key text:order-12
 
     Example: winnow why orders --partition 0 --offset 12
     """
@@ -84,12 +88,10 @@ def _decode_key(key: str | None, partition: int | None, offset: int | None, *, e
     """The key's bytes; None when the question is about an offset.
 
     Raises:
-        UsageError: neither or both are asked about, or the key is no base64. The key is not repeated.
+        UsageError: neither or both are asked about, or the key is not of the form it claims. The key is not repeated.
     """
     if (key is None) == (offset is None):
-        raise UsageError(
-            "Ask about a key (--key BASE64) or about an offset (--partition P --offset O), one of the two."
-        )
+        raise UsageError("Ask about a key (--key KEY) or about an offset (--partition P --offset O), one of the two.")
     if key is None:
         if partition is None:
             raise UsageError("--offset needs --partition: each partition has its own offsets.")
@@ -98,12 +100,7 @@ def _decode_key(key: str | None, partition: int | None, offset: int | None, *, e
         return None
     if partition is not None and everywhere:
         raise UsageError("--partition and --everywhere contradict one another. Leave one out.")
-    try:
-        return base64.b64decode(key, validate=True)
-    except (binascii.Error, ValueError):
-        raise UsageError(
-            "The value of --key is not base64. Write it as winnow read shows it; from text: printf %s TEXT | base64"
-        ) from None
+    return parse_key(key, KeyForm.BASE64)
 
 
 def _show(found: WhyAnswer) -> None:

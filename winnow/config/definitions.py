@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.config.values import OneOf, Range, SuiteName, Unlimited, Validator, ValueType
+from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
 from winnow.model import Strategy
 
 MAXIMUM_LONG = 2**63 - 1
+
+MAXIMUM_TAGS = 20
+"""Maximum tags of one topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +279,20 @@ DEFINITIONS: tuple[Definition, ...] = (
         "",
         SuiteName(),
         "The name of a content suite that every compaction of this topic must pass; empty for none.",
+    ),
+    Definition(
+        "winnow.owner",
+        ValueType.STRING,
+        "",
+        ShortText(100),
+        "Who is responsible for the topic, a team or a person; shown on the page. It decides nothing.",
+    ),
+    Definition(
+        "winnow.tags",
+        ValueType.LIST,
+        "",
+        Tag(50),
+        f"Tags by which the page finds the topic, at most {MAXIMUM_TAGS}. They decide nothing.",
     ),
 )
 

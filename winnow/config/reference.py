@@ -16,7 +16,7 @@ from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING
 from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, BrokerName, Definition
 from winnow.config.layers import make_default_layer, name_variable
 from winnow.config.setting_fields import MAPS, NAMES, SETTINGS, make_folder_uri
-from winnow.config.values import BytesPerSecond, OneOf, Range, SuiteName, Validator, ValueType
+from winnow.config.values import BytesPerSecond, OneOf, Range, ShortText, SuiteName, Tag, Validator, ValueType
 
 _INTRODUCTION = """\
 # Configuration
@@ -210,6 +210,11 @@ def _describe_valid_values(kind: ValueType, validator: Validator | None) -> str:
             return f"{_KINDS[kind]}, at least 1"
         case SuiteName():
             return "letters, digits, `_` and `-`"
+        case ShortText(maximum_characters):
+            return f"printable text, at most {maximum_characters} characters"
+        case Tag(maximum_characters):
+            words = f"letters, digits, `_`, `.`, `:` and `-`, at most {maximum_characters} characters each"
+            return f"{words}, separated by commas"
         case _:
             return _KINDS[kind]
 

@@ -25,9 +25,11 @@ from winnow.config.setting_types import (
     FolderPath,
     Folders,
     Location,
+    Names,
     Notifiers,
     PageUrl,
     Regex,
+    Regexes,
     SizeBytes,
     SparkConf,
     Text,
@@ -108,6 +110,11 @@ class SparkSettings(_Frozen):
         secret=True,
         in_file="Spark's properties, as Spark spells them.",
         example='"spark.executor.memory" = "2g"',
+    )
+    class_archive: bool = describe_setting(
+        "Whether the first application leaves an archive of Spark's classes (60 MB) in the user's cache, from which "
+        "the drivers of later ones start faster.",
+        default=True,
     )
 
 
@@ -290,13 +297,44 @@ class ScrubSettings(_Frozen):
     )
 
 
+class PageSettings(_Frozen):
+    """Who may read records on the page in Airflow, what is masked there, and the limits of its reader processes."""
+
+    record_readers: Names = describe_setting(
+        "Users of Airflow, by name, who may read keys and values of records on the page, if Airflow's auth manager "
+        "allows the custom view `Winnow records` as well; if not set, nobody may.",
+        default=(),
+        example='record_readers = ["ada", "grace"]',
+    )
+    masked_patterns: Regexes = describe_setting(
+        "Regular expressions, in the environment as JSON: what they match in records is shown as `***` on the page.",
+        default=(),
+        example="masked_patterns = ['[0-9]{16}', '(?i)bearer [a-z0-9._-]+']",
+    )
+    masked_fields: Names = describe_setting(
+        "Names of JSON fields, upper and lower case alike: their values are shown as `***` on the page, at every "
+        "depth of keys, values and header values that are JSON.",
+        default=(),
+        example='masked_fields = ["email", "iban"]',
+    )
+    reader_seconds: Count = describe_setting(
+        "Maximum seconds, of the clock and of CPU time, of a process that reads the log for the page.", default=30
+    )
+    reader_memory_bytes: SizeBytes = describe_setting(
+        "Maximum address space of such a process, a size like `2GiB`; the libraries need half a GiB.", default=2**31
+    )
+    reader_processes: Count = describe_setting(
+        "Maximum such processes of one api-server at once; further requests wait, then get the status 429.", default=2
+    )
+
+
 class HistorySettings(_Frozen):
     """How long the metadata store keeps history."""
 
     retention_ms: Count = describe_setting(
         "How long the metadata store keeps its history, in ms: assessments, runs that ended, verdicts with their "
-        "Data Docs pages, and what is known of deleted files. Sweeps remove what is older; receipts, checkpoints, "
-        "open runs and the newest assessment of each partition stay.",
+        "Data Docs pages, what is known of deleted files, samples and deadlines of the page's trends. Sweeps remove "
+        "what is older; receipts, checkpoints, open runs and the newest assessment of each partition stay.",
         default=7_776_000_000,
     )
 
@@ -358,6 +396,7 @@ class SettingFields(BaseSettings):
     metrics: MetricsSettings
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
     history: HistorySettings
+    page: PageSettings = Field(default_factory=PageSettings)
     lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)
     kafka: dict[str, str] = describe_setting(
         "A broker's names: [above](#broker-names).",

@@ -139,6 +139,25 @@ def _regex(value: object) -> str:
     return text
 
 
+def _names(value: object) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(each, str) and each.strip() for each in parts):
+        raise ValueError("it must be a list of names, in the environment separated by commas")
+    return tuple(each.strip() for each in parts)
+
+
+def _regexes(value: object) -> tuple[str, ...]:
+    wanted = 'it must be a list of regular expressions, in the environment as JSON: ["[0-9]{16}"]'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError(wanted) from None
+    if not isinstance(value, list | tuple):
+        raise ValueError(wanted)
+    return tuple(map(_regex, value))
+
+
 def _spark_name(name: str) -> str:
     if not name.startswith("spark."):
         raise ValueError("Spark ignores it; the names of its properties begin with 'spark.', in lower case")
@@ -177,6 +196,12 @@ PageUrl = Annotated[str | None, BeforeValidator(_page_url)]
 
 Regex = Annotated[str, BeforeValidator(_regex)]
 """A regular expression."""
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+"""Names: a list, or text with commas."""
+
+Regexes = Annotated[tuple[str, ...], BeforeValidator(_regexes)]
+"""Regular expressions: a list, or in the environment the same as JSON."""
 
 Dotted = Annotated[str, BeforeValidator(_dotted)]
 """``package.module.Class``."""

@@ -12,7 +12,13 @@ from typing import cast
 
 from winnow.config import values
 from winnow.config.broker import BROKER_BY_NAME, TopicDefault
-from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, TOPIC_KEY_OF_BROKER_NAME
+from winnow.config.definitions import (
+    BY_NAME,
+    DEFINITIONS,
+    KAFKA_KEYS_WITHOUT_MEANING,
+    MAXIMUM_TAGS,
+    TOPIC_KEY_OF_BROKER_NAME,
+)
 from winnow.config.names import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
@@ -73,6 +79,8 @@ class TopicConfig:
     late_arrival_ms: int
     retention_protect_latest: bool
     expectations: str
+    owner: str
+    tags: tuple[str, ...]
     overrides: Mapping[str, str] = field(hash=False)
     defaults: Mapping[str, TopicDefault] = field(hash=False)
 
@@ -169,6 +177,11 @@ def _check_together(config: TopicConfig) -> None:
             "compaction.strategy.header must be specified."
             + _name_source(config, " ", "compaction.strategy", "compaction.strategy.header")
         )
+    if len(config.tags) > MAXIMUM_TAGS:
+        raise ConfigurationError(
+            f"winnow.tags has {len(config.tags)} tags; a topic may have at most {MAXIMUM_TAGS}"
+            + _name_source(config, ". ", "winnow.tags")
+        )
 
 
 def _name_source(config: TopicConfig, joint: str, *names: str) -> str:
@@ -208,6 +221,8 @@ def _make_config(
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
         expectations=str(found["winnow.expectations"]),
+        owner=str(found["winnow.owner"]),
+        tags=tuple(sorted(set(cast(tuple[str, ...], found["winnow.tags"])))),
         overrides=dict(overrides),
         defaults=dict(defaults),
     )

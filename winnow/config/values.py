@@ -110,6 +110,33 @@ class SuiteName:
         return "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"
 
 
+@dataclass(frozen=True, slots=True)
+class ShortText:
+    """Printable text of at most ``maximum_characters``. Winnow's own rule."""
+
+    maximum_characters: int
+
+    def reason(self, value: Value) -> str | None:
+        """Return why ``value`` is not valid; None when it is."""
+        text = str(value)
+        if len(text) <= self.maximum_characters and text.isprintable():
+            return None
+        return f"Value must be at most {self.maximum_characters} printable characters"
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag: letters, digits, ``_``, ``.``, ``:`` and ``-``, at most ``maximum_characters``. Winnow's own rule."""
+
+    maximum_characters: int
+
+    def reason(self, value: Value) -> str | None:
+        """Return why ``value`` is not valid; None when it is."""
+        if re.fullmatch(r"[A-Za-z0-9_.:-]+", str(value)) and len(str(value)) <= self.maximum_characters:
+            return None
+        return f"A tag must be 1 to {self.maximum_characters} letters, digits, '_', '.', ':' and '-'"
+
+
 def make_invalid_value_error(name: str, value: object, reason: str) -> ConfigurationError:
     """Make the error for one bad value, in the form of Kafka's ConfigException."""
     return ConfigurationError(f"Invalid value {_format_like_java(value)} for configuration {name}: {reason}")

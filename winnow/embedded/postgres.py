@@ -25,6 +25,7 @@ import pwd
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -214,6 +215,7 @@ class PostgresServer:
     def _start(self, lock: int) -> subprocess.Popen[bytes]:
         name, programs = _read_account_name(), _find_programs()
         account = _Account.choose(self.folder, self.data)
+        programs = _provide_programs(programs, account, self.folder)
         self._make_data(programs, account)
         _write(self.data / "pg_hba.conf", _HBA, account)
         _write(self.data / "pg_ident.conf", f'owner "{name}" {ROLE}\n', account)
@@ -251,13 +253,10 @@ class PostgresServer:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700)
         account.own(draft)
-        command = [
-            *(*account.prefix, str(programs / "initdb"), "-D", str(draft), "-U", ROLE),
-            *("--auth-local=peer", "--auth-host=reject", "--encoding=UTF8", "--no-locale", "--no-instructions"),
-        ]
+        options = ("--auth-local=peer", "--auth-host=reject", "--encoding=UTF8", "--no-locale", "--no-instructions")
         with self.log.open("ab") as stream:
             ended = subprocess.run(
-                command,
+                [*account.prefix, str(programs / "initdb"), "-D", str(draft), "-U", ROLE, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
@@ -371,6 +370,44 @@ def _find_programs() -> Path:
             "'winnow-log[airflow]'."
         )
     return programs
+
+
+def copy_programs(programs: Path, folder: Path) -> Path:
+    """Copy the folder of the programs, with what they load beside the package, into ``folder``; return the copy."""
+    installed = programs.parent
+    package = installed.parent
+    copy = folder / package.name / installed.name
+    shutil.copytree(installed, copy, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, folder / libraries.name, symlinks=True)
+    return copy / programs.name
+
+
+def _provide_programs(programs: Path, account: _Account, folder: Path) -> Path:
+    """Return a folder with the programs that ``account`` may enter: this one, or a copy for the server of ``folder``.
+
+    PostgreSQL asks whether it may run its own programs by access(2), which disregards the capability that lets the
+    account pass the closed folders above them, such as root's home. The copy is made anew at each start, in the
+    system's temporary folder; only this account can write to it.
+    """
+    above = [programs, *programs.parents]
+    if not account.prefix or all(each.stat().st_mode & stat.S_IXOTH for each in above):
+        return programs
+    draft = Path(tempfile.mkdtemp(prefix="winnow-postgres-"))
+    draft.chmod(0o755)
+    copied = copy_programs(programs, draft).relative_to(draft)
+    name = hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:16]
+    place = draft.with_name(f"winnow-postgres-{os.geteuid()}-{name}")
+    if place.is_symlink() or (place.exists() and place.stat().st_uid != os.geteuid()):
+        shutil.rmtree(draft)
+        raise ConfigurationError(
+            f"{place} belongs to somebody else, and PostgreSQL's programs are to be copied there. Nothing was started. "
+            "Remove it."
+        )
+    shutil.rmtree(place, ignore_errors=True)
+    draft.rename(place)
+    return place / copied
 
 
 def _read_account_name() -> str:

@@ -146,6 +146,7 @@ class PartitionWinners:
     counts: WinnerCounts
     keyless_files: tuple[str, ...] = ()
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,7 @@ class CopiedGroup:
     rewrite: Rewrite
     content_fingerprint: str
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 def compact_partition(
@@ -229,7 +231,7 @@ def find_partition_winners(
 
     ``share``: only for the keys of one share; the keyless records belong to share 0.
     """
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), time.process_time()
     throttle.take(partition.size_bytes)
     counts = pick_winners(connection, partition, plan.strategy, plan.strategy_header, share=share)
     keyless_files: tuple[str, ...] = ()
@@ -240,7 +242,9 @@ def find_partition_winners(
         throttle.take(partition.size_bytes)
         misplaced = count_misplaced_keys(connection, partition, plan.partition_count, share)
         counts = replace(counts, figures=replace(counts.figures, keys_elsewhere=misplaced))
-    return PartitionWinners(counts, keyless_files, time.monotonic() - started)
+    return PartitionWinners(
+        counts, keyless_files, time.monotonic() - started, cpu_seconds=time.process_time() - cpu_started
+    )
 
 
 def merge_winners(found: Sequence[PartitionWinners]) -> PartitionWinners:
@@ -249,6 +253,7 @@ def merge_winners(found: Sequence[PartitionWinners]) -> PartitionWinners:
         merge_counts([each.counts for each in found]),
         tuple(path for each in found for path in each.keyless_files),
         sum(each.seconds for each in found),
+        cpu_seconds=sum(each.cpu_seconds for each in found),
     )
 
 
@@ -274,12 +279,13 @@ def copy_group(
 
     The table ``survivors`` of ``connection`` must have at least the survivors within the group's offsets.
     """
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), time.process_time()
     inputs = tuple(member.segment.path for member in group.members)
     if not any(member.records for member in group.members):
         return CopiedGroup(Rewrite(inputs, ()), EMPTY_FINGERPRINT, time.monotonic() - started)
     outputs, content = _copy_survivors(connection, group, plan, partition, folder, throttle)
-    return CopiedGroup(Rewrite(inputs, outputs), content, time.monotonic() - started)
+    seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
+    return CopiedGroup(Rewrite(inputs, outputs), content, seconds, cpu_seconds)
 
 
 def build_staged_partition(
@@ -305,6 +311,7 @@ def build_staged_partition(
         keyless_files=winners.keyless_files,
         winners_seconds=winners.seconds,
         rewrite_seconds=sum(each.seconds for each in copied),
+        cpu_seconds=winners.cpu_seconds + sum(each.cpu_seconds for each in copied),
     )
 
 

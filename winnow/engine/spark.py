@@ -15,7 +15,7 @@ from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanOutcome, emit_event, print_log_line
 from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.engine.scheduling import Result, RunTasks, run_in_rounds
-from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
+from winnow.engine.spark_application import ReportEvent, describe_application, open_spark_context, run_tasks
 from winnow.engine.splitting import DEFAULT_GIANT_BYTES, PartUnit, ShareUnit, WorkUnit, copy_part, find_share_winners
 from winnow.engine.task_resources import ConnectionPool, TaskBudget
 from winnow.files import storage
@@ -42,7 +42,10 @@ def run_plans(
     plans, refused = staging.read_usable_plans(arguments)
     with open_spark_context(app_name) as context:
         units = [unit for uri, plan in plans.items() for unit in build_units(uri, plan)]
-        emit_event({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
+        size_bytes = sum(unit.size_bytes for unit in units)
+        records = sum(s.records for plan in plans.values() for part in plan.partitions for s in part.segments)
+        work = {"partitions": len(units), "bytes": size_bytes, "records": records}
+        emit_event({"event": "started", **work, **describe_application(context)})
         results = run_in_rounds(
             units,
             _build_task_runner(context, attempt),

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import sys
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlparse
 
 import pyspark
-from pyspark import AccumulatorParam, SparkConf, SparkContext
+from pyspark import AccumulatorParam, SparkConf, SparkContext, cloudpickle
 
 from winnow.embedded.java import is_local
+from winnow.engine import executor_probe
 from winnow.engine.events import emit_event
-from winnow.errors import ConfigurationError
-from winnow.files import storage
+from winnow.errors import ConfigurationError, WinnowError
+from winnow.files import storage, storage_health
+from winnow.files.object_store import HADOOP_SCHEMES
 from winnow.files.pyarrow_without_pandas import block_pandas_import
 
 if TYPE_CHECKING:
@@ -102,6 +104,22 @@ def open_spark_context(name: str) -> Iterator[SparkContext]:
         _stop_spark(context)
 
 
+def describe_application(context: SparkContext) -> dict[str, str]:
+    """Return where to look at an application: ``application_id``, ``ui_url``, ``event_log``, ``driver_log``.
+
+    The last three only where Spark's configuration has them.
+    """
+    conf, application_id = context.getConf(), context.applicationId
+    places: dict[str, str | None] = {"application_id": application_id, "ui_url": context.uiWebUrl}
+    if conf.get("spark.eventLog.enabled", "false") == "true":
+        folder = (conf.get("spark.eventLog.dir", "") or "file:///tmp/spark-events").rstrip("/")
+        is_rolling = conf.get("spark.eventLog.rolling.enabled", "true") == "true"
+        places["event_log"] = f"{folder}/{'eventlog_v2_' if is_rolling else ''}{application_id}"
+    if conf.get("spark.driver.log.persistToDfs.enabled", "false") == "true" and conf.get("spark.driver.log.dfsDir", ""):
+        places["driver_log"] = f"{str(conf.get('spark.driver.log.dfsDir')).rstrip('/')}/{application_id}_driver.log"
+    return {name: place for name, place in places.items() if place}
+
+
 def check_spark_versions(context: SparkContext) -> None:
     """Raise if PySpark and its JVM have different versions.
 
@@ -124,48 +142,72 @@ def _stop_spark(context: SparkContext) -> None:
     context.stop()
 
 
-REQUIRED_MODULES = ("duckdb", "pyarrow", "winnow")
+REQUIRED_MODULES = ("winnow", "pyspark", "pyarrow", "duckdb")
+"""Modules of every task; :func:`list_required_modules` adds those of its stores."""
 
 MAXIMUM_DIAGNOSED_TASKS = 8
+
+_VERSIONS_OF_PYTHON = re.compile(r"(\d+\.\d+)")
+
+
+def list_required_modules(uris: Sequence[str]) -> list[str]:
+    """List the modules that tasks import when their files are at ``uris``."""
+    remote = [urlparse(uri).scheme for uri in uris if not storage.is_local(uri)]
+    more = ["fsspec"] if remote else []
+    return [*REQUIRED_MODULES, *more, *(["hdfs_native"] if HADOOP_SCHEMES & set(remote) else [])]
 
 
 def diagnose_spark_tasks(uris: Sequence[str]) -> dict[str, Any]:
     """Run a Spark application whose tasks check their environment and the access to the folders ``uris``.
 
-    Returns ``spark`` (its version), ``tasks``, ``pythons``, ``missing`` (modules) and ``unreachable`` (of ``uris``).
+    Returns ``spark`` (its version), ``tasks``, ``expected`` (the driver's versions by module) and ``executors``: what
+    each machine answered (:func:`winnow.engine.executor_probe.probe_executor`), once; or, if no task came so far,
+    ``broken``: ``pythons`` (that of the executors first), ``no_python`` (the program that is missing) or ``no_module``.
     """
-    with open_spark_context("winnow doctor") as context:
-        context.setLogLevel("ERROR")
-        tasks = min(context.defaultParallelism, MAXIMUM_DIAGNOSED_TASKS)
-        seen = context.parallelize(range(tasks), tasks).mapPartitions(lambda _: _diagnose_task(uris)).collect()
-        return {
-            "spark": context.version,
-            "tasks": len(seen),
-            "pythons": sorted({each["python"] for each in seen}),
-            "missing": sorted({name for each in seen for name in each["missing"]}),
-            "unreachable": sorted({uri for each in seen for uri in each["unreachable"]}),
-        }
-
-
-def _diagnose_task(uris: Sequence[str]) -> Iterator[dict[str, Any]]:
-    yield {
-        "python": ".".join(map(str, sys.version_info[:2])),
-        "missing": [name for name in REQUIRED_MODULES if not _is_installed(name)],
-        "unreachable": [uri for uri in uris if not _is_reachable(uri)],
-    }
-
-
-def _is_installed(module: str) -> bool:
+    packages = list_required_modules(uris)
+    expected = {name: executor_probe.find_version(name) for name in packages}
+    name = f"{storage_health.make_file_name()}-driver"
+    written = [uri for uri in uris if _write_probe(storage.join(uri, name))]
+    places = [(uri, name, storage_health.make_file_name()) for uri in written]
+    # By value: where Winnow is not installed, a task could not even say so.
+    cloudpickle.register_pickle_by_value(executor_probe)  # type: ignore[no-untyped-call]
     try:
-        import_module(module)
-    except ImportError:
-        return False
+        with open_spark_context("winnow doctor") as context:
+            context.setLogLevel("ERROR")
+            tasks = min(context.defaultParallelism, MAXIMUM_DIAGNOSED_TASKS)
+            probe = executor_probe.probe_executor
+            answered: dict[str, Any] = {"spark": context.version, "tasks": tasks, "expected": expected}
+            try:
+                seen = (
+                    context.parallelize(range(tasks), tasks).mapPartitions(lambda _: probe(packages, places)).collect()
+                )
+            except Exception as problem:
+                broken = _find_cause(str(problem))
+                if not broken:
+                    raise
+                return {**answered, "executors": [], "broken": broken}
+            by_host = {(each["host"], each["executable"]): each for each in seen}
+            return {**answered, "tasks": len(seen), "executors": [by_host[key] for key in sorted(by_host)]}
+    finally:
+        for uri in written:
+            storage.delete(storage.join(uri, name))
+
+
+def _write_probe(uri: str) -> bool:
+    try:
+        storage.write_bytes(uri, b"written by winnow doctor on the driver")
+    except (OSError, WinnowError):
+        return False  # the driver's machine reports the reason
     return True
 
 
-def _is_reachable(uri: str) -> bool:
-    try:
-        storage.exists(storage.join(uri, "winnow-doctor"))
-    except Exception:  # the driver's machine reports the reason
-        return False
-    return True
+def _find_cause(text: str) -> dict[str, Any]:
+    """Find in Spark's words why no task ran on any executor; empty if they are about something else."""
+    if "PYTHON_VERSION_MISMATCH" in text:
+        versions = _VERSIONS_OF_PYTHON.findall(text.partition("PYTHON_VERSION_MISMATCH")[2])
+        return {"pythons": versions[:2]}
+    if missing := re.search(r'Cannot run program "([^"]+)"', text):
+        return {"no_python": missing[1]}
+    if module := re.search(r"No module named '?([\w.]+)", text):
+        return {"no_module": module[1]}
+    return {}

@@ -325,6 +325,7 @@ def _merge_parts(copied: Sequence[CopiedGroup]) -> CopiedGroup:
         ),
         combine_fingerprints(each.content_fingerprint for each in copied),
         sum(each.seconds for each in copied),
+        sum(each.cpu_seconds for each in copied),
     )
 
 

@@ -64,6 +64,27 @@ def read_segment(
             yield from _read_batches(file, segment, start, limit, on_progress)
 
 
+def read_segment_columns(segment: Segment, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of all records of ``segment``, in offset order; pages and numbers of records are checked.
+
+    Raises:
+        DamagedSegmentError, FileNotFoundError, OSError, ServiceError: as :func:`read_segment`.
+    """
+    with translate_read_errors():
+        filesystem, path = storage.open_filesystem(segment.path)
+        with storage.translate_store_errors(segment.path), filesystem.open_input_file(path) as stream:
+            if stream.size() != segment.size_bytes:
+                raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {segment.size_bytes:,}")
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            for number, group in enumerate(_list_checked_groups(file, segment)):
+                decoded = 0
+                for batch in file.iter_batches(row_groups=[number], columns=list(columns)):
+                    decoded += batch.num_rows
+                    yield batch
+                if decoded != group.num_rows:
+                    raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.num_rows:,}")
+
+
 def _read_batches(
     file: pq.ParquetFile, segment: Segment, start: int, limit: int, on_progress: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:

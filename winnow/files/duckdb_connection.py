@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from winnow.files import private_files, storage
+from winnow.files import object_store, private_files, storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -86,7 +86,13 @@ def _make_filesystem_class(scheme: str) -> type[Any]:
     """Return an fsspec class around Arrow's client, under the protocol name by which DuckDB looks it up."""
     from winnow.files.checked_filesystem import CheckedFileSystem
 
-    return type(f"Arrow{scheme.title()}", (CheckedFileSystem,), {"protocol": scheme})
+    # fsspec would take the container of an Azure address for a user's name.
+    more = {"_strip_protocol": staticmethod(_strip_azure_protocol)} if scheme in object_store.AZURE_SCHEMES else {}
+    return type(f"Arrow{scheme.title()}", (CheckedFileSystem,), {"protocol": scheme, **more})
+
+
+def _strip_azure_protocol(path: str) -> str:
+    return object_store.find_path_in_store(path) if "://" in path else path
 
 
 def format_file_name(uri: str) -> str:

@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -27,6 +27,11 @@ S3_SCHEMES = frozenset({"s3", "s3a"})
 """``s3a`` is Hadoop's name for S3."""
 
 GCS_SCHEMES = frozenset({"gs", "gcs"})
+
+AZURE_SCHEMES = frozenset({"abfs", "abfss"})
+"""Addresses are ``abfss://container@account.dfs.core.windows.net/path``."""
+
+HADOOP_SCHEMES = frozenset({"hdfs", "viewfs"})
 
 GCS_RETRY_SECONDS = 20
 """Maximum time Google's client retries an operation. Its default, 15 minutes, looks like a command that hangs."""
@@ -43,7 +48,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
 }
 """PyIceberg's names after ``s3.``, and the equivalent variables; the first one set counts."""
 
-_STORES = ("AWS Error", "Azure error", "google::cloud")
+_STORES = ("AWS Error", "Azure error", "google::cloud", "HDFS error")
 """Prefixes of object-store errors in Arrow's clients; errors of the operating system have a number instead."""
 
 
@@ -84,6 +89,13 @@ def open_remote_filesystem(uri: str, env: Mapping[str, str] | None = None) -> fs
     )
 
 
+def find_path_in_store(uri: str) -> str:
+    """Return the path by which :func:`open_remote_filesystem`'s client knows ``uri``: bucket or container first."""
+    parsed = urlparse(uri)
+    bucket = parsed.netloc.partition("@")[0] if parsed.scheme in AZURE_SCHEMES else parsed.netloc
+    return f"{bucket}{unquote(parsed.path)}".rstrip("/")
+
+
 def is_store_error(problem: OSError) -> bool:
     """Check whether an object store, or the network to it, raised ``problem``."""
     return problem.errno is None and any(store in str(problem) for store in _STORES)
@@ -93,6 +105,10 @@ def is_store_error(problem: OSError) -> bool:
 def _make_client(scheme: str, authority: str, endpoint: str | None, region: str | None) -> fs.FileSystem:
     from pyarrow import fs
 
+    if scheme in HADOOP_SCHEMES:
+        from winnow.files.hadoop_store import open_hadoop_filesystem
+
+        return open_hadoop_filesystem(scheme, authority)
     if scheme in S3_SCHEMES and (endpoint or region):
         return fs.S3FileSystem(endpoint_override=endpoint, region=region or DEFAULT_REGION)
     # For AWS itself without a region, Arrow asks for the bucket's.

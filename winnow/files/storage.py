@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlparse
-
-import pyarrow as pa
-from pyarrow import fs
 
 from winnow.errors import ServiceError, UsageError
 from winnow.files import disk_sync, object_store
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,10 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
             f"The path {format_path(uri)} is not UTF-8, so Arrow cannot open it. Nothing was done there; rename the "
             "file or folder."
         )
+    # A sixth of a second with what it brings; commands that only ask the catalog and the store go without.
+    import pyarrow as pa
+    from pyarrow import fs
+
     if is_local(uri):
         return fs.LocalFileSystem(), str(parse_local_path(uri))
     parsed = urlparse(uri)
@@ -80,7 +84,7 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
             f"The object store of {parsed.scheme}://{parsed.netloc} cannot be reached ({problem}). "
             "Check its endpoint and credentials, then run it again."
         ) from problem
-    return filesystem, f"{parsed.netloc}{unquote(parsed.path)}".rstrip("/")
+    return filesystem, object_store.find_path_in_store(uri)
 
 
 @contextmanager
@@ -112,7 +116,13 @@ def is_bucket_missing(uri: str) -> bool:
         return False
     filesystem, path = open_filesystem(uri)
     with translate_store_errors(uri):
-        return bool(filesystem.get_file_info(path.split("/", 1)[0]).type == fs.FileType.NotFound)
+        return _is_missing(filesystem, path.split("/", 1)[0])
+
+
+def _is_missing(filesystem: fs.FileSystem, path: str) -> bool:
+    from pyarrow import fs
+
+    return bool(filesystem.get_file_info(path).type == fs.FileType.NotFound)
 
 
 def join(uri: str, *parts: str) -> str:
@@ -174,7 +184,7 @@ def read_size_bytes(uri: str) -> int | None:
     filesystem, path = open_filesystem(uri)
     with translate_store_errors(uri):
         info = filesystem.get_file_info(path)
-    return int(info.size) if info.type == fs.FileType.File else None
+    return int(info.size) if info.is_file else None
 
 
 def delete(uri: str) -> None:
@@ -186,22 +196,22 @@ def delete(uri: str) -> None:
         except FileNotFoundError:
             return
         except OSError:
-            if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            if not _is_missing(filesystem, path):
                 raise
 
 
 def list_files(uri: str) -> list[FileEntry]:
     """List all files below the folder ``uri``, sorted; empty when the folder is missing."""
+    if is_local(uri) and not parse_local_path(uri).exists():
+        return []
+    from pyarrow import fs
+
     filesystem, path = open_filesystem(uri)
     prefix = uri.rstrip("/")
     with translate_store_errors(uri):
         found = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     return sorted(
-        (
-            FileEntry(prefix + info.path[len(path.rstrip("/")) :], int(info.size))
-            for info in found
-            if info.type == fs.FileType.File
-        ),
+        (FileEntry(prefix + info.path[len(path.rstrip("/")) :], int(info.size)) for info in found if info.is_file),
         key=lambda entry: entry.uri,
     )
 

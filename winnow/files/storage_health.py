@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pyarrow import fs
-
 from winnow.clock import Clock
 from winnow.errors import ServiceError
 from winnow.files import object_store, storage
@@ -59,6 +57,8 @@ def make_file_name() -> str:
 
 
 def _is_listed(uri: str) -> bool:
+    from pyarrow import fs
+
     filesystem, path = storage.open_filesystem(uri)
     folder, _, name = path.rpartition("/")
     with storage.translate_store_errors(uri):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from winnow.clock import read_wall_clock_ms
+from winnow.epochs import format_topic_id
 from winnow.kafka.client import ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 
@@ -102,7 +103,7 @@ class Cluster:
         return {
             name: BrokerTopic(
                 name,
-                None if str(topic.topic_id) == NO_TOPIC_ID else str(topic.topic_id),
+                None if str(topic.topic_id) == NO_TOPIC_ID else format_topic_id(str(topic.topic_id)),
                 {each.id: BrokerOffsets(starts[name, each.id], ends[name, each.id]) for each in topic.partitions},
                 configurations.get(name, {}),
                 looked_at_ms,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from winnow.epochs import format_topic_id
 from winnow.errors import BadInputError, ConfigurationError, ServiceError
 from winnow.kafka.client import explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
@@ -72,7 +73,7 @@ class TargetTopic:
 
         asked = self._admin.describe_topics(TopicCollection([self.name]), request_timeout=REQUEST_TIMEOUT_S)
         try:
-            return str(asked[self.name].result().topic_id)
+            return format_topic_id(str(asked[self.name].result().topic_id))
         except KafkaException as problem:
             if problem.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None

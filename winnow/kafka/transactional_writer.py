@@ -176,7 +176,7 @@ class TransactionalWriter:
             raise self._explain(self._find_cause(problem.args[0]), "writing records") from None
 
     def _find_cause(self, error: KafkaError) -> KafkaError:
-        """Return why records are refused: that another writer took over, else why a record failed, else ``error``."""
+        """Return why a request failed: that another writer took over, else why a record failed, else ``error``."""
         from confluent_kafka import KafkaException
 
         found = [error]
@@ -243,7 +243,7 @@ class TransactionalWriter:
                 error = problem.args[0]
                 if left and error.retriable() and not error.txn_requires_abort():
                     continue
-                raise self._explain(error, what) from None
+                raise self._explain(self._find_cause(error), what) from None
         raise AssertionError("the last try returns or raises")
 
     def _explain(self, error: Any, what: str) -> WinnowError:

@@ -29,11 +29,21 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.typedef import Identifier
 
 
 def wait_before_retry(attempt: int) -> None:
     """Wait a little longer after each lost try, with jitter so that two committers do not collide again."""
     time.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
+
+
+def find_landed(catalog: Catalog, identifier: Identifier, snapshot_id: int) -> Table | None:
+    """Load the table if it has the snapshot; None: it has not, or the catalog does not answer."""
+    try:
+        table = catalog.load_table(identifier)
+    except Exception:
+        return None
+    return None if table.metadata.snapshot_by_id(snapshot_id) is None else table
 
 
 def ensure_namespace(catalog: Catalog, namespace: str) -> None:

@@ -10,17 +10,36 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from winnow.files.disk_sync import sync_folder
+from winnow.files.object_store import AZURE_SCHEMES, HADOOP_SCHEMES, find_path_in_store, open_remote_filesystem
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 
 class SyncedFileIO(PyArrowFileIO):
     """PyIceberg's Arrow FileIO; closing a local file returns when the file and its folder are synced.
 
-    Objects in a store are durable once complete, so they are written as usual.
+    Objects in a store are durable once complete, so they are written as usual; so are files of HDFS, through
+    :mod:`winnow.files.hadoop_store`.
     """
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Return scheme, authority and path; for Azure the path begins with the container, as Arrow's client has it."""
+        scheme, authority, path = PyArrowFileIO.parse_location(location, properties)
+        return scheme, authority, find_path_in_store(location) if scheme in AZURE_SCHEMES else path
+
+    def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        """Return the client that the rest of Winnow uses for HDFS, which needs no libhdfs, and for Azure."""
+        if scheme in HADOOP_SCHEMES | AZURE_SCHEMES:
+            return open_remote_filesystem(f"{scheme}://{netloc or ''}/")
+        return super()._initialize_fs(scheme, netloc)
 
     def new_output(self, location: str) -> PyArrowFile:
         """Return the output file for ``location``: a URI or a plain local path."""

@@ -92,8 +92,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Committed:
-    """A successful commit."""
+    """A successful commit. ``head``: the head of the log that it made."""
 
     snapshot_id: int
     state: TopicState
     receipt: Receipt | None
+    head: Head

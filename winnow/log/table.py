@@ -9,6 +9,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER_ID, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -27,7 +28,8 @@ from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_
 from winnow.model import Segment
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
 
 FENCE_PROPERTY = "winnow.fence"
 """An integer that only grows (:mod:`winnow.log.fence`). A rollback of the table does not reset properties."""
@@ -56,6 +58,26 @@ LOG_SCHEMA = Schema(
 
 LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "partition"))
 
+LOG_SORT_ORDER = SortOrder(
+    *(
+        SortField(source_id=each, transform=IdentityTransform(), direction=SortDirection.ASC)
+        for each in (_PARTITION, _OFFSET)
+    ),
+    order_id=1,
+)
+"""The order of the records in every file. It is declared for readers; Winnow's own commits do not rely on it."""
+
+
+def declare_sort_order(transaction: Transaction) -> None:
+    """Declare the order of the records, as part of ``transaction``; a table that declares any order keeps it."""
+    if transaction.table_metadata.default_sort_order_id != UNSORTED_SORT_ORDER_ID:
+        return
+    with transaction.update_sort_order() as order:
+        for each in LOG_SORT_ORDER.fields:
+            name = LOG_SCHEMA.find_column_name(each.source_id)
+            assert name is not None
+            order.asc(name, each.transform, each.null_order)
+
 
 def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
     """Make the table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
@@ -80,6 +102,12 @@ def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: S
         "commit.retry.num-retries": "0",
         **overrides,
     }
+
+
+def find_sort_order_id(metadata: TableMetadata) -> int | None:
+    """Return the id of the order in which Winnow writes, if it is the one that the table declares."""
+    declared = next(each for each in metadata.sort_orders if each.order_id == metadata.default_sort_order_id)
+    return declared.order_id if declared.fields == LOG_SORT_ORDER.fields else None
 
 
 def make_data_file(table: Table, segment: Segment) -> DataFile:
@@ -115,7 +143,7 @@ def make_data_file(table: Table, segment: Segment) -> DataFile:
         key_metadata=None,
         split_offsets=None,
         equality_ids=None,
-        sort_order_id=None,
+        sort_order_id=find_sort_order_id(table.metadata),
     )
     file.spec_id = table.metadata.default_spec_id
     return file

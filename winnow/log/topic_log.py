@@ -33,13 +33,14 @@ from winnow.files import storage
 from winnow.log import head_checks, reference_chains
 from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
-from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
+from winnow.log.catalog_access import find_landed, translate_catalog_errors, wait_before_retry
 from winnow.log.deleted_topics import make_deleted_error
 from winnow.log.head import Change, Committed, Head
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
 from winnow.log.staged_transaction import StagedTransaction
+from winnow.log.table import declare_sort_order
 from winnow.model import PartitionsAdded, PartitionState, ReceiptReference, Segment, TopicState
 from winnow.results import Receipt
 
@@ -72,6 +73,7 @@ class TopicLog:
         self._identifier = identifier
         self.topic = topic
         self._defaults = defaults or {}
+        self._manifests_listed: tuple[int | None, int] = (None, 0)
 
     # ------------------------------------------------------------------ reading
 
@@ -216,11 +218,17 @@ class TopicLog:
             "changed. Remove it from the table or roll the table back to the last Winnow snapshot."
         )
 
+    def find_manifest_count(self, head: Head) -> int | None:
+        """Return how many manifests ``head`` has, if they were listed last; None: not known without reading."""
+        snapshot_id, count = self._manifests_listed
+        return count if snapshot_id == head.snapshot_id else None
+
     def _manifests(self, head: Head) -> list[ManifestFile]:
         snapshot = head.snapshot
         if snapshot is None:
             return []
         manifests = list_live_manifests(head.table.io, snapshot)
+        self._manifests_listed = (head.snapshot_id, len(manifests))
         if any(manifest.content != ManifestContent.DATA for manifest in manifests):
             raise ForeignTableError(
                 f"Topic {self.topic} holds row-level deletes that Winnow does not write. Nothing was changed. "
@@ -372,6 +380,7 @@ class TopicLog:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:
                 transaction.remove_properties(*change.dropped_properties)
+            declare_sort_order(transaction)  # of a table that an earlier Winnow created
             producer = LogUpdate(
                 transaction, table, manifests, add=change.add, remove=change.remove, remove_from=change.remove_from
             )
@@ -399,18 +408,20 @@ class TopicLog:
             producer.commit()
         snapshot_id = producer.snapshot_id
         try:
-            transaction.commit_transaction()
+            committed = transaction.commit_transaction()
         except CommitFailedException:
             _delete_files(leftovers)  # the catalog has checked whether the commit succeeded (winnow.log.catalog_access)
             return None
         except Exception as problem:
-            if not self._has_landed(snapshot_id):
+            found = find_landed(self._catalog, self._identifier, snapshot_id)
+            if found is None:
                 raise CommitUnknownError(
                     f"The catalog did not say whether the commit to topic {self.topic} landed "
                     f"({type(problem).__name__}). Nothing was cleaned up. Run it again: it first looks for this commit "
                     "in the table's history."
                 ) from problem
-        return Committed(snapshot_id, new_state, receipt)
+            committed = found
+        return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state))
 
     def _add_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
         """Add to ``state`` the values that a reader compares: digest of its segments, configuration, table."""
@@ -431,13 +442,6 @@ class TopicLog:
             table_uuid=head.table_uuid,
             location=head.location,
         )
-
-    def _has_landed(self, snapshot_id: int) -> bool:
-        try:
-            table = self._catalog.load_table(self._identifier)
-        except Exception:
-            return False
-        return table.metadata.snapshot_by_id(snapshot_id) is not None
 
 
 def _delete_files(paths: Sequence[str]) -> None:

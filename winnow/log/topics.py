@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlparse
 
 from winnow.config.broker import TopicDefault
 from winnow.config.names import validate_topic_name
@@ -110,7 +111,7 @@ class TopicLogs:
 
         from winnow.files import storage
         from winnow.log.catalog_access import translate_catalog_errors
-        from winnow.log.table import LOG_SCHEMA, LOG_SPEC, make_log_properties
+        from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, make_log_properties
 
         location = storage.join(self._warehouse, NAMESPACE, topic)
         with translate_catalog_errors(f"Topic {topic} was not created"):
@@ -119,6 +120,7 @@ class TopicLogs:
                     (NAMESPACE, topic),
                     schema=LOG_SCHEMA,
                     partition_spec=LOG_SPEC,
+                    sort_order=LOG_SORT_ORDER,
                     location=location,
                     properties=make_log_properties(partitions, dict(config.overrides)),
                 )
@@ -214,14 +216,15 @@ class TopicLogs:
 
 
 def _sync_files(catalog: Catalog, warehouse: str) -> None:
-    """Make ``catalog`` sync its files if ``warehouse`` is a local folder.
+    """Make ``catalog`` sync its files if ``warehouse`` is a local folder, or is in HDFS or on Azure.
 
     A ``py-io-impl`` from the user, from PyIceberg's configuration file or from a REST server stays. For a local
     warehouse it has to be derived from Winnow's, or a success may not survive a power cut.
     """
     from winnow.files import storage
 
-    if storage.is_local(warehouse):
+    own = object_store.HADOOP_SCHEMES | object_store.AZURE_SCHEMES
+    if storage.is_local(warehouse) or urlparse(warehouse).scheme in own:
         catalog.properties.setdefault("py-io-impl", SYNCED_FILE_IO)
 
 

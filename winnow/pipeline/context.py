@@ -17,11 +17,11 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
-from winnow.report.alert_manager import AlertManager, Channel, list_queue_names, make_channels
 from winnow.store import Store
 
 if TYPE_CHECKING:
     from winnow.engine.task_resources import TaskBudget
+    from winnow.report.alert_manager import AlertManager, Channel
 
 _PROCESS_NAME = re.compile(r"^[^:]*:(?P<pid>\d+):[0-9a-f]+@(?P<boot>[0-9a-f]+)\.(?P<namespace>\d+)\.(?P<start>\d+)$")
 
@@ -85,6 +85,8 @@ class Context:
     """The context of one command or task. ``holder`` names it in leases.
 
     ``channels``: the alert channels of this process. ``page_url``: Airflow's address, for links in alerts.
+    ``actor`` and ``reason``: who does what this process does, and why, for the audit log; an empty actor is the
+    operating system's user.
     """
 
     settings: Settings
@@ -94,10 +96,14 @@ class Context:
     holder: str
     channels: tuple[Channel, ...] = ()
     page_url: str | None = None
+    actor: str = ""
+    reason: str = ""
 
     @property
     def alerts(self) -> AlertManager:
         """The alert manager of this process."""
+        from winnow.report.alert_manager import AlertManager, list_queue_names
+
         return AlertManager(
             self.store.alerts, self.now_ms, self.channels, list_queue_names(self.settings), self.page_url
         )
@@ -134,10 +140,13 @@ def open_context(
     to_read: bool = False,
     channels: Sequence[Channel] = (),
     page_url: str | None = None,
+    actor: str = "",
+    reason: str = "",
 ) -> Iterator[Context]:
     """Open store and catalog for the duration of a command or task.
 
-    ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings.
+    ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings. ``actor``
+    and ``reason``: see :class:`Context`.
 
     ``to_read``: read only, without write access; the store is opened at first use.
 
@@ -157,6 +166,16 @@ def open_context(
             log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
             now_ms=now_ms,
             holder=holder or name_process(),
-            channels=(*make_channels(settings), *channels),
+            channels=(*_make_channels(settings), *channels),
             page_url=page_url or settings.alert.page_url,
+            actor=actor,
+            reason=reason,
         )
+
+
+def _make_channels(settings: Settings) -> tuple[Channel, ...]:
+    if settings.alert.webhook is None:
+        return ()  # and spare those who raise no alert the import
+    from winnow.report.alert_manager import make_channels
+
+    return make_channels(settings)

@@ -18,7 +18,17 @@ from winnow.config.settings import Settings
 from winnow.documents import dump_json, load_json
 from winnow.errors import ServiceError, WinnowError
 from winnow.report import events
-from winnow.report.alerts import RELEASABLE, SEVERITIES, Alert, AlertKind, Situation, make_alert, make_recovery
+from winnow.report.alerts import (
+    RELEASABLE,
+    SEVERITIES,
+    Alert,
+    AlertKind,
+    Situation,
+    list_alert_keys,
+    make_alert,
+    make_recovery,
+    make_reminders,
+)
 from winnow.results import Delivery, OpenAlert
 
 WEBHOOK = "webhook"
@@ -130,12 +140,26 @@ class AlertStore(Protocol):
         """Open ``alerts``; return those that were not open before."""
 
     def forget_all(
-        self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
+        self,
+        topic: str,
+        kinds: Collection[str],
+        partitions: Collection[int] | None,
+        now_ms: int,
+        compose: Compose,
+        *,
+        recovered: bool = True,
+        how: str = "",
     ) -> list[OpenAlert]:
-        """Close alerts; return those that were open."""
+        """Close alerts; return those that were open. ``recovered`` and ``how``: for the history of alerts."""
 
-    def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
+    def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str, now_ms: int) -> None:
         """Record that a person works on them."""
+
+    def end_mutes(self, now_ms: int, compose: Compose) -> list[OpenAlert]:
+        """Write messages about open alerts whose mute is over, once; return them."""
+
+    def are_muted(self, keys: Collection[str], now_ms: int) -> bool:
+        """Check whether all of these alerts are muted."""
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
         """Return the oldest message that ``channel`` has not delivered, for this caller alone."""
@@ -173,9 +197,11 @@ class AlertManager:
             return self._enqueue_for_channels(made.alert)
 
         with self._ignore_failures(situation.sentences):
-            self.memory.remember_all(situation.open_alerts, situation.at_ms, compose)
+            fresh = self.memory.remember_all(situation.open_alerts, situation.at_ms, compose)
             if made.alert is not None:
                 self._announce(made.alert)
+            elif fresh:
+                log.warning("Muted, so no channel gets this: %s", situation.sentences)
         return made.alert
 
     def recover(
@@ -201,7 +227,7 @@ class AlertManager:
             return self._enqueue_for_channels(made.alert)
 
         with self._ignore_failures(f"{topic} {how}."):
-            self.memory.forget_all(topic, kinds, partitions, now_ms, compose)
+            self.memory.forget_all(topic, kinds, partitions, now_ms, compose, how=how)
             if made.alert is not None:
                 self._announce(made.alert)
         return made.alert
@@ -209,16 +235,18 @@ class AlertManager:
     def supersede(self, topic: str, kinds: Collection[AlertKind], partitions: Collection[int] | None) -> None:
         """Close, without a message, alerts that a worse alert now covers, or that can no longer recover."""
         with self._ignore_failures(f"{topic}: an alert could not be closed."):
-            self.memory.forget_all(topic, kinds, partitions, self.now_ms(), lambda _: ())
+            self.memory.forget_all(topic, kinds, partitions, self.now_ms(), lambda _: (), recovered=False)
 
     def release(self, topic: str, partitions: Collection[int], why: str) -> None:
         """Mark alerts of ``partitions`` as released: a new failure alerts again, a recovery names them."""
         with self._ignore_failures(f"{topic}: an alert could not be marked as released."):
-            self.memory.release(topic, RELEASABLE, partitions, why)
+            self.memory.release(topic, RELEASABLE, partitions, why, self.now_ms())
 
     def deliver(self) -> int:
-        """Send undelivered messages; return how many were delivered."""
+        """Send undelivered messages, and alerts that are open after their mute; return how many were delivered."""
         delivered = 0
+        with self._ignore_failures("Mutes that are over could not be read."):
+            self.memory.end_mutes(self.now_ms(), self._compose_reminders)
         with self._ignore_failures("Messages that wait for their channels could not be read."):
             dropped = self.memory.drop_deliveries(self.now_ms() - GIVE_UP_MS)
             if dropped:
@@ -226,6 +254,10 @@ class AlertManager:
             for channel in self.channels:
                 delivered += self._deliver_queue(channel)
         return delivered
+
+    def _compose_reminders(self, unmuted: Sequence[OpenAlert]) -> list[tuple[str, str]]:
+        made = make_reminders(unmuted, at_ms=self.now_ms(), page_url=self.page_url)
+        return [message for alert in made for message in self._enqueue_for_channels(alert)]
 
     def _enqueue_for_channels(self, alert: Alert) -> list[tuple[str, str]]:
         document = dump_json(alert).decode()
@@ -263,7 +295,12 @@ class AlertManager:
             if delivery is None:
                 break
             try:
-                channel.deliver(load_json(Alert, delivery.document.encode()))
+                alert = load_json(Alert, delivery.document.encode())
+                if self._is_muted(alert, now_ms):
+                    # It waited for its channel when it was muted; the end of the mute sends it.
+                    self.memory.finish_delivery(delivery.key)
+                    continue
+                channel.deliver(alert)
             except Exception as problem:  # an undeliverable alert must not change an outcome
                 refused += 1
                 self.memory.postpone_delivery(delivery.key, self.now_ms() + RETRY_MS)
@@ -275,6 +312,9 @@ class AlertManager:
                 taken += 1
                 refused = 0
         return taken
+
+    def _is_muted(self, alert: Alert, now_ms: int) -> bool:
+        return alert.kind is not AlertKind.RECOVERED and self.memory.are_muted(list_alert_keys(alert), now_ms)
 
     @contextmanager
     def _ignore_failures(self, otherwise: str) -> Iterator[None]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from winnow.report.alerts import MAXIMUM_SHOWN, AlertKind, Finding, Situation, format_duration
+from winnow.clock import format_duration
+from winnow.report.alerts import MAXIMUM_SHOWN, AlertKind, Finding, Situation
 from winnow.report.receipts import format_human_bytes
 
 _AS_BEFORE = "Nothing was published; readers see the log as before."

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from winnow.clock import format_ms
+from winnow.clock import format_duration, format_ms
 from winnow.errors import join_first
 from winnow.model import TopicPartition
 from winnow.results import OpenAlert
@@ -22,8 +22,6 @@ MAXIMUM_NAMED_PARTITIONS = 10
 """Maximum topic partitions that a message names; more are counted."""
 MAXIMUM_MESSAGE_CHARACTERS = 600
 """Maximum characters of one finding in a message: a reason may name a long path."""
-
-_UNITS = ((86_400_000, "day", "days"), (3_600_000, "h", "h"), (60_000, "min", "min"))
 
 
 class AlertKind(StrEnum):
@@ -128,7 +126,16 @@ class Situation:
     def open_alerts(self) -> list[OpenAlert]:
         """Make one open alert per finding, as the metadata store keeps them until they recover."""
         return [
-            OpenAlert(self.kind, self.topic, each.partition, each.since_ms, self.message([each]))
+            OpenAlert(
+                self.kind,
+                self.topic,
+                each.partition,
+                each.since_ms,
+                self.message([each]),
+                safe=self.safe,
+                next=self.next,
+                plan_id=self.plan_id,
+            )
             for each in self.findings
         ]
 
@@ -137,29 +144,83 @@ def make_alert(situation: Situation, fresh: Collection[OpenAlert], page_url: str
     """Make the document about the ``fresh`` findings of ``situation``, at least one."""
     new = {each.partition for each in fresh}
     findings = [each for each in situation.findings if each.partition in new]
-    partitions = _list_partitions(each.partition for each in findings)
-    since_ms = min(each.since_ms for each in findings)
-    message = situation.message(findings)
-    link = make_link(page_url, situation.topic, situation.plan_id)
-    kind = situation.kind
+    return _make_document(
+        situation.kind,
+        situation.topic,
+        [each.partition for each in findings],
+        situation.message(findings),
+        situation.safe,
+        situation.next,
+        situation.plan_id,
+        at_ms=situation.at_ms,
+        since_ms=min(each.since_ms for each in findings),
+        page_url=page_url,
+    )
+
+
+def make_reminders(unmuted: Sequence[OpenAlert], *, at_ms: int, page_url: str | None) -> list[Alert]:
+    """Make the documents about alerts whose mute has ended and which are still open, one per problem of a topic."""
+    groups: dict[tuple[str, str, str | None], list[OpenAlert]] = {}
+    for each in unmuted:
+        if each.kind not in SEVERITIES:
+            continue  # another Winnow's
+        groups.setdefault((each.topic, each.kind, each.plan_id), []).append(each)
+    return [
+        _make_document(
+            AlertKind(kind),
+            topic,
+            [each.partition for each in alerts],
+            "Still open after its mute: "
+            + join_first([_cut_text(each.message) for each in alerts], MAXIMUM_SHOWN, separator=" "),
+            alerts[0].safe,
+            alerts[0].next,
+            plan_id,
+            at_ms=at_ms,
+            since_ms=min(each.since_ms for each in alerts),
+            page_url=page_url,
+        )
+        for (topic, kind, plan_id), alerts in groups.items()
+    ]
+
+
+def list_alert_keys(alert: Alert) -> list[str]:
+    """List the keys of the open alerts that ``alert`` is about, as :attr:`winnow.results.OpenAlert.key` has them."""
+    return [OpenAlert(alert.kind, alert.topic, each, 0).key for each in alert.partitions or (None,)]
+
+
+def _make_document(
+    kind: AlertKind,
+    topic: str,
+    numbers: Iterable[int | None],
+    message: str,
+    safe: str,
+    to_do: str,
+    plan_id: str | None,
+    *,
+    at_ms: int,
+    since_ms: int,
+    page_url: str | None,
+) -> Alert:
+    partitions = _list_partitions(numbers)
+    link = make_link(page_url, topic, plan_id)
     return Alert(
         kind=kind,
-        topic=situation.topic,
+        topic=topic,
         partitions=partitions,
         message=message,
-        at_ms=situation.at_ms,
+        at_ms=at_ms,
         since_ms=since_ms,
-        safe=situation.safe,
-        next=situation.next,
+        safe=safe,
+        next=to_do,
         link=link,
-        plan_id=situation.plan_id,
+        plan_id=plan_id,
         severity=SEVERITIES[kind],
         text=_format_text(
-            f"{SEVERITIES[kind].upper()}: {_format_words(kind)}: {format_partitions(situation.topic, partitions)}",
+            f"{SEVERITIES[kind].upper()}: {_format_words(kind)}: {format_partitions(topic, partitions)}",
             message,
             f"Since: {format_ms(since_ms)}",
-            f"Safe: {situation.safe}",
-            f"Next: {situation.next}",
+            f"Safe: {safe}",
+            f"Next: {to_do}",
             link,
         ),
     )
@@ -219,16 +280,6 @@ def format_partitions(topic: str, partitions: Sequence[int] | None) -> str:
         return topic
     named = [_format_name(topic, number) for number in partitions]
     return join_first(named, MAXIMUM_NAMED_PARTITIONS, ", ", last=" and ")
-
-
-def format_duration(ms: int) -> str:
-    """Format a duration for people, in its two largest units: ``3 days 4 h``, ``25 min``."""
-    parts = []
-    for size_ms, one, many in _UNITS:
-        number, ms = divmod(max(ms, 0), size_ms)
-        if number:
-            parts.append(f"{number:,} {one if number == 1 else many}")
-    return " ".join(parts[:2]) or "less than a minute"
 
 
 def _list_partitions(found: Iterable[int | None]) -> tuple[int, ...] | None:

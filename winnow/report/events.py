@@ -93,10 +93,16 @@ EVENTS: tuple[EventDefinition, ...] = (
     ),
     EventDefinition(
         "invalid",
-        "an attempt failed validation or could not be made; the partitions at fault are marked",
+        "an attempt failed validation; the partitions at fault are marked",
         (*_PLAN, "partitions", "failed", *_PARTS, "duration_ms"),
         phase="validate",
         outcome="invalid",
+    ),
+    EventDefinition(
+        "spark_failed",
+        "Spark could not carry out a plan; nothing was published. `partitions`: those at fault, which are marked",
+        (*_PLAN, "partitions"),
+        outcome="spark_failed",
     ),
     EventDefinition(
         "broken",

@@ -19,7 +19,7 @@ from winnow.results import NO_FIGURES, Receipt, RunFigures, sum_figures
 Value = float | int | None
 """None: unknown, or nothing to measure; the metric is left out."""
 
-RUN_STATES = ("published", "invalid", "broken", "refused", "void", "unknown")
+RUN_STATES = ("published", "invalid", "broken", "spark_failed", "refused", "void", "unknown")
 TOPIC_STATES = tuple(state.value for state in OverviewState)
 """The most severe first."""
 
@@ -60,6 +60,7 @@ class Measurement:
     runs_published: int = 0
     runs_invalid: int = 0
     runs_broken: int = 0
+    runs_spark_failed: int = 0
     runs_refused: int = 0
     runs_void: int = 0
     runs_unknown: int = 0
@@ -314,6 +315,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("published-runs-count", "Runs that are published", lambda m: m.runs_published),
     Metric("invalid-runs-count", "Runs that failed validation; nothing was published", lambda m: m.runs_invalid),
     Metric("broken-runs-count", "Open runs in which a check raised an error", lambda m: m.runs_broken),
+    Metric("spark-failed-runs-count", "Runs whose plan Spark could not carry out", lambda m: m.runs_spark_failed),
     Metric("refused-runs-count", "Runs refused because the log changed after planning", lambda m: m.runs_refused),
     Metric("void-runs-count", "Runs that ended before they published anything", lambda m: m.runs_void),
     Metric("unknown-runs-count", "Runs whose commit may or may not have landed", lambda m: m.runs_unknown),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_ms
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_duration, format_ms
 from winnow.model import Reason, Status
-from winnow.report.alerts import format_duration
 from winnow.results import PartitionReceipt, Receipt
 
 _EXPLANATIONS = {

@@ -6,22 +6,21 @@ the next delivery finds it. A channel's messages go out in their order, one send
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection, Sequence
-from itertools import count
+from typing import Final
 
 from sqlalchemy import ColumnElement, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from winnow.results import Delivery, OpenAlert
 from winnow.store import bulk_statements, tables
+from winnow.store.alert_events import AlertEventKind, make_ordered_key, note_events
 from winnow.store.database import StorePart
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
 """Composes messages (channel and document) from the alerts that a call opened or closed (at least one)."""
 
-_number = count()
-"""Keeps keys that one process writes within a millisecond distinct and ordered."""
+_UNSYNCHRONISED: Final = {"synchronize_session": False}
 
 
 class SentAlerts(StorePart):
@@ -51,35 +50,76 @@ class SentAlerts(StorePart):
         if topic is not None:
             statement = statement.where(row.topic == topic)
         with self._database.reading() as session:
-            return [_open(found) for found in session.scalars(statement)]
+            return [make_open_alert(found) for found in session.scalars(statement)]
 
     def remember_all(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
-        """Open ``alerts``; return those that were not open or were released, to exactly one of several callers."""
+        """Open ``alerts``; return those that were not open or were released, to exactly one of several callers.
+
+        A muted one, which was released and has happened again, gets no message before its mute ends.
+        """
         with self._database.writing() as session:
             fresh = [each for each in alerts if _remember(session, each, each.key, now_ms)]
-            _enqueue(session, fresh, now_ms, compose)
+            note_events(session, AlertEventKind.RAISED, fresh, now_ms)
+            muted = _find_muted(session, [each.key for each in fresh], now_ms)
+            _enqueue(session, [each for each in fresh if each.key not in muted], now_ms, compose)
             return fresh
 
     def forget_all(
-        self, topic: str, kinds: Collection[str], partitions: Collection[int] | None, now_ms: int, compose: Compose
+        self,
+        topic: str,
+        kinds: Collection[str],
+        partitions: Collection[int] | None,
+        now_ms: int,
+        compose: Compose,
+        *,
+        recovered: bool = True,
+        how: str = "",
     ) -> list[OpenAlert]:
-        """Close and return the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic."""
+        """Close and return the alerts of ``kinds`` about ``partitions`` (None = all) and about the whole topic.
+
+        Muted ones too, and their mutes end: what happens after a recovery is news. ``recovered`` False: another alert
+        covers them, or their topic is gone.
+        """
+        event = AlertEventKind.RECOVERED if recovered else AlertEventKind.CLOSED
         with self._database.writing() as session:
             of = _match_partitions(topic, kinds, partitions)
-            closed = [
-                _open(row) for row in session.scalars(delete(tables.AlertTable).where(of).returning(tables.AlertTable))
-            ]
+            rows = session.scalars(delete(tables.AlertTable).where(of).returning(tables.AlertTable))
+            closed = [make_open_alert(row) for row in rows]
             closed.sort(key=lambda each: (each.kind, -1 if each.partition is None else each.partition))
+            note_events(session, event, closed, now_ms, text=how)
             _enqueue(session, closed, now_ms, compose)
             return closed
 
-    def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str) -> None:
+    def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str, now_ms: int) -> None:
         """Release alerts that a person works on: they stay open, and are sent again if it happens again."""
         row = tables.AlertTable
+        mine = update(row).where(_match_partitions(topic, kinds, partitions)).values(released=why).returning(row)
         with self._database.writing() as session:
-            bulk_statements.execute_change(
-                session, update(row).where(_match_partitions(topic, kinds, partitions)).values(released=why)
+            released = [make_open_alert(each) for each in session.scalars(mine, execution_options=_UNSYNCHRONISED)]
+            note_events(session, AlertEventKind.RELEASED, released, now_ms, text=why)
+
+    def end_mutes(self, now_ms: int, compose: Compose) -> list[OpenAlert]:
+        """End the mutes whose time has come; write messages about those alerts, which are still open, once."""
+        row = tables.AlertTable
+        over = row.muted_until_ms <= now_ms
+        with self._database.reading() as session:
+            if session.scalar(select(row.key).where(over).limit(1)) is None:
+                return []
+        unmuted = {"muted_until_ms": None, "muted_by": None, "muted_why": None}
+        ended = update(row).where(over).values(unmuted).returning(row)
+        with self._database.writing() as session:
+            alerts = sorted(
+                map(make_open_alert, session.scalars(ended, execution_options=_UNSYNCHRONISED)),
+                key=lambda each: each.key,
             )
+            note_events(session, AlertEventKind.MUTE_ENDED, alerts, now_ms, text="")
+            _enqueue(session, alerts, now_ms, compose)
+            return alerts
+
+    def are_muted(self, keys: Collection[str], now_ms: int) -> bool:
+        """Check whether all of these alerts are open and muted."""
+        with self._database.reading() as session:
+            return len(_find_muted(session, keys, now_ms)) == len(keys)
 
     def claim_delivery(self, channel: str, now_ms: int, until_ms: int, *, stale_before_ms: int = 0) -> Delivery | None:
         """Claim the oldest message that ``channel`` has not delivered; no other caller gets it before ``until_ms``.
@@ -126,11 +166,30 @@ def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool
         "message": alert.message,
         "since_ms": alert.since_ms,
         "released": None,
+        "safe": alert.safe,
+        "next": alert.next,
+        "plan_id": alert.plan_id,
+        "acknowledged_by": None,
+        "acknowledged_why": None,
+        "acknowledged_at_ms": None,
     }
     if bulk_statements.insert_missing(session, tables.AlertTable, [row]):
         return True
     again = update(tables.AlertTable).where(tables.AlertTable.key == key, tables.AlertTable.released.is_not(None))
-    return bulk_statements.execute_change(session, again.values({name: row[name] for name in row if name != "key"})) > 0
+    if not bulk_statements.execute_change(session, again.values({name: row[name] for name in row if name != "key"})):
+        return False
+    # It is sent now, so the end of a mute that is over must not send it a second time.
+    over = update(tables.AlertTable).where(tables.AlertTable.key == key, tables.AlertTable.muted_until_ms <= now_ms)
+    session.execute(over.values(muted_until_ms=None, muted_by=None, muted_why=None))
+    return True
+
+
+def _find_muted(session: Session, keys: Collection[str], now_ms: int) -> set[str]:
+    row = tables.AlertTable
+    found: set[str] = set()
+    for share in bulk_statements.split_chunks(sorted(keys)):
+        found.update(session.scalars(select(row.key).where(row.key.in_(share), row.muted_until_ms > now_ms)))
+    return found
 
 
 def _match_partitions(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:
@@ -142,7 +201,7 @@ def _match_partitions(topic: str, kinds: Collection[str], partitions: Collection
 def _enqueue(session: Session, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> None:
     rows = [
         {
-            "key": f"{now_ms:015d}-{next(_number):09d}-{uuid.uuid4().hex[:8]}",
+            "key": make_ordered_key(now_ms),
             "channel": channel,
             "created_at_ms": now_ms,
             "claimed_until_ms": 0,
@@ -153,12 +212,17 @@ def _enqueue(session: Session, alerts: Sequence[OpenAlert], now_ms: int, compose
     bulk_statements.insert(session, tables.AlertDelivery, rows)
 
 
-def _open(row: tables.AlertTable) -> OpenAlert:
+def make_open_alert(row: tables.AlertTable) -> OpenAlert:
+    """Make the alert of a row. Rows of older versions have only a key, from which kind and topic are read."""
+    kind, _, about = row.key.partition(":")
     return OpenAlert(
-        kind=row.kind or "",
-        topic=row.topic or "",
+        kind=row.kind or kind,
+        topic=about if row.topic is None else row.topic,
         partition=row.partition,
         since_ms=row.sent_at_ms if row.since_ms is None else row.since_ms,
         message=row.message or "",
         released=row.released,
+        safe=row.safe or "",
+        next=row.next or "",
+        plan_id=row.plan_id,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
@@ -13,7 +14,10 @@ from sqlalchemy.orm import Session
 from winnow.model import Assessment, Reason
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.deadlines import read_deadlines, write_deadlines
 from winnow.store.idle_topics import IdleTopic
+from winnow.store.samples import write_samples
+from winnow.store.table_health import TableHealth, write_table_health
 from winnow.store.values import PartitionOverview, TopicOverview
 
 _ASSESSMENT_COLUMNS: Final = tuple(
@@ -27,13 +31,14 @@ _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOvervi
 class AssessedTopic:
     """One assessment of one topic. ``picture`` None: no overview could be built, and the previous one stays.
 
-    ``idle``: what later checks may rely on, if nothing of the topic is due.
+    ``idle``: what later checks may rely on, if nothing of the topic is due. ``health``: of its table.
     """
 
     assessments: Sequence[Assessment] = ()
     picture: TopicOverview | None = None
     partitions: Sequence[PartitionOverview] = ()
     idle: IdleTopic | None = None
+    health: TableHealth | None = None
 
 
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
@@ -69,7 +74,12 @@ def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[s
         for topic in topics
         if topic.picture is not None and known.get(topic.picture.topic, -1) <= topic.picture.recorded_at_ms
     ]
-    bulk_statements.upsert(session, tables.TopicOverviewTable, [asdict(picture) for picture, _ in newer])
+    if not newer:
+        return []
+    pictures = [picture for picture, _ in newer]
+    names = {picture.topic for picture in pictures}
+    earlier = read_deadlines(session, sorted(names))
+    bulk_statements.upsert(session, tables.TopicOverviewTable, [_make_topic_row(picture) for picture in pictures])
     _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
     rows = [
         # asdict copies frozen values again, which takes longer than the database.
@@ -78,7 +88,21 @@ def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[s
         for each in sorted(partitions, key=attrgetter("partition"))
     ]
     bulk_statements.upsert(session, tables.PartitionOverviewTable, rows)
-    return [picture.topic for picture, _ in newer]
+    for picture, partitions in newer:
+        write_deadlines(session, earlier, partitions, picture.recorded_at_ms)
+    write_table_health(session, [t.health for t in topics if t.health is not None and t.health.topic in names])
+    write_samples(session, pictures, max(picture.recorded_at_ms for picture in pictures))
+    return [picture.topic for picture in pictures]
+
+
+def make_sort_key(topic: str) -> str:
+    """Make the key that orders topics as people do: ``orders-2`` before ``orders-10``, whatever the case."""
+    # A number begins with the count of its digits, so that a longer one, which is larger, comes later.
+    return re.sub(r"[0-9]+", lambda found: f"{len(found[0].lstrip('0')):03d}{found[0].lstrip('0')}", topic.lower())
+
+
+def _make_topic_row(picture: TopicOverview) -> dict[str, object]:
+    return {**asdict(picture), "sort_key": make_sort_key(picture.topic)}
 
 
 def find_overview_topic(topic: AssessedTopic) -> str:

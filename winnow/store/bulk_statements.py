@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -29,29 +30,44 @@ def upsert(session: Session, model: type[Base], rows: Sequence[Row], *, when: Co
 
     Of several rows with one key the last counts. Thousands of rows become a handful of statements.
     """
+    if not rows:
+        return
     table = _get_table(model)
     keys = [column.name for column in table.primary_key]
     unique = {tuple(row[key] for key in keys): dict(row) for row in rows}
-    if not unique:
-        return
-    statement = _insert(session, table)
-    replaced = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-    statement = statement.on_conflict_do_update(
-        index_elements=keys, set_=replaced, where=None if when is None else when(statement.excluded)
+    dialect, columns = _get_dialect(session), tuple(rows[0])
+    make = _make_upsert if when is None else _make_upsert.__wrapped__
+    _run(session, make(dialect, table, columns, when), table, list(unique.values()))
+
+
+@lru_cache(maxsize=64)
+def _make_upsert(dialect: str, table: Table, columns: tuple[str, ...], when: Condition | None) -> Insert:
+    """Make the statement of :func:`upsert`; making it takes longer than running it on one row."""
+    keys = [column.name for column in table.primary_key]
+    statement = _insert(dialect, table)
+    return statement.on_conflict_do_update(
+        index_elements=keys,
+        set_={name: statement.excluded[name] for name in columns if name not in keys},
+        where=None if when is None else when(statement.excluded),
     )
-    _run(session, statement, table, list(unique.values()))
 
 
 def insert(session: Session, model: type[Base], rows: Sequence[Row]) -> None:
     """Insert ``rows``, none of which may exist."""
     table = _get_table(model)
-    _run(session, _insert(session, table), table, [dict(row) for row in rows])
+    _run(session, _insert(_get_dialect(session), table), table, [dict(row) for row in rows])
 
 
 def insert_missing(session: Session, model: type[Base], rows: Sequence[Row]) -> int:
     """Insert ``rows`` and skip existing ones. Returns how many were new."""
     table = _get_table(model)
-    return _run(session, _insert(session, table).on_conflict_do_nothing(), table, [dict(row) for row in rows])
+    statement = _insert(_get_dialect(session), table).on_conflict_do_nothing()
+    return _run(session, statement, table, [dict(row) for row in rows])
+
+
+def build_insert_missing(dialect: str, model: type[Base]) -> Insert:
+    """Build the statement that inserts a row and skips an existing one, for a caller that keeps it."""
+    return _insert(dialect, _get_table(model)).on_conflict_do_nothing()
 
 
 def execute_change(session: Session, statement: UpdateBase) -> int:
@@ -70,9 +86,13 @@ def _get_table(model: type[Base]) -> Table:
     return cast(Table, model.__table__)
 
 
-def _insert(session: Session, table: Table) -> Insert:
+def _get_dialect(session: Session) -> str:
+    return session.get_bind().dialect.name
+
+
+def _insert(dialect: str, table: Table) -> Insert:
     # The dialect of the engine is loaded already; importing the other one would cost a tenth of a second.
-    if session.get_bind().dialect.name == "postgresql":
+    if dialect == "postgresql":
         from sqlalchemy.dialects import postgresql
 
         return postgresql.insert(table)

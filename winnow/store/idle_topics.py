@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.samples import write_total
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,5 @@ class IdleTopics(StorePart):
                 session.execute(
                     update(overview).where(overview.topic.in_(free)).values(recorded_at_ms=at_ms, as_of_ms=at_ms)
                 )
+            if topics:
+                write_total(session, at_ms)

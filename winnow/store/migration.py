@@ -18,7 +18,6 @@ from winnow.clock import Clock
 from winnow.errors import FormatVersionError, ServiceError, WinnowError
 from winnow.files import private_files
 from winnow.files.disk_sync import sync_folder
-from winnow.store import tables
 from winnow.store.database import Database, mask_address
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 
@@ -194,6 +193,8 @@ def _try_write(database: Database, *, with_tables: bool) -> None:
     name = f"winnow_doctor_{uuid.uuid4().hex}"
     with database.writing() as session:
         if with_tables:
+            from winnow.store import tables
+
             session.add(tables.LeaseTable(topic=f"/{name}", holder=None, token=0, expires_ms=0))
             session.flush()
         else:

@@ -5,30 +5,33 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, select
+from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from winnow.model import STATES_HIDDEN_BY_PAUSE, OverviewState
 from winnow.store import bulk_statements, tables
-from winnow.store.assessments import AssessedTopic, find_overview_topic, write_assessments, write_overviews
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.idle_topics import write_idle_topics
-from winnow.store.runs import make_run
 from winnow.store.values import (
+    AppendedRecords,
     Listed,
     MarkView,
     PartitionOverview,
     PartitionView,
     PauseView,
     Run,
+    TopicFilter,
+    TopicLabels,
     TopicOverview,
     TopicSort,
     TopicSummary,
     TopicsView,
     Window,
 )
+
+if TYPE_CHECKING:
+    from winnow.store.assessments import AssessedTopic
 
 Columns = TypeVarTuple("Columns")
 
@@ -87,6 +90,8 @@ def join_marks(pictures: Select[*Columns]) -> Select[*Columns]:
     return pictures.select_from(partition_overview).outerjoin(mark, _MARKED).outerjoin(pause, _PAUSED)
 
 
+ANY_TOPIC: Final = TopicFilter()
+
 _TOPIC_COLUMNS: Final = tuple(field.name for field in fields(TopicOverview))
 
 _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
@@ -96,20 +101,31 @@ class Overview(StorePart):
     """One row per topic and one per topic partition, as of the last assessment."""
 
     def record(self, topic: TopicOverview, partitions: Sequence[PartitionOverview]) -> bool:
+        """Replace the overview of a topic and its partitions, as :meth:`record_topic`."""
+        from winnow.store.assessments import AssessedTopic
+
+        return self.record_topic(AssessedTopic(picture=topic, partitions=partitions))
+
+    def record_topic(self, topic: AssessedTopic) -> bool:
         """Replace the overview of a topic and its partitions; ten thousand partitions take a few statements.
 
         Returns:
             False, without a change, if a later overview exists already.
         """
+        from winnow.store.assessments import find_overview_topic, write_overviews
+
         with self._database.writing() as session:
-            lock_topic_rows(session, topic.topic)
-            return bool(write_overviews(session, [AssessedTopic(picture=topic, partitions=partitions)]))
+            lock_topic_rows(session, find_overview_topic(topic))
+            return bool(write_overviews(session, [topic]))
 
     def record_many(self, as_of_ms: int, recorded_at_ms: int, topics: Sequence[AssessedTopic]) -> None:
         """Record the results of several assessments in one transaction.
 
         The same as-of again replaces its assessments; an existing later overview of a topic stays.
         """
+        from winnow.store.assessments import find_overview_topic, write_assessments, write_overviews
+        from winnow.store.idle_topics import write_idle_topics
+
         with self._database.writing() as session:
             # Sorted, so that two writers of the same topics wait for one another without a deadlock.
             pictured = sorted((each for each in topics if each.picture is not None), key=find_overview_topic)
@@ -119,13 +135,53 @@ class Overview(StorePart):
             write_overviews(session, pictured)
             write_idle_topics(session, [topic.idle for topic in topics if topic.idle is not None])
 
+    def add_appended(self, topic: str, appended: Sequence[AppendedRecords]) -> None:
+        """Add what was appended to the recorded overview of ``topic``, without a new decision.
+
+        Partitions whose recorded log end is another one stay as they are: that overview has the records already.
+        """
+        row, whole = tables.PartitionOverviewTable, tables.TopicOverviewTable
+        with self._database.writing() as session:
+            lock_topic_rows(session, topic)
+            added = [
+                each
+                for each in appended
+                if bulk_statements.execute_change(
+                    session,
+                    update(row)
+                    .where(
+                        row.topic == topic,
+                        row.partition == each.partition,
+                        row.log_end_offset == each.previous_log_end_offset,
+                    )
+                    .values(
+                        log_end_offset=each.log_end_offset,
+                        active_offset=func.coalesce(row.active_offset, each.previous_log_end_offset),
+                        size_bytes=row.size_bytes + each.size_bytes,
+                        records=row.records + each.records,
+                        files=row.files + each.files,
+                    ),
+                )
+            ]
+            grown = sum(each.log_end_offset - each.previous_log_end_offset for each in added)
+            bulk_statements.execute_change(
+                session,
+                update(whole)
+                .where(whole.topic == topic)
+                .values(
+                    size_bytes=whole.size_bytes + sum(each.size_bytes for each in added),
+                    records=whole.records + sum(each.records for each in added),
+                    files=whole.files + sum(each.files for each in added),
+                    end_offsets=whole.end_offsets + grown,
+                ),
+            )
+
     def list_topics(
         self,
         now_ms: int,
         window: Window,
         *,
-        search: str = "",
-        state: OverviewState | None = None,
+        only: TopicFilter = ANY_TOPIC,
         sort: TopicSort = TopicSort.STATE,
         descending: bool = False,
     ) -> TopicsView:
@@ -134,27 +190,44 @@ class Overview(StorePart):
         Args:
             now_ms: the present, which decides whose deadline has passed.
             window: which page.
-            search: part of a topic's name, in any case; no character of it is special.
-            state: only topics in this state.
-            sort: the sort column; missing values come last in either direction, and equal ones are sorted by name.
+            only: which topics; the counts by state are those of all states.
+            sort: the sort column; missing values come last in either direction, and equal ones are sorted by
+                name, with its numbers by their value.
             descending: reverse the order.
         """
         topic, ranks = tables.TopicOverviewTable, select_topic_ranks(now_ms)
         rank = func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY))
         found = _read_topics(ranks)
         counted = select(rank, func.count()).select_from(topic).outerjoin(ranks, ranks.c.topic == topic.topic)
-        if search:
-            matches = func.lower(topic.topic).contains(search.lower(), autoescape=True)
-            found, counted = found.where(matches), counted.where(matches)
-        if state is not None:
-            found = found.where(rank == make_rank(state))
+        for condition in _list_conditions(only):
+            found, counted = found.where(condition), counted.where(condition)
+        if only.state is not None:
+            found = found.where(rank == make_rank(only.state))
         ordered = found.order_by(*_order(sort, rank, ranks, descending=descending))
         with self._database.reading() as session:
             by_rank = {row[0]: row[1] for row in session.execute(counted.group_by(rank))}
             counts = {each: by_rank.get(make_rank(each), 0) for each in OverviewState}
             rows = session.execute(ordered.offset(window.offset).limit(window.size)).mappings().all()
-            total = sum(counts.values()) if state is None else counts[state]
+            total = sum(counts.values()) if only.state is None else counts[only.state]
             return TopicsView(Listed(total, _summarize_topics(session, rows, now_ms)), counts)
+
+    def list_labels(self) -> TopicLabels:
+        """List the owners and the tags that topics have."""
+        topic = tables.TopicOverviewTable
+        with self._database.reading() as session:
+            owners = session.scalars(select(topic.owner).where(topic.owner != "").distinct())
+            tags = session.scalars(select(topic.tags).where(topic.tags != "").distinct())
+            named = {tag for each in tags for tag in each.split(",")}
+            return TopicLabels(tuple(sorted(owners)), tuple(sorted(named)))
+
+    def list_recorded(self, now_ms: int) -> dict[str, tuple[TopicOverview, OverviewState]]:
+        """List the recorded overview of every topic with the state of its worst partition at ``now_ms``, by topic."""
+        with self._database.reading() as session:
+            rows = session.execute(_read_topics(select_topic_ranks(now_ms))).mappings().all()
+            return {
+                row["topic"]: (TopicOverview(**{name: row[name] for name in _TOPIC_COLUMNS}), STATES[row["rank"]])
+                for row in rows
+            }
 
     def find_recorded(self, topic: str) -> TopicOverview | None:
         """Find the recorded overview of ``topic`` alone; None if it was never assessed."""
@@ -210,6 +283,19 @@ def make_mark_view(row: tables.UncleanableTable) -> MarkView:
     )
 
 
+def _list_conditions(only: TopicFilter) -> list[ColumnElement[bool]]:
+    topic = tables.TopicOverviewTable
+    found = []
+    if only.search:
+        found.append(func.lower(topic.topic).contains(only.search.lower(), autoescape=True))
+    if only.owner:
+        found.append(topic.owner == only.owner)
+    if only.tag:
+        # Tags are separated by commas, which none of them holds.
+        found.append(literal(",").concat(topic.tags).concat(",").contains(f",{only.tag},", autoescape=True))
+    return found
+
+
 def _read_topics(ranks: Subquery) -> Select[Any]:
     topic = tables.TopicOverviewTable
     pictured = [getattr(topic, name) for name in _TOPIC_COLUMNS]
@@ -231,7 +317,7 @@ def _order(
     deadline_ms = ranks.c.deadline_ms
     last_run_ms = select(func.max(run.updated_at_ms)).where(run.topic == topic.topic).scalar_subquery()
     keys: dict[TopicSort, ColumnElement[Any]] = {
-        TopicSort.TOPIC: topic.topic.expression,
+        TopicSort.TOPIC: topic.sort_key.expression,
         TopicSort.STATE: rank,
         TopicSort.DIRTY_RATIO: topic.dirty_ratio.expression,
         TopicSort.DEADLINE: deadline_ms,
@@ -243,7 +329,7 @@ def _order(
     ordered = [key.is_(None), key.desc() if descending else key.asc()]
     if sort is TopicSort.STATE:
         ordered += [deadline_ms.is_(None), deadline_ms.asc()]
-    return [*ordered, topic.topic.asc()]
+    return [*ordered, topic.sort_key.asc(), topic.topic.asc()]
 
 
 def _summarize_topics(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tuple[TopicSummary, ...]:
@@ -275,6 +361,8 @@ def _count_states(session: Session, topics: Sequence[str], now_ms: int) -> Mappi
 
 
 def _find_last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
+    from winnow.store.runs import make_run
+
     run = tables.RunTable
     latest = (
         select(run.topic, func.max(run.updated_at_ms).label("at_ms"))

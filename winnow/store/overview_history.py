@@ -38,15 +38,21 @@ class RunHistory(StorePart):
         window: Window,
         *,
         topic: str | None = None,
+        search: str = "",
         status: RunState | None = None,
         dag_id: str | None = None,
         dag_run_id: str | None = None,
     ) -> Listed[RunView]:
-        """List one page of the runs of a topic, in a state, or planned by a DAG or a DAG run; None: any."""
+        """List one page of the runs of a topic, in a state, or planned by a DAG or a DAG run; None: any.
+
+        ``search``: part of the topic's name, in any case.
+        """
         run = tables.RunTable
         wanted: list[ColumnElement[bool]] = [*_match_planned_by(dag_id, dag_run_id)]
         if topic is not None:
             wanted.append(run.topic == topic)
+        if search:
+            wanted.append(func.lower(run.topic).contains(search.lower(), autoescape=True))
         if status is not None:
             wanted.append(run.status == status.value)
         newest = select(run).where(*wanted).order_by(run.updated_at_ms.desc(), run.opened_at_ms.desc(), run.plan_id)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Final
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -13,7 +15,8 @@ from winnow.documents import dump_json, load_json
 from winnow.errors import WinnowError
 from winnow.model import Cleaning, PartitionState, RetiredFile, TopicPartition, Uncleanable
 from winnow.results import Receipt
-from winnow.store import bulk_statements, tables
+from winnow.store import bulk_statements, page_tables, tables
+from winnow.store.alert_events import AlertEventTable
 from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.retired_files import insert_retired
 from winnow.store.values import CheckpointRow
@@ -226,7 +229,9 @@ class Projection(StorePart):
             for model in (
                 *(tables.RetiredFileTable, tables.AssessmentTable, tables.RunTable, tables.Ingest, tables.VerdictTable),
                 *(tables.TopicOverviewTable, tables.PartitionOverviewTable, tables.AlertTable, tables.IdleTopicTable),
-                *(tables.IngestLagTable, tables.CompleteTopicTable),
+                *(tables.IngestLagTable, tables.CompleteTopicTable, AlertEventTable),
+                *(page_tables.SampleTable, page_tables.DeadlineTable, page_tables.TableHealthTable),
+                page_tables.TopicSweepTable,
             ):
                 session.execute(delete(model).where(model.topic == topic))
 
@@ -234,7 +239,7 @@ class Projection(StorePart):
         """Remove the overview of ``topic``, so that the page shows it no more; its history stays."""
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
-            for model in (tables.TopicOverviewTable, tables.PartitionOverviewTable):
+            for model in (tables.TopicOverviewTable, tables.PartitionOverviewTable, page_tables.TableHealthTable):
                 session.execute(delete(model).where(model.topic == topic))
 
     def find_receipt(self, plan_id: str) -> Receipt | None:
@@ -274,7 +279,7 @@ class Projection(StorePart):
 
 
 def _drop(session: Session, topic: str) -> None:
-    for model in (tables.Checkpoint, tables.ReceiptTable):
+    for model in (tables.Checkpoint, tables.ReceiptTable, page_tables.ReceiptFiguresTable):
         session.execute(delete(model).where(model.topic == topic))
 
 
@@ -300,3 +305,26 @@ def _write_receipts(session: Session, receipts: Sequence[Receipt]) -> None:
             for receipt in receipts
         ],
     )
+    bulk_statements.upsert(session, page_tables.ReceiptFiguresTable, [sum_receipt(receipt) for receipt in receipts])
+
+
+def sum_receipt(receipt: Receipt) -> dict[str, object]:
+    """Sum up the figures of ``receipt`` over its partitions; the columns of ``winnow_receipt_figures``."""
+    parts = receipt.partitions
+    cpu_seconds = math.fsum(part.cpu_seconds for part in parts)
+    return {
+        "plan_id": receipt.plan_id,
+        "topic": receipt.topic,
+        "finished_at_ms": receipt.finished_at_ms,
+        "partitions": len(parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in _SUMMED_FIGURES},
+        "seconds": math.fsum(part.seconds for part in parts),
+        "cpu_seconds": cpu_seconds or None,
+        "bytes_written": sum(part.bytes_written for part in parts) if cpu_seconds else None,
+    }
+
+
+_SUMMED_FIGURES: Final = (
+    *("records_in", "records_kept", "records_retired"),
+    *("bytes_in", "bytes_out", "bytes_retired"),
+)

@@ -9,6 +9,7 @@ staged            planned, compacting, staged, validated, broken
 validated         planned, compacting, staged, validated, broken (a mended check)
 invalid           planned, compacting, staged, validated, broken, invalid
 broken            planned, compacting, staged, validated, broken
+spark_failed      planned, compacting, spark_failed
 publishing        validated, publishing, unknown
 refused           validated, publishing, unknown, refused, void
 unknown           every state but published: an attempt thought dead may have committed, and unknown is the careful one
@@ -37,6 +38,7 @@ from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, Winn
 from winnow.results import Verdict
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.run_progress import PLANNING, note_transition
 from winnow.store.values import Run, RunState
 
 
@@ -86,6 +88,7 @@ TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
     RunState.VALIDATED: _WORK,
     RunState.INVALID: _WORK | {RunState.INVALID},
     RunState.BROKEN: _WORK,
+    RunState.SPARK_FAILED: frozenset({RunState.PLANNED, RunState.COMPACTING, RunState.SPARK_FAILED}),
     RunState.PUBLISHING: _UNSETTLED | {RunState.VALIDATED},
     RunState.REFUSED: _UNSETTLED | {RunState.VALIDATED, RunState.REFUSED, RunState.VOID},
     RunState.UNKNOWN: _NOT_PUBLISHED,
@@ -110,11 +113,12 @@ class Runs(StorePart):
         holder: str | None = None,
         plan_sha256: str | None = None,
         fence: int = 0,
+        planning_since_ms: int | None = None,
     ) -> Run:
         """Open the run of a plan, planned, with ``attempt`` as its latest. Opening again keeps the first opening time.
 
         ``holder``: the planner, as leases name it. ``plan_sha256``: of the plan's bytes at ``plan_uri``. ``fence``: the
-        topic's, as it was before this call.
+        topic's, as it was before this call. ``planning_since_ms``: when its planning began.
 
         A published run is returned as it is.
 
@@ -152,6 +156,9 @@ class Runs(StorePart):
                 raise _make_unsettled_error(run)
             if run.status is RunState.PLANNED:
                 _note_attempt(session, run, now_ms)
+                if planning_since_ms is not None:
+                    note_transition(session, plan_id, PLANNING, planning_since_ms, attempt)
+                note_transition(session, plan_id, run.status.value, now_ms, attempt)
             return run
 
     def begin_attempt(self, plan_id: str, attempt: str, now_ms: int) -> Run:
@@ -172,6 +179,7 @@ class Runs(StorePart):
             if not moved:
                 raise _make_illegal_error(run, state)
             _note_attempt(session, run, now_ms)
+            note_transition(session, plan_id, state.value, now_ms, attempt)
             return run
 
     def set_state(
@@ -225,7 +233,21 @@ class Runs(StorePart):
                 if run.attempt != attempt:
                     raise _make_replaced_error(run, attempt)
                 raise _make_illegal_error(run, state) if seen in {None, run.status} else _check_moved(run, seen)
+            if moved:
+                note_transition(session, plan_id, state.value, now_ms, attempt)
             return run
+
+    def note_spark_failure(self, plan_id: str, attempt: str, now_ms: int, message: str) -> None:
+        """Note why ``attempt`` failed in Spark, in the message of its run, which stays compacting: it may be retried.
+
+        Nothing changes if the run has another attempt or state by now.
+        """
+        row, state = tables.RunTable, RunState.COMPACTING.value
+        mine = (row.plan_id == plan_id, row.attempt == attempt, row.status == state)
+        changes = {"message": message, "updated_at_ms": now_ms}
+        with self._database.writing() as session:
+            if bulk_statements.execute_change(session, update(row).where(*mine).values(changes)):
+                note_transition(session, plan_id, RunState.SPARK_FAILED.value, now_ms, attempt)
 
     def list_attempt_fences(self, plan_id: str) -> dict[str, int]:
         """List all attempts that were begun at a plan, and the highest fence each was opened with."""

@@ -3,24 +3,65 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from importlib import import_module
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from winnow.store.alerts import SentAlerts
-from winnow.store.assessments import Assessments
 from winnow.store.database import Database
-from winnow.store.history import History
-from winnow.store.idle_topics import IdleTopics
-from winnow.store.ingest_lag import IngestLags
-from winnow.store.ingests import Ingests
-from winnow.store.leases import Leases
 from winnow.store.migration import migrate, prepare_to_read
-from winnow.store.overview import Overview
-from winnow.store.overview_history import Quality, RunHistory
-from winnow.store.projection import Projection
-from winnow.store.retired_files import RetiredFiles
-from winnow.store.runs import Runs, Verdicts
-from winnow.store.segment_checks import SegmentChecks
+
+if TYPE_CHECKING:
+    from winnow.store.alert_events import AlertHistory
+    from winnow.store.alert_handling import AlertHandling
+    from winnow.store.alerts import SentAlerts
+    from winnow.store.assessments import Assessments
+    from winnow.store.audit import AuditLog
+    from winnow.store.deadlines import Deadlines
+    from winnow.store.history import History
+    from winnow.store.idle_topics import IdleTopics
+    from winnow.store.ingest_lag import IngestLags
+    from winnow.store.ingests import Ingests
+    from winnow.store.lake_summary import LakeSummaries
+    from winnow.store.leases import Leases
+    from winnow.store.overview import Overview
+    from winnow.store.overview_history import Quality, RunHistory
+    from winnow.store.projection import Projection
+    from winnow.store.receipt_figures import ReceiptFigures
+    from winnow.store.retired_files import RetiredFiles
+    from winnow.store.run_progress import JobProgress
+    from winnow.store.runs import Runs, Verdicts
+    from winnow.store.samples import Samples
+    from winnow.store.segment_checks import SegmentChecks
+    from winnow.store.table_health import TablesHealth
+
+PARTS: Final = {
+    "leases": ("leases", "Leases"),
+    "assessments": ("assessments", "Assessments"),
+    "overview": ("overview", "Overview"),
+    "idle_topics": ("idle_topics", "IdleTopics"),
+    "runs": ("runs", "Runs"),
+    "run_history": ("overview_history", "RunHistory"),
+    "job_progress": ("run_progress", "JobProgress"),
+    "ingests": ("ingests", "Ingests"),
+    "ingest_lags": ("ingest_lag", "IngestLags"),
+    "verdicts": ("runs", "Verdicts"),
+    "quality": ("overview_history", "Quality"),
+    "projection": ("projection", "Projection"),
+    "retired_files": ("retired_files", "RetiredFiles"),
+    "segment_checks": ("segment_checks", "SegmentChecks"),
+    "alerts": ("alerts", "SentAlerts"),
+    "alert_handling": ("alert_handling", "AlertHandling"),
+    "alert_history": ("alert_events", "AlertHistory"),
+    "history": ("history", "History"),
+    "audit": ("audit", "AuditLog"),
+    "lake_summary": ("lake_summary", "LakeSummaries"),
+    "samples": ("samples", "Samples"),
+    "deadlines": ("deadlines", "Deadlines"),
+    "receipt_figures": ("receipt_figures", "ReceiptFigures"),
+    "table_health": ("table_health", "TablesHealth"),
+}
+"""Attribute of the store to module and class. A part is imported when it is first asked for: their tables take
+SQLAlchemy longer to lay out than most commands take to be answered."""
 
 
 class Store:
@@ -30,23 +71,42 @@ class Store:
     method may raise ServiceError if the database cannot be reached; repeating the call is safe.
     """
 
+    leases: Leases
+    assessments: Assessments
+    overview: Overview
+    idle_topics: IdleTopics
+    runs: Runs
+    run_history: RunHistory
+    job_progress: JobProgress
+    ingests: Ingests
+    ingest_lags: IngestLags
+    verdicts: Verdicts
+    quality: Quality
+    projection: Projection
+    retired_files: RetiredFiles
+    segment_checks: SegmentChecks
+    alerts: SentAlerts
+    alert_handling: AlertHandling
+    alert_history: AlertHistory
+    history: History
+    audit: AuditLog
+    lake_summary: LakeSummaries
+    samples: Samples
+    deadlines: Deadlines
+    receipt_figures: ReceiptFigures
+    table_health: TablesHealth
+
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.leases = Leases(database)
-        self.assessments = Assessments(database)
-        self.overview = Overview(database)
-        self.idle_topics = IdleTopics(database)
-        self.runs = Runs(database)
-        self.run_history = RunHistory(database)
-        self.ingests = Ingests(database)
-        self.ingest_lags = IngestLags(database)
-        self.verdicts = Verdicts(database)
-        self.quality = Quality(database)
-        self.projection = Projection(database)
-        self.retired_files = RetiredFiles(database)
-        self.segment_checks = SegmentChecks(database)
-        self.alerts = SentAlerts(database)
-        self.history = History(database)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make a part. Threads may make one twice; parts hold nothing but the database."""
+        if name not in PARTS:
+            raise AttributeError(f"The store has no part {name!r}.", name=name, obj=self)
+        module, part = PARTS[name]
+        made = getattr(import_module(f"winnow.store.{module}"), part)(self._database)
+        setattr(self, name, made)
+        return made
 
     @classmethod
     def open(cls, url: str) -> Self:

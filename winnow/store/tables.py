@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from sqlalchemy import BigInteger, Double, ForeignKeyConstraint, Index, Integer, MetaData, Text
+from sqlalchemy import BigInteger, Double, ForeignKeyConstraint, Index, Integer, MetaData, Text, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeEngine
 
@@ -24,6 +24,10 @@ class Base(DeclarativeBase):
         str: Text,
         float: Double,
     }
+
+
+SORTED_BY_BYTES: Final = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that both databases compare byte by byte; PostgreSQL's own order may ignore punctuation."""
 
 
 class LeaseTable(Base):
@@ -122,6 +126,7 @@ class TopicOverviewTable(Base):
     """The overview of a topic on the page: one row per topic, as of its last assessment.
 
     ``configuration``: the values in force, as JSON. Marks and pauses are separate rows that reference the checkpoint.
+    ``sort_key``: orders names as people do. ``tags``: separated by commas. ``end_offsets``: the sum of the log ends.
     """
 
     __tablename__ = "winnow_topic_overview"
@@ -143,6 +148,14 @@ class TopicOverviewTable(Base):
     configuration: Mapped[str]
     table_name: Mapped[str]
     location: Mapped[str]
+    sort_key: Mapped[str] = mapped_column(SORTED_BY_BYTES, server_default=text("''"))
+    owner: Mapped[str] = mapped_column(server_default=text("''"))
+    tags: Mapped[str] = mapped_column(server_default=text("''"))
+    records: Mapped[int] = mapped_column(server_default="0")
+    files: Mapped[int] = mapped_column(server_default="0")
+    clean_bytes: Mapped[int] = mapped_column(server_default="0")
+    cleanable_bytes: Mapped[int] = mapped_column(server_default="0")
+    end_offsets: Mapped[int] = mapped_column(server_default="0")
 
 
 class PartitionOverviewTable(Base):
@@ -169,6 +182,8 @@ class PartitionOverviewTable(Base):
     max_compaction_delay_ms: Mapped[int]
     deadline_ms: Mapped[int | None]
     reclaimable_bytes: Mapped[int | None]
+    records: Mapped[int] = mapped_column(server_default="0")
+    files: Mapped[int] = mapped_column(server_default="0")
 
 
 class RunTable(Base):
@@ -371,7 +386,10 @@ class SegmentCheck(Base):
 
 
 class AlertTable(Base):
-    """Alerts that have not recovered. ``released``: by whom or why an alert was released by hand."""
+    """Alerts that have not recovered. ``released``: by whom or why an alert was released by hand.
+
+    ``muted_until_ms``: no channel gets it before; null: it is not muted.
+    """
 
     __tablename__ = "winnow_alert"
 
@@ -383,6 +401,15 @@ class AlertTable(Base):
     message: Mapped[str | None]
     since_ms: Mapped[int | None]
     released: Mapped[str | None]
+    safe: Mapped[str | None]
+    next: Mapped[str | None]
+    plan_id: Mapped[str | None]
+    acknowledged_by: Mapped[str | None]
+    acknowledged_why: Mapped[str | None]
+    acknowledged_at_ms: Mapped[int | None]
+    muted_by: Mapped[str | None]
+    muted_why: Mapped[str | None]
+    muted_until_ms: Mapped[int | None]
 
 
 class AlertDelivery(Base):
@@ -399,3 +426,19 @@ class AlertDelivery(Base):
     created_at_ms: Mapped[int]
     claimed_until_ms: Mapped[int]
     document: Mapped[str]
+
+
+class AuditTable(Base):
+    """History: what people did, and why. ``topic`` empty: not about a single one."""
+
+    __tablename__ = "winnow_audit"
+    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"))
+
+    entry_id: Mapped[str] = mapped_column(primary_key=True)
+    at_ms: Mapped[int]
+    topic: Mapped[str]
+    actor: Mapped[str]
+    action: Mapped[str]
+    reason: Mapped[str]
+    origin: Mapped[str]
+    detail: Mapped[str]

@@ -25,6 +25,7 @@ class RunState(StrEnum):
     PUBLISHED = "published"
     INVALID = "invalid"
     BROKEN = "broken"
+    SPARK_FAILED = "spark_failed"
     REFUSED = "refused"
     UNKNOWN = "unknown"
     VOID = "void"
@@ -32,7 +33,7 @@ class RunState(StrEnum):
     @property
     def is_closed(self) -> bool:
         """Whether nothing of the run is left to settle. Publishing, unknown and broken runs are open."""
-        return self in {RunState.PUBLISHED, RunState.INVALID, RunState.REFUSED, RunState.VOID}
+        return self in _CLOSED_STATES
 
     @property
     def is_unsettled(self) -> bool:
@@ -43,6 +44,11 @@ class RunState(StrEnum):
     def may_be_published(self) -> bool:
         """Whether its commit exists, or may exist."""
         return self is RunState.PUBLISHED or self.is_unsettled
+
+
+_CLOSED_STATES = frozenset(
+    {RunState.PUBLISHED, RunState.INVALID, RunState.SPARK_FAILED, RunState.REFUSED, RunState.VOID}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,27 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """Which topics a list has; an empty text or None: any.
+
+    ``search``: part of the name, in any case; no character of it is special. ``owner``, ``tag``: exactly these.
+    """
+
+    search: str = ""
+    state: OverviewState | None = None
+    owner: str = ""
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLabels:
+    """The owners and tags of all topics, sorted."""
+
+    owners: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
     """One page of a list, and the number of rows of the whole list."""
 
@@ -171,7 +198,8 @@ class TopicOverview:
 
     ``as_of_ms``: the present for which it was assessed. ``dirty_ratio``: the largest of its partitions'.
     ``deadline_ms``: the earliest of its partitions', None where there is none. ``reclaimable_bytes``: what a compaction
-    now would free, None if no earlier run allows an estimate. ``configuration``: JSON.
+    now would free, None if no earlier run allows an estimate. ``configuration``: JSON. ``tags``: separated by commas.
+    ``end_offsets``: the sum of the partitions' log ends, which grows by what is appended.
     """
 
     topic: str
@@ -191,6 +219,13 @@ class TopicOverview:
     configuration: str
     table_name: str
     location: str
+    owner: str = ""
+    tags: str = ""
+    records: int = 0
+    files: int = 0
+    clean_bytes: int = 0
+    cleanable_bytes: int = 0
+    end_offsets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +251,20 @@ class PartitionOverview:
     max_compaction_delay_ms: int
     deadline_ms: int | None
     reclaimable_bytes: int | None
+    records: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedRecords:
+    """What one commit appended to a topic partition."""
+
+    partition: int
+    previous_log_end_offset: int
+    log_end_offset: int
+    records: int
+    files: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,33 @@ Airflow does not authenticate the routes of plugins, so every router except stat
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
 from airflow.models.dag import DagModel
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, HTTPException, Request
 
-from winnow_airflow.page.dependencies import NowDep
+from winnow.config.settings import Settings
+from winnow_airflow.page.dependencies import LakeDep, NowDep
 from winnow_airflow.page.responses import Document
 
-COMPACT, CHANGE = "compact_now", "change_partitions"
-"""The DAGs that actions of the page trigger."""
+ACTION_DAGS: Final = {
+    "compact": "compact_now",
+    "change": "change_partitions",
+    "configure": "change_topics",
+    "sweep": "sweep_topics",
+    "scrub": "scrub_topics",
+}
+"""The DAG that each action of the page triggers."""
+
+RECORDS_VIEW: Final = "Winnow records"
+"""The custom view about which Airflow's auth manager is asked before records are shown."""
+
+OWN_REQUEST_HEADER: Final = "X-Winnow-Page"
+"""A header that forms and images of other sites cannot send; the page sends it with each request that is no GET."""
 
 may_view = Depends(requires_access_view(AccessView.PLUGINS))
 """Answers 401 without a login, 403 without the right to see plugins' pages."""
@@ -32,8 +47,49 @@ def may_trigger(user: BaseUser, dag_id: str) -> bool:
     )
 
 
+def may_change_tasks(user: BaseUser, dag_id: str) -> bool:
+    """Check whether ``user`` may set the state of tasks of ``dag_id``, by the same check as Airflow's own route."""
+    details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+    return get_auth_manager().is_authorized_dag(
+        method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, details=details, user=user
+    )
+
+
+def require_own_request(request: Request) -> None:
+    """Refuse a request that another site made the browser send: Airflow's cookie would come with it."""
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    if request.headers.get(OWN_REQUEST_HEADER) is None or site not in {"same-origin", "none"}:
+        raise HTTPException(403, "This request was not sent by Winnow's page. Nothing was done.")
+
+
+own_request = Depends(require_own_request)
+"""Belongs on every route that is no GET."""
+
+
+def require_right_to(action: str) -> Any:
+    """Make the dependency that refuses users who may not trigger the DAG of ``action`` (:data:`ACTION_DAGS`)."""
+    dag_id = ACTION_DAGS[action]
+
+    def require(user: GetUserDep) -> None:
+        if not may_trigger(user, dag_id):
+            raise HTTPException(403, f"Your role in Airflow may not trigger {dag_id}. Nothing was done.")
+
+    return Depends(require)
+
+
+def may_read_records(user: BaseUser, settings: Settings) -> bool:
+    """Check whether the settings name ``user``, and the auth manager lets them see the view.
+
+    Both, because Airflow's simple auth manager lets every viewer see every custom view.
+    """
+    if user.get_name() not in settings.page.record_readers:
+        return False
+    return get_auth_manager().is_authorized_custom_view(method="GET", resource_name=RECORDS_VIEW, user=user)
+
+
 @router.get("/api/me")
-def get_me(user: GetUserDep, now_ms: NowDep) -> Document:
-    """Return the user and the actions to offer."""
-    can = {"compact": may_trigger(user, COMPACT), "change": may_trigger(user, CHANGE)}
+def get_me(user: GetUserDep, lake: LakeDep, now_ms: NowDep) -> Document:
+    """Return the user and the actions to offer; ``read_records``: whether they may see keys and values."""
+    can = {action: may_trigger(user, dag_id) for action, dag_id in ACTION_DAGS.items()}
+    can["read_records"] = may_read_records(user, lake.settings)
     return {"user": user.get_name(), "now_ms": now_ms, "can": can}

@@ -13,7 +13,23 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from winnow.errors import WinnowError
-from winnow_airflow.page import access, data_docs, index_page, quality, runs, topics
+from winnow_airflow.page import (
+    access,
+    alerts,
+    audit,
+    configuration,
+    data_docs,
+    exports,
+    index_page,
+    log_questions,
+    overview,
+    quality,
+    records,
+    run_progress,
+    runs,
+    topics,
+    trends,
+)
 
 PREFIX = "/winnow"
 
@@ -51,8 +67,25 @@ class SecurityHeaders:
 def make_app() -> FastAPI:
     """Build the app: page, API and Data Docs; everything except static files requires Airflow's login."""
     made = FastAPI(title="Winnow", docs_url=None, redoc_url=None, openapi_url=None)
-    for module in (index_page, access, topics, runs, quality, data_docs):
+    for module in (
+        index_page,
+        access,
+        exports,
+        overview,
+        trends,
+        topics,
+        configuration,
+        runs,
+        run_progress,
+        quality,
+        alerts,
+        audit,
+        data_docs,
+        log_questions,
+        records,
+    ):
         made.include_router(module.router)
+    made.include_router(topics.labels)
     made.mount("/static", StaticFiles(directory=index_page.STATIC), name="static")
     made.add_middleware(SecurityHeaders)
     made.add_exception_handler(HTTPException, _refuse)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 from fastapi import Depends, Query
 
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
-from winnow.store import Store
-from winnow.store.values import Window
+from winnow.model import OverviewState
+from winnow.store import RunState, Store
+from winnow.store.values import TopicFilter, Window
 
 MAXIMUM_PAGE_SIZE = 200
 MAXIMUM_PAGE_NUMBER = 1_000_000
@@ -24,6 +25,9 @@ class Lake:
     settings: Settings
     store: Store
 
+
+Search = Annotated[str, Query(max_length=249)]
+"""Part of a topic's name; names have at most 249 characters."""
 
 _opening = threading.Lock()
 _opened: list[Lake] = []
@@ -53,8 +57,39 @@ def parse_window(
     return Window(page, size)
 
 
+def parse_topic_filter(
+    search: Search = "",
+    state: Annotated[OverviewState | None, Query()] = None,
+    owner: Annotated[str, Query(max_length=100)] = "",
+    tag: Annotated[str, Query(max_length=50)] = "",
+) -> TopicFilter:
+    """Return which topics a request asks for."""
+    return TopicFilter(search, state, owner, tag)
+
+
+class RunFilter(TypedDict):
+    """Which runs a list has; None or an empty text: any."""
+
+    topic: str | None
+    search: str
+    status: RunState | None
+    dag_id: str | None
+    dag_run_id: str | None
+
+
+def parse_run_filter(
+    topic: str | None = None,
+    search: Search = "",
+    status: Annotated[RunState | None, Query()] = None,
+    dag_id: str | None = None,
+    dag_run_id: str | None = None,
+) -> RunFilter:
+    """Return which runs a request asks for."""
+    return RunFilter(topic=topic, search=search, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
+
+
 LakeDep = Annotated[Lake, Depends(open_lake)]
 WindowDep = Annotated[Window, Depends(parse_window)]
 NowDep = Annotated[int, Depends(read_wall_clock_ms)]
-Search = Annotated[str, Query(max_length=249)]
-"""Part of a topic's name; names have at most 249 characters."""
+TopicFilterDep = Annotated[TopicFilter, Depends(parse_topic_filter)]
+RunFilterDep = Annotated[RunFilter, Depends(parse_run_filter)]

@@ -5,34 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, HTTPException
 
 from winnow.model import AIRFLOW_HOLDER
 from winnow.results import PartitionReceipt, RunFigures, Verdict, sum_figures
-from winnow.store import RunState
 from winnow.store.values import RunView
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.data_docs import find_page
-from winnow_airflow.page.dependencies import Lake, LakeDep, WindowDep
+from winnow_airflow.page.dependencies import Lake, LakeDep, RunFilterDep, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
 
 router = APIRouter(prefix="/api", dependencies=[may_view])
-Status = Annotated[RunState | None, Query()]
 
 
 @router.get("/runs")
 def list_runs(
     lake: LakeDep,
     window: WindowDep,
-    topic: str | None = None,
-    status: Status = None,
-    dag_id: str | None = None,
-    dag_run_id: str | None = None,
+    only: RunFilterDep,
 ) -> Document:
     """Return a page of runs, the latest activity first."""
-    found = lake.store.run_history.list_runs(window, topic=topic, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
+    found = lake.store.run_history.list_runs(window, **only)
     return describe_page("runs", found, window, _describe_run)
 
 
@@ -105,7 +99,10 @@ _OPTIONAL_FIGURES = tuple(each.name for each in fields(RunFigures) if each.defau
 def _describe_part(part: PartitionReceipt) -> Document:
     """Describe what a run did to a partition. ``seconds`` None: the receipt is older than this measurement."""
     accounted = part.records_kept + part.records_superseded + part.tombstones_expired + part.records_keyless
-    left_out = ("malformed_offsets", "log_start_offset", "tombstones_expired_early", "offsets_cleaned_early")
+    left_out = (
+        *("malformed_offsets", "log_start_offset", "tombstones_expired_early", "offsets_cleaned_early"),
+        *("cpu_seconds", "bytes_written"),
+    )
     return {
         **describe(part, without=left_out),
         "balanced": part.records_in == accounted,

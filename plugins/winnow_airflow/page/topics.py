@@ -11,11 +11,12 @@ from winnow.model import OverviewState, Reason
 from winnow.report.receipts import explain_reason
 from winnow.store.values import PartitionView, TopicSort, TopicSummary
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.dependencies import LakeDep, NowDep, Search, WindowDep
+from winnow_airflow.page.dependencies import LakeDep, NowDep, TopicFilterDep, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
 
 WEEK_MS = 7 * 86_400_000
 router = APIRouter(prefix="/api/topics", dependencies=[may_view])
+labels = APIRouter(prefix="/api/labels", dependencies=[may_view])
 State = Annotated[OverviewState | None, Query()]
 
 
@@ -24,17 +25,20 @@ def list_topics(
     lake: LakeDep,
     now_ms: NowDep,
     window: WindowDep,
-    search: Search = "",
-    state: State = None,
+    only: TopicFilterDep,
     sort: TopicSort = TopicSort.STATE,
     order: Literal["asc", "desc"] = "asc",
 ) -> Document:
     """Return a page of topics, and ``counts``: the topics that match the search by state, regardless of ``state``."""
-    seen = lake.store.overview.list_topics(
-        now_ms, window, search=search, state=state, sort=sort, descending=order == "desc"
-    )
+    seen = lake.store.overview.list_topics(now_ms, window, only=only, sort=sort, descending=order == "desc")
     page = describe_page("topics", seen.listed, window, _describe_topic)
     return {"now_ms": now_ms, "counts": seen.counts, **page}
+
+
+@labels.get("")
+def list_labels(lake: LakeDep) -> Document:
+    """Return the owners and the tags that topics have."""
+    return describe(lake.store.overview.list_labels())
 
 
 @router.get("/{topic}")
@@ -77,12 +81,19 @@ def _build_not_found(topic: str) -> HTTPException:
     )
 
 
+_NOT_LISTED = (
+    *("eligible", "recorded_at_ms", "configuration", "table_name", "location"),
+    *("clean_bytes", "cleanable_bytes", "end_offsets"),
+)
+
+
 def _describe_topic(seen: TopicSummary) -> Document:
     overview, run = seen.overview, seen.last_run
     last = None if run is None else {name: getattr(run, name) for name in ("plan_id", "status", "updated_at_ms")}
     return {
-        **describe(overview, without=("eligible", "recorded_at_ms", "configuration", "table_name", "location")),
+        **describe(overview, without=(*_NOT_LISTED, "tags")),
         **describe(seen, without=("overview", "states")),
+        "tags": overview.tags.split(",") if overview.tags else [],
         "assessed_at_ms": overview.recorded_at_ms,
         "partition_states": seen.states,
         "last_run": last,

@@ -12,9 +12,11 @@ from enum import StrEnum
 
 from winnow.errors import UnknownTopicError
 from winnow.model import Cleaning, PartitionState, TopicState
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.state_change import change_states
 from winnow.pipeline.context import Context
 from winnow.sources.checkpoint_file import CheckpointEntry
+from winnow.store.audit import AuditAction
 
 OPERATION = "import-checkpoint"
 
@@ -90,10 +92,14 @@ def import_checkpoints(ctx: Context, topic: str, entries: Sequence[CheckpointEnt
         }
 
     try:
-        state, _ = change_states(ctx, topic, change, operation=OPERATION)
+        state, changed = change_states(ctx, topic, change, operation=OPERATION)
     except UnknownTopicError:
         text = f"there is no topic {topic}"
         return [ImportedEntry(topic, e.partition, e.offset, ImportOutcome.UNKNOWN_TOPIC, None, text) for e in entries]
+    if changed:
+        taken = [e for e, outcome in outcomes if outcome in {ImportOutcome.IMPORTED, ImportOutcome.RAISED}]
+        detail = ", ".join(f"{topic}-{entry.partition} clean below {entry.offset:,}" for entry in taken)
+        record_action(ctx, AuditAction.IMPORT_CHECKPOINT, topic, detail=detail)
     return [_build_imported_entry(entry, outcome, state.partitions.get(entry.partition)) for entry, outcome in outcomes]
 
 

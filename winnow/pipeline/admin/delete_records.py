@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from winnow.config.topic import TopicConfig
 from winnow.errors import UsageError
 from winnow.model import PartitionState, Segment, Strategy, TopicState
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.state_change import change_states
 from winnow.pipeline.compaction.uncleanable import select_partitions
 from winnow.pipeline.context import Context
+from winnow.store.audit import AuditAction
 
 LOG_END = -1
 """Offset that stands for the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""
@@ -59,7 +61,10 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
             moved[partition] = replace(current, log_start_offset=start)
         return moved
 
-    change_states(ctx, topic, change, operation="delete-records")
+    _, changed = change_states(ctx, topic, change, operation="delete-records")
+    if changed:
+        starts = [f"{topic}-{each.partition} below {each.log_start_offset:,}" for each in results.values()]
+        record_action(ctx, AuditAction.DELETE_RECORDS, topic, detail=", ".join(starts))
     return tuple(results[partition] for partition in sorted(results))
 
 

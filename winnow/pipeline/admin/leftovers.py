@@ -185,6 +185,13 @@ class DeletionFilter:
             return []
         return [file for file in ingest.files if self._is_unnamed(file)]
 
+    def list_orphaned(
+        self, runs: Iterable[RunLeftovers], ingests: Iterable[IngestLeftovers], deleted: Collection[str]
+    ) -> list[Leftover]:
+        """List the files of closed runs and idle ingest calls that no commit names and that were not ``deleted``."""
+        files = (*(file for each in runs for file in each.files), *(file for each in ingests for file in each.files))
+        return [file for file in files if file.uri not in deleted and self._is_unnamed(file)]
+
     def _is_below_fence(self, file: Leftover) -> bool:
         return self._passed_unknown if file.fence is None else file.fence < self._head.fence
 

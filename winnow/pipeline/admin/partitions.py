@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from winnow.errors import UsageError, WinnowError
 from winnow.model import PartitionState, TopicState
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.state_change import change_states
-from winnow.pipeline.compaction.uncleanable import select_partitions
+from winnow.pipeline.compaction.uncleanable import release_marks, select_partitions
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import is_held_by_another
+from winnow.report.alerts import format_partitions
+from winnow.store.audit import AuditAction
 from winnow.store.leases import describe_holder
 
 
@@ -103,14 +104,6 @@ class PartitionRow:
     changed: bool = False
 
 
-def get_user_name() -> str:
-    """Return the name of the operating system's user, or its number if it has no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid-{os.getuid()}"
-
-
 def get_cleaning_state(state: PartitionState, *, held: bool) -> CleaningState:
     """Return the cleaning state of one partition. A pause without a name counts as one."""
     paused = state.paused_since_ms is not None
@@ -156,6 +149,7 @@ def pause_partitions(
         }
 
     state, _ = change_states(ctx, topic, change, operation="pause", summary={"winnow.by": name})
+    _record(ctx, AuditAction.PAUSE, topic, changed, name)
     return _build_rows(ctx, state, partitions, changed)
 
 
@@ -185,7 +179,25 @@ def resume_partitions(
         return {number: _remove_pause(each, name, everybody=everybody) for number, each in resumed.items()}
 
     state, _ = change_states(ctx, topic, change, operation="resume", summary={"winnow.by": name})
+    _record(ctx, AuditAction.RESUME, topic, changed, name, ", every pause" if everybody else "")
     return _build_rows(ctx, state, partitions, changed)
+
+
+def release_partitions(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, why: str) -> list[int]:
+    """Release uncleanable partitions (None = all), as somebody asked for; return those that were marked.
+
+    Raises:
+        UsageError, CommitConflictError, CommitUnknownError, ServiceError: see
+            :func:`winnow.pipeline.compaction.uncleanable.release_marks`.
+    """
+    released = release_marks(ctx, topic, partitions, why=why)
+    _record(ctx, AuditAction.RELEASE, topic, released, why)
+    return released
+
+
+def _record(ctx: Context, action: AuditAction, topic: str, changed: Sequence[int], reason: str, more: str = "") -> None:
+    if changed:
+        record_action(ctx, action, topic, detail=format_partitions(topic, sorted(changed)) + more, reason=reason)
 
 
 def _remove_pause(state: PartitionState, name: str, *, everybody: bool) -> PartitionState:

@@ -26,6 +26,7 @@ def prune_history(ctx: Context, topic: str, now_ms: int) -> tuple[int, int]:
         rows += pruned.rows
         if pruned.pages:
             pages += _remove_pages(ctx, pruned.pages)
+    ctx.store.history.thin_samples(topic, now_ms)
     return rows, pages
 
 

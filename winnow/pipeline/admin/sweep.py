@@ -33,16 +33,17 @@ from winnow.log.snapshot_expiry import (
 from winnow.log.topic_log import TopicLog
 from winnow.model import RetiredFile, TopicState
 from winnow.pipeline.admin import leftovers
-from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, RunLeftovers
+from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, RunLeftovers
 from winnow.pipeline.admin.store_maintenance import prune_history
 from winnow.pipeline.admin.topic_deletion import find_grace_ms, remove_topic
 from winnow.pipeline.compaction.open_runs import settle_open_runs
-from winnow.pipeline.compaction.overview import refresh_overview
+from winnow.pipeline.compaction.overview import refresh_overview, suppress_overview_errors
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import hold_lease
 from winnow.report.alerts import AlertKind
 from winnow.report.events import log_event
 from winnow.store import OpenIngest
+from winnow.store.table_health import TopicSweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +167,18 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         gone = {file.path for file in deleted_data}
         if gone:
             log.commit(lambda current: _drop_deleted_files(current, gone))
-        state = log.head().state
+        after = log.head()
+        state = after.state
         ctx.store.projection.record_states(topic, state.partitions, now_ms)
         if gone:
-            refresh_overview(ctx, topic)
             ctx.store.segment_checks.forget(topic, gone)
+        deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
+        if deleted or expired:
+            refresh_overview(ctx, topic, after)
+        orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
+        _record_sweep(ctx, topic, deleted, orphaned, expired)
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
     waiting = state.waiting_files
-    deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
     report = SweepReport(
         topic=topic,
         files_deleted=len(deleted),
@@ -208,6 +213,24 @@ def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, histo
     if history_rows:
         text += f" {history_rows:,} row(s) of history were older than history.retention_ms and were removed."
     return text
+
+
+def _record_sweep(
+    ctx: Context, topic: str, deleted: Sequence[RetiredFile], orphaned: Sequence[Leftover], snapshots_expired: int
+) -> None:
+    """Record for the page what a sweep did; an error here affects nothing."""
+    with suppress_overview_errors(topic):
+        ctx.store.table_health.record_sweep(
+            TopicSweep(
+                topic=topic,
+                swept_at_ms=ctx.now_ms(),
+                files_deleted=len(deleted),
+                bytes_deleted=sum(file.size_bytes for file in deleted),
+                snapshots_expired=snapshots_expired,
+                orphaned_files=len(orphaned),
+                orphaned_bytes=sum(file.size_bytes for file in orphaned),
+            )
+        )
 
 
 def _record_expiring_files(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:

@@ -22,9 +22,11 @@ from winnow.log.recorded_configuration import read_overrides
 from winnow.log.snapshot_expiry import find_state_path
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.leases import hold_lease
 from winnow.report.events import log_event
+from winnow.store.audit import AuditAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
             bytes=contents.size_bytes,
             snapshot_id=str(committed.snapshot_id),
         )
+        record_action(ctx, AuditAction.DELETE, topic, detail=f"{contents.records:,} records, {contents.size_bytes:,} B")
     except _NothingToCommitError:
         pass
     ctx.store.projection.forget_overview(topic)
@@ -126,6 +129,7 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
     with hold_lease(ctx, topic):
         removed = remove_topic(ctx, topic, deleted_before_ms=None)
     assert removed is not None
+    record_action(ctx, AuditAction.DELETE, topic, detail=f"for good: {removed.files_deleted:,} files removed")
     return DeletionReport(topic, state.deleted_at_ms, None, contents, removed.files_deleted, removed.bytes_deleted)
 
 
@@ -151,6 +155,7 @@ def restore_topic(ctx: Context, topic: str) -> bool:
     try:
         committed = log.commit(build, even_deleted=True)
         log_event("topic_restored", topic, snapshot_id=str(committed.snapshot_id))
+        record_action(ctx, AuditAction.RESTORE, topic)
     except _NothingToCommitError:
         restored = False
     forget_deleted(ctx.settings.warehouse, topic)
@@ -212,9 +217,12 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     if aside is not None:
         quarantine.drop(aside.metadata_location)
     snapshot = now.table.current_snapshot()
-    needed = {now.table.metadata_location, find_state_path(now.table, snapshot) if snapshot is not None else None}
-    last = [file for file in listed if file.uri in needed]
-    gone = [*listed_aside, *(file for file in listed if file.uri not in needed)]
+    # By their names, which nothing else has: a catalog may write the same place another way (file:/ for file:///).
+    needed = {_get_name(now.table.metadata_location)}
+    if snapshot is not None:
+        needed.add(_get_name(find_state_path(now.table, snapshot) or ""))
+    last = [file for file in listed if _get_name(file.uri) in needed]
+    gone = [*listed_aside, *(file for file in listed if _get_name(file.uri) not in needed)]
     for file in gone:
         storage.delete(file.uri)
     ctx.store.projection.forget_topic(topic)
@@ -224,6 +232,10 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     for location in (head.location, quarantine.location):
         storage.remove_empty_folders(location)
     return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
+
+
+def _get_name(uri: str) -> str:
+    return uri.rpartition("/")[2]
 
 
 def _list_files(location: str) -> list[storage.FileEntry]:

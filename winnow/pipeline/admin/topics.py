@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winnow.clock import format_ms
 from winnow.config.names import has_collision
@@ -13,12 +13,14 @@ from winnow.log.head import Head
 from winnow.log.recorded_configuration import describe_differences, read_overrides
 from winnow.log.topic_log import TopicLog
 from winnow.model import PartitionsAdded, PartitionState
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.overview import refresh_overview
-from winnow.pipeline.compaction.topic_view import build_rules, load_partition_logs
+from winnow.pipeline.compaction.topic_view import TopicView, build_rules, load_partition_logs, load_topic_view
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.planning import cleanable, eligibility
 from winnow.planning.cleanable import PartitionLog
+from winnow.store.audit import AuditAction
 
 RECORDS_STAY_REMOVED = "Records that earlier compactions removed cannot return"
 
@@ -132,6 +134,8 @@ def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[st
         if other != name and has_collision(name, other)
     )
     ctx.log.create(name, partitions, overrides)
+    config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
+    record_action(ctx, AuditAction.CREATE, name, detail=f"{partitions:,} partition(s){config}")
     refresh_overview(ctx, name)
     return describe_topic(ctx, name, notices=notices)
 
@@ -204,17 +208,9 @@ def alter_topic(
             partitions already.
         ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
     """
-    both = sorted(set(changes) & set(deletions))
-    if both:
-        raise ConfigurationError(f"Topic {name} was not changed: {', '.join(both)} is both set and deleted.")
-    for key in deletions:
-        if not is_topic_key(key):
-            raise make_unknown_key_error(key)
     log = ctx.log.open(name)
     head = log.head()
-    current = read_overrides(head.table.properties)
-    wanted = {key: value for key, value in {**current, **changes}.items() if key not in deletions}
-    after = log.parse(wanted)
+    after = _parse_changed_config(log, head, changes, deletions)
     try:
         before = _load_committed_config(log, head) if accept_present else log.config(head)
     except ConfigurationError:
@@ -226,10 +222,14 @@ def alter_topic(
         ctx.store.projection.record_states(
             name, log.add_partitions(partitions, now_ms=ctx.now_ms()).state.partitions, ctx.now_ms()
         )
+        record_action(ctx, AuditAction.ADD_PARTITIONS, name, detail=f"{partitions:,} partitions")
     notices: tuple[str, ...] = ()
     if (changes or deletions) and not accept_present:
         log.set_config(dict(changes), list(deletions))
     if changes or deletions or accept_present:
+        keys = [f"{key}={value}" for key, value in sorted(changes.items())] + [f"reset {key}" for key in deletions]
+        accepted_too = ["accepted what another tool changed"] if accept_present else []
+        record_action(ctx, AuditAction.ALTER, name, detail=", ".join([*keys, *accepted_too]))
         logs = load_partition_logs(log, log.head())
         notices = describe_consequences(logs, before or after, after, now_ms=ctx.now_ms())
     if after != before:
@@ -237,6 +237,41 @@ def alter_topic(
     else:
         refresh_overview(ctx, name)
     return describe_topic(ctx, name, notices=notices)
+
+
+def _parse_changed_config(
+    log: TopicLog, head: Head, changes: Mapping[str, str], deletions: Sequence[str]
+) -> TopicConfig:
+    both = sorted(set(changes) & set(deletions))
+    if both:
+        raise ConfigurationError(f"Topic {log.topic} was not changed: {', '.join(both)} is both set and deleted.")
+    for key in deletions:
+        if not is_topic_key(key):
+            raise make_unknown_key_error(key)
+    current = read_overrides(head.table.properties)
+    return log.parse({key: value for key, value in {**current, **changes}.items() if key not in deletions})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPreview:
+    """What a change of topic configuration would do. ``before`` and ``after``: the topic with either configuration."""
+
+    before: TopicView
+    after: TopicView
+    notices: tuple[str, ...]
+
+
+def preview_config(ctx: Context, name: str, changes: Mapping[str, str], deletions: Sequence[str]) -> ConfigPreview:
+    """Check a change of topic configuration as :func:`alter_topic` does, and describe it; changes nothing.
+
+    Raises:
+        ConfigurationError, ForeignConfigurationError: as :func:`alter_topic`.
+    """
+    view = load_topic_view(ctx, name)
+    config = _parse_changed_config(view.log, view.head, changes, deletions)
+    after = replace(view, config=config, rules=build_rules(config))
+    notices = describe_consequences(view.partitions, view.config, config, now_ms=view.now_ms)
+    return ConfigPreview(view, after, notices)
 
 
 def _release_marks(ctx: Context, name: str) -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
-from winnow.errors import PlanVoidError, ServiceError, WinnowError, make_error
+from winnow.errors import PlanVoidError, RunAgainError, ServiceError, WinnowError, make_error
 from winnow.failures import TopicFailure, TopicResults
 from winnow.files.storage_health import make_service_error
 from winnow.model import Status
@@ -32,6 +33,9 @@ from winnow.results import Receipt
 
 Submit = Callable[[Sequence[PlanReference]], JobOutcome]
 """Runs Spark on plans and waits for it."""
+
+RUN_AGAIN: Final = "Nothing was published; run it again."
+"""How the message of a run ends whose failure speaks against none of its partitions."""
 
 log = logging.getLogger("winnow")
 
@@ -80,7 +84,7 @@ def stage_plans(
 
     A failed plan is left to another run if its log changed meanwhile; otherwise the partitions that the job names are
     marked uncleanable. ``submit`` is not called for plans that only apply retention. ``closes_failed``: nobody tries
-    again with these plans, so the runs of those that failed are closed as void.
+    again with these plans, so the runs of those that failed are closed.
     """
     started_ms = ctx.now_ms()
 
@@ -94,13 +98,16 @@ def stage_plans(
     failures: dict[str, PlanFailure] = {}
     outcome = JobOutcome()
     reading = begun
+    submitted: list[PlanReference] = []
     try:
         reading, failures = stage_retention_plans(ctx, begun, attempt)
+        submitted = reading
         outcome = submit(reading) if reading else outcome
     except Exception as problem:  # Spark could not be started, which is a failure of every plan
         error = convert_to_winnow_error("the batch", problem, ctx.settings.places)
         failures |= {plan.plan_id: PlanFailure(str(error), error.exit_code) for plan in reading}
     failures |= outcome.failures
+    in_spark = {plan.plan_id for plan in submitted}
 
     def end(plan: PlanReference) -> PlanReference | None:
         with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
@@ -112,8 +119,8 @@ def stage_plans(
                 failure = failure or PlanFailure(
                     "the Spark application ended well but left no staging manifest", ServiceError.exit_code
                 )
-            found = _judge_failure(ctx, plan, failure, attempt)
-            if closes_failed and found.status is Status.REFUSED:
+            found = _judge_failure(ctx, plan, failure, attempt, in_spark=plan.plan_id in in_spark)
+            if closes_failed:
                 close_run(ctx, ctx.store.runs.find(plan.plan_id), str(found.error), attempt=attempt)
             results.add(found)
         return None
@@ -121,8 +128,12 @@ def stage_plans(
     return [plan for plan in map_side_by_side(end, begun) if plan is not None]
 
 
-def _judge_failure(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> TopicFailure:
+def _judge_failure(
+    ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str, *, in_spark: bool
+) -> TopicFailure:
     """Judge why ``attempt`` left ``plan`` without a staging manifest, and mark the partitions that caused it.
+
+    ``in_spark``: the plan was given to Spark, and so its run failed there.
 
     A plan that became void meanwhile is left: a file that another run retired and a sweep removed is no damage.
 
@@ -138,8 +149,11 @@ def _judge_failure(ctx: Context, plan: PlanReference, failure: PlanFailure, atte
         error = marked
     else:
         cause = failure.error.rstrip(".")
-        text = f"Topic {plan.topic} was not compacted: {cause}. Nothing was published; run it again."
+        text = f"Topic {plan.topic} was not compacted: {cause}. {RUN_AGAIN}"
         error = make_error(failure.exit_code, text)
+        # A plan that the job refused to carry out is void, which is no failure of Spark.
+        if in_spark and failure.exit_code != RunAgainError.exit_code:
+            ctx.store.runs.note_spark_failure(plan.plan_id, attempt, ctx.now_ms(), text)
     status = Status.INVALID if marked is not None else Status.REFUSED
     return TopicFailure(plan.topic, error, plan.plan_id, attempt, left=left, cause=cause, status=status)
 

@@ -24,6 +24,7 @@ from winnow.pipeline.compaction.batch import (
     publish_plans,
     stage_plans,
 )
+from winnow.pipeline.compaction.job_progress import observe_too, record_progress
 from winnow.pipeline.compaction.plan import pack_batches
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
@@ -163,7 +164,10 @@ def _compact_batch(
     def submit(reading: Sequence[PlanReference]) -> JobOutcome:
         # They take seconds to import; Spark is at work meanwhile.
         start_import("winnow.pipeline.compaction.batch_validation")
-        return submit_plans(ctx, reading, attempt, progress)
+        with record_progress(ctx, reading, attempt) as recorder:
+            outcome = submit_plans(ctx, reading, attempt, observe_too(recorder, progress))
+            recorder.end(outcome)
+        return outcome
 
     staged = stage_plans(ctx, plans, attempt, results, submit, closes_failed=True)
     from winnow.pipeline.compaction.batch_validation import validate_plans

@@ -17,6 +17,7 @@ from winnow.config.topic import list_entries
 from winnow.errors import WinnowError
 from winnow.log.head import Head
 from winnow.model import Segment
+from winnow.pipeline.compaction.table_health import build_table_health
 from winnow.pipeline.compaction.topic_view import EarlierRuns, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.planning import eligibility
@@ -25,12 +26,16 @@ from winnow.planning.eligibility import Decision
 from winnow.planning.estimates import estimate_plan
 from winnow.planning.plans import plan_partition
 from winnow.store.assessments import AssessedTopic
-from winnow.store.values import PartitionOverview, TopicOverview
+from winnow.store.samples import MAXIMUM_BIGINT
+from winnow.store.values import AppendedRecords, PartitionOverview, TopicOverview
 
 if TYPE_CHECKING:
     from winnow.pipeline.compaction.topic_view import TopicView
 
 log = logging.getLogger("winnow")
+
+MAXIMUM_REFRESHED_SEGMENTS = 1_000
+"""Maximum segments of a log whose manifests are read after an ingest only to record its overview."""
 
 
 def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
@@ -41,9 +46,7 @@ def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None =
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
-    look = build_overview(ctx, view, earlier)
-    assert look.picture is not None
-    ctx.store.overview.record(look.picture, look.partitions)
+    ctx.store.overview.record_topic(build_overview(ctx, view, earlier))
 
 
 def build_overview(
@@ -59,7 +62,9 @@ def build_overview(
     """
     made = decide_for_present(view) if decisions is None else decisions
     found = build_partition_overviews(view, made, earlier or EarlierRuns(ctx, view.log.topic))
-    return AssessedTopic(picture=build_topic_overview(view, found, recorded_at_ms=ctx.now_ms()), partitions=found)
+    now_ms = ctx.now_ms()
+    picture = build_topic_overview(view, found, recorded_at_ms=now_ms)
+    return AssessedTopic(picture=picture, partitions=found, health=build_table_health(view, recorded_at_ms=now_ms))
 
 
 def record_assessed_topics(ctx: Context, topics: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
@@ -135,6 +140,13 @@ def build_topic_overview(view: TopicView, partitions: list[PartitionOverview], *
         configuration=_format_configuration(view),
         table_name=".".join(view.head.table.name()),
         location=view.head.location,
+        owner=config.owner,
+        tags=",".join(config.tags),
+        records=sum(each.records for each in partitions),
+        files=sum(each.files for each in partitions),
+        clean_bytes=sum(each.clean_bytes for each in partitions),
+        cleanable_bytes=sum(each.cleanable_bytes for each in partitions),
+        end_offsets=min(MAXIMUM_BIGINT, sum(each.log_end_offset for each in partitions)),
     )
 
 
@@ -160,6 +172,8 @@ def _build_partition_overview(
         # A topic that is never compacted cannot be late.
         deadline_ms=found.deadline_ms if rules.compacts else None,
         reclaimable_bytes=_estimate_reclaimable_bytes(view, log, decision, earlier),
+        records=sum(segment.records for segment in log.segments),
+        files=len(log.segments),
     )
 
 
@@ -208,3 +222,17 @@ def refresh_overview(
         record_overview(ctx, load_topic_view(ctx, topic, head, live))
         taken.append(topic)
     return bool(taken)
+
+
+def refresh_after_append(ctx: Context, topic: str, head: Head, appended: Sequence[AppendedRecords]) -> None:
+    """Record what an ingest changed in the overview of ``topic``, whose newest commit ``head`` is.
+
+    A small log is looked at again. The overview of a large one grows by what was appended, and the next check decides
+    about it anew: reading the manifests would take longer than the ingest.
+    """
+    live = head.state.live
+    if live is not None and live.segments <= MAXIMUM_REFRESHED_SEGMENTS:
+        refresh_overview(ctx, topic, head)
+        return
+    with suppress_overview_errors(topic):
+        ctx.store.overview.add_appended(topic, appended)

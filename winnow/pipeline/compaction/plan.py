@@ -105,6 +105,7 @@ def plan_topic(
         now_ms=ctx.now_ms(),
         holder=ctx.holder,
         fence=view.head.fence,
+        planning_since_ms=started_ms,
     )
     planned = build_reference(plan, uri, sha256)
     log_event(

@@ -352,6 +352,8 @@ def _build_partition_receipt(partition: PartitionPlan, staged: StagedPartition) 
         expected_records_kept=partition.expected_records_kept,
         expected_bytes_out=partition.expected_bytes_out,
         seconds=staged.seconds,
+        cpu_seconds=staged.cpu_seconds,
+        bytes_written=sum(segment.size_bytes for rewrite in staged.rewrites for segment in rewrite.outputs),
     )
 
 

@@ -102,10 +102,22 @@ def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
 def set_void(ctx: Context, run: Run, message: str) -> None:
     """Set the state of ``run`` to void, if it still has the attempt and state that ``run`` shows.
 
+    A run whose last attempt failed in Spark ends as failed in Spark, with that reason: nothing else was tried since.
+
     Raises:
         RunAgainError: it has others by now.
     """
+    has_failed = run.status is RunState.COMPACTING and bool(run.message)
+    state = RunState.SPARK_FAILED if has_failed else RunState.VOID
     ctx.store.runs.set_state(
-        run.plan_id, RunState.VOID, ctx.now_ms(), message=message, attempt=run.attempt, seen=run.status
+        run.plan_id,
+        state,
+        ctx.now_ms(),
+        message=run.message if has_failed else message,
+        attempt=run.attempt,
+        seen=run.status,
     )
-    log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+    if has_failed:
+        log_event("spark_failed", run.topic, plan_id=run.plan_id, attempt=run.attempt)
+    else:
+        log_event("voided", run.topic, plan_id=run.plan_id, attempt=run.attempt)

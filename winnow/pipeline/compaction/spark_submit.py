@@ -8,14 +8,22 @@ import string
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
 from winnow.embedded.bundle import find_bundled_folder
-from winnow.embedded.java import check_spark_install, find_java, is_local, make_spark_environment
+from winnow.embedded.class_archive import use_class_archive
+from winnow.embedded.java import (
+    check_spark_install,
+    find_java,
+    find_submitting_spark,
+    is_local,
+    make_spark_environment,
+)
 from winnow.engine.events import PlanFailure, parse_event, parse_failure
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import private_files
@@ -24,11 +32,12 @@ from winnow.planning.plans import PlanReference
 MAXIMUM_TAIL_LINES = 15
 _UNESCAPED_CHARACTERS = frozenset(f"{string.ascii_letters}{string.digits}._-/,;*+%@$()[]{{}}")
 """Characters that need no escaping anywhere in a Java properties file."""
-DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
+DRIVER_OPTIONS = ("spark.driver.defaultJavaOptions", JVM_OPTIONS)
 """Spark's properties that become arguments of the driver's JVM."""
 
 Progress = Callable[[dict[str, Any]], None]
-"""Function called with each event of the job: started, partition, plan, failed."""
+"""Function called with each event: submitted, then those of the job: started, partition, plan, failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +110,23 @@ def build_engine_arguments(settings: Settings) -> list[str]:
     ]
 
 
-def build_spark_conf(settings: Settings) -> dict[str, str]:
-    """Build the Spark configuration: no UI, quick to start, workers reused; settings take precedence."""
+def build_spark_conf(settings: Settings, *, is_from_shell: bool = False) -> dict[str, str]:
+    """Build the Spark configuration: no UI, quick to start, workers reused; settings take precedence.
+
+    A ``spark.pyspark.python`` of the settings is for executors; without a word of its own for the driver, Spark would
+    start the driver with it, too, which on this machine may not exist or not have Winnow. ``is_from_shell``: no
+    connection of Airflow's can put the driver on the cluster.
+    """
+    is_here = settings.spark.conf.get("spark.submit.deployMode", "client") == "client"
+    is_here = is_here and (is_from_shell or _is_driver_local(settings))
+    names_python = "spark.pyspark.python" in settings.spark.conf
     return {
+        **({"spark.pyspark.driver.python": sys.executable} if is_here and names_python else {}),
         "spark.ui.enabled": "false",
         # A progress bar would be drawn over the lines that are parsed.
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+        JVM_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
         "spark.log.level": "WARN",
         **settings.spark.conf,
     }
@@ -125,16 +143,40 @@ def open_properties_file(settings: Settings, conf: Mapping[str, str]) -> Iterato
         ConfigurationError: options of the driver's JVM with a quotation mark that is not closed.
         ServiceError: the file cannot be written.
     """
-    with private_files.make_private_folder(settings.private_folder) as private:
+    with ExitStack() as stack:
+        private = stack.enter_context(private_files.make_private_folder(settings.private_folder))
         properties = dict(conf)
+        if settings.spark.class_archive and _is_driver_local(settings):
+            options = properties.get(JVM_OPTIONS, "")
+            properties[JVM_OPTIONS] = stack.enter_context(use_class_archive(options, os.environ))
         for name in DRIVER_OPTIONS if _is_driver_local(settings) else ():
             options = properties.get(name, "")
             if mask(name, options) != options:
                 # Java reads arguments from a file, too; Spark would put them into the command line of the driver.
                 arguments = private_files.write_file(private / f"{name}.args", _format_java_arguments(name, options))
                 properties[name] = f"@{arguments}"
-        path = private_files.write_file(private / "spark.properties", _format_java_properties(properties))
-        yield ["--load-spark-defaults", "--properties-file", str(path)]
+        text, options_of_spark = _format_java_properties(properties), ["--load-spark-defaults"]
+        if (find_submitting_spark(os.environ) or "").startswith("3."):
+            # Spark 3.5 has no such option, and takes the file instead of its defaults: the last line of a name holds.
+            text, options_of_spark = f"{_read_spark_defaults(os.environ)}\n{text}", []
+        path = private_files.write_file(private / "spark.properties", text)
+        yield [*options_of_spark, "--properties-file", str(path)]
+
+
+def _read_spark_defaults(env: Mapping[str, str]) -> str:
+    """Read ``spark-defaults.conf`` where spark-submit looks for it; empty without one."""
+    folder = env.get("SPARK_CONF_DIR") or (f"{env['SPARK_HOME']}/conf" if env.get("SPARK_HOME") else None)
+    if folder is None:
+        return ""
+    try:
+        return Path(folder, "spark-defaults.conf").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(
+            f"{folder}/spark-defaults.conf cannot be read ({type(problem).__name__}). Nothing was started. Make it "
+            "readable UTF-8, or remove it."
+        ) from None
 
 
 def _is_driver_local(settings: Settings) -> bool:
@@ -182,7 +224,7 @@ def run_job(
     environment = make_spark_environment(
         os.environ, find_java(os.environ, settings.home / "java"), settings.spark.master
     )
-    with open_properties_file(settings, build_spark_conf(settings)) as options:
+    with open_properties_file(settings, build_spark_conf(settings, is_from_shell=True)) as options:
         command = ["spark-submit", "--master", settings.spark.master, "--name", name, *options, *job]
         return _follow(command, environment, progress, plans)
 
@@ -201,6 +243,8 @@ def _follow(
             "spark-submit was not found on PATH. Nothing was compacted. Install pyspark into this environment."
         ) from problem
     assert process.stdout is not None
+    if progress is not None:
+        progress({"event": "submitted"})
     with process:
         for line in process.stdout:
             event = output.read_line(line)

@@ -117,7 +117,7 @@ def select_partitions(topic: str, state: TopicState, partitions: Collection[int]
 
 
 def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> WinnowError | None:
-    """Mark the partitions that a Spark job reported as failed, close the run as invalid, and alert.
+    """Mark the partitions that a Spark job reported as failed, close the run as failed in Spark, and alert.
 
     Returns:
         The error that describes the failure, of the type of the worst one; None if nothing speaks against a
@@ -144,8 +144,8 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     partitions = tuple(sorted(reasons))
     # Alert first: the partitions are marked even if the run has changed meanwhile.
     ctx.alerts.open_alert(found)
-    ctx.store.runs.set_state(plan.plan_id, RunState.INVALID, ctx.now_ms(), message=message, attempt=attempt)
-    log_event("invalid", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
+    ctx.store.runs.set_state(plan.plan_id, RunState.SPARK_FAILED, ctx.now_ms(), message=message, attempt=attempt)
+    log_event("spark_failed", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
     if failure.exit_code == ValidationFailedError.exit_code:
         return DamagedSegmentError(message)
     return make_error(failure.exit_code, message)

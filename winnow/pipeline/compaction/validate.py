@@ -276,6 +276,11 @@ def describe_failures(failures: tuple[Failure, ...], topic: str) -> str:
     return join_first(parts, MAXIMUM_SHOWN_FAILURES, last=" and ")
 
 
+def _select_failures(verdict: Verdict, partition: int) -> tuple[Failure, ...]:
+    """Select what concerns ``partition``: its own failures, and those of the topic as a whole."""
+    return tuple(each for each in verdict.failures if each.partition in {partition, None})
+
+
 def _build_validation_error(
     ctx: Context, plan: Plan, attempt: str, what: str, to_do: str | None = None
 ) -> ValidationBrokenError:
@@ -287,11 +292,15 @@ def _build_validation_error(
 
 def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError:
     partitions = verdict.failing_partitions or tuple(p.partition for p in plan.partitions)
-    reason = describe_failures(verdict.failures, plan.topic)
     marks: dict[int, Uncleanable] = {}
     effect = ""
     try:
-        marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, dict.fromkeys(partitions, reason))
+        marks = mark_uncleanable(
+            ctx,
+            plan.topic,
+            plan.plan_id,
+            {number: describe_failures(_select_failures(verdict, number), plan.topic) for number in partitions},
+        )
     except CommitConflictError:
         effect = "The mark itself could not be committed, so the next run may try these partitions again."
     found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), effect=effect)
@@ -317,8 +326,8 @@ def build_verdict_alert(
     for number in partitions:
         failed = [
             f"{failure.expectation} ({failure.detail})"
-            for failure in verdict.failures
-            if failure.severity is Severity.FAIL and failure.partition in {number, None}
+            for failure in _select_failures(verdict, number)
+            if failure.severity is Severity.FAIL
         ]
         since_ms = marks[number].since_ms if number in marks else at_ms
         findings.append(Finding(number, since_ms, join_first(failed, MAXIMUM_SHOWN_FAILURES, last=" and ")))

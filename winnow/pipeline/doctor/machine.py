@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
 from winnow.embedded.java import check_spark_install, find_java, inspect_java, make_spark_environment
@@ -20,13 +23,13 @@ from winnow.files import storage_health
 from winnow.files.storage import parse_local_path
 from winnow.pipeline.compaction.spark_submit import build_spark_conf, find_job_file, open_properties_file
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_ok, build_warning
+from winnow.pipeline.doctor.executors import judge_executors
 
 DISTRIBUTION_NAME = "winnow-log"
 MINIMUM_RECOMMENDED_DISK_BYTES = 5 * 2**30
 MINIMUM_DISK_BYTES = 200 * 2**20
 """With less, a run may fail to write its plans and its spill."""
 
-_PINNED_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^\]]*\])?==([\w.+-]+)(?:\s*;(.*))?")
 _SPARK_VERSION = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 
 
@@ -53,13 +56,13 @@ def _read_required_python() -> str:
         return ""
 
 
-def check_packages(pins: Iterable[str] | None = None) -> list[CheckResult]:
-    """Check whether the installed packages are those that Winnow was tested with. ``pins`` default to its own.
+def check_packages(requirements: Iterable[str] | None = None) -> list[CheckResult]:
+    """Check whether the installed packages are in the ranges that Winnow was tested with; the default is its own.
 
-    Pins of an extra count only if the package is installed.
+    Requirements of an extra count only if the package is installed.
     """
     try:
-        wanted = list(pins if pins is not None else metadata.requires(DISTRIBUTION_NAME) or ())
+        wanted = list(requirements if requirements is not None else metadata.requires(DISTRIBUTION_NAME) or ())
     except metadata.PackageNotFoundError:
         return [
             build_warning(
@@ -67,26 +70,29 @@ def check_packages(pins: Iterable[str] | None = None) -> list[CheckResult]:
             )
         ]
     missing, other = [], []
-    for name, version, is_extra in _parse_pins(wanted):
+    for line in wanted:
+        name, allowed, is_extra = _parse_requirement(line)
         installed = _find_installed_version(name)
         if installed is None and not is_extra:
-            missing.append(f"{name}=={version}")
-        elif installed is not None and installed != version:
-            other.append((name, installed, version))
-    fix = f"python -m pip install {' '.join([*missing, *(f'{name}=={version}' for name, _, version in other)])}"
+            missing.append(f"{name}{allowed}")
+        elif installed is not None and not allowed.contains(installed, prereleases=True):
+            other.append((name, installed, str(allowed)))
+    words = [*missing, *(f"{name}{allowed}" for name, _, allowed in other)]
+    fix = f"python -m pip install {' '.join(map(shlex.quote, dict.fromkeys(words)))}"
     if missing:
         return [build_failure("packages", f"Not installed: {', '.join(missing)}.", fix)]
     if other:
-        named = ", ".join(f"{name} {installed} instead of {version}" for name, installed, version in other)
+        named = ", ".join(
+            f"{name} {installed} instead of {allowed.removeprefix('==')}" for name, installed, allowed in other
+        )
         return [build_warning("packages", f"Not what Winnow was tested with: {named}.", fix)]
-    return [build_ok("packages", "Every package is at the version that Winnow was tested with.")]
+    return [build_ok("packages", "Every package is at a version that Winnow was tested with.")]
 
 
-def _parse_pins(requirements: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
-    for line in requirements:
-        found = _PINNED_REQUIREMENT.match(line)
-        if found is not None:
-            yield found[1], found[2], found[3] is not None
+def _parse_requirement(line: str) -> tuple[str, SpecifierSet, bool]:
+    """Return name, allowed versions, and whether it is needed for an extra only, or not on this machine."""
+    found = Requirement(line)
+    return found.name, found.specifier, found.marker is not None and not found.marker.evaluate({"extra": ""})
 
 
 def _find_installed_version(name: str) -> str | None:
@@ -161,7 +167,7 @@ def _build_command(settings: Settings, options: Sequence[str]) -> list[str]:
 
 
 def _check_application(settings: Settings, environment: dict[str, str], timeout_s: float) -> CheckResult:
-    conf = build_spark_conf(settings)
+    conf = build_spark_conf(settings, is_from_shell=True)
     with open_properties_file(settings, conf) as options:
         output = _run_command(_build_command(settings, options), environment, timeout_s)
     event = next(filter(None, map(parse_event, output.stdout.splitlines())), None)
@@ -175,27 +181,7 @@ def _check_application(settings: Settings, environment: dict[str, str], timeout_
             "Read Spark's output: " + shlex.join(_build_command(settings, shown)),
             ServiceError.exit_code,
         )
-    here = ".".join(map(str, sys.version_info[:2]))
-    if event["pythons"] != [here]:
-        return build_failure(
-            "spark",
-            f"The driver has Python {here}, the executors have {' and '.join(event['pythons'])}.",
-            "Give them the same Python, in the image or with: export PYSPARK_PYTHON=...",
-        )
-    if event["missing"]:
-        return build_failure(
-            "spark",
-            f"The executors lack {', '.join(event['missing'])}.",
-            "Install the wheel of Winnow where the executors run",
-        )
-    if event["unreachable"]:
-        return build_failure(
-            "spark",
-            f"The executors cannot read {' and '.join(event['unreachable'])}.",
-            "Give them the object store's credentials and endpoint, or mount the folder where they run",
-            ServiceError.exit_code,
-        )
-    return build_ok("spark", f"Spark {event['spark']} ran {event['tasks']} tasks on {settings.spark.master}.")
+    return judge_executors(event, settings)
 
 
 def _run_command(

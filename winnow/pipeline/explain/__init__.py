@@ -1,1 +1,1 @@
-"""Read-only commands: explain, read, why, compare."""
+"""Read-only commands: explain, read, latest, changes, connect, why, compare."""

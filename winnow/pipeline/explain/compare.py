@@ -29,6 +29,7 @@ from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.spark_submit import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
+from winnow.pipeline.explain.latest import get_present_order
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import (
     apply_retention,
@@ -221,12 +222,11 @@ def compare_strategies(
         DamagedSegmentError, ServiceError, WinnowError: it could not be carried out; nothing was changed.
     """
     view = load_topic_view(ctx, topic)
-    present = RecordOrder(view.rules.strategy, _get_header(view.rules.strategy, view.config))
     request = DiffRequest(
         comparison_id=uuid.uuid4().hex,
         topic=topic,
         as_of_ms=as_of_ms,
-        present=present,
+        present=get_present_order(view.rules),
         other=_build_other_order(strategy, header, view.config),
         sample=sample,
         partitions=(),
@@ -237,10 +237,6 @@ def compare_strategies(
     if covered:
         result = (run or compare_in_spark)(ctx, request, progress)
     return build_comparison(view, request, result)
-
-
-def _get_header(strategy: Strategy, config: TopicConfig) -> str | None:
-    return config.compaction_strategy_header or None if strategy is Strategy.HEADER else None
 
 
 def _build_other_order(strategy: Strategy, header: str | None, config: TopicConfig) -> RecordOrder:

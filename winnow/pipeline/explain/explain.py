@@ -69,7 +69,12 @@ def explain_compaction(ctx: Context, topic: str, *, as_of_ms: int, closes_active
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     view = load_topic_view(ctx, topic)
-    view = view.close_active() if closes_active else view
+    return explain_view(ctx, view.close_active() if closes_active else view, as_of_ms=as_of_ms)
+
+
+def explain_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> Explanation:
+    """Explain a compaction of a topic as ``view`` has it, perhaps with another configuration. Writes nothing."""
+    topic = view.log.topic
     assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
     runs = EarlierRuns(ctx, topic)
     plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=runs)

@@ -208,4 +208,6 @@ def find_slice(state: TopicState, partition: int, offset: int) -> Append | None:
 
 def _read_slices(state: TopicState, reference: IngestReference, partition: int) -> tuple[Append, ...]:
     data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
-    return documents.load_json(IngestLedger, data).slices.get(partition, ())
+    slices = documents.load_json(IngestLedger, data).slices.get(partition, ())
+    # A slice without records notes input that was known already, and stands at no place of its own.
+    return tuple(entry for entry in slices if entry.records)

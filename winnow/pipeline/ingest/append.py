@@ -6,6 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,11 @@ from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
-from winnow.model import Append, PartitionState, Segment
+from winnow.model import Append, PartitionState, Segment, TopicState
 from winnow.pipeline.ingest.spool import SpooledFile
+
+if TYPE_CHECKING:
+    from winnow.store.values import AppendedRecords
 
 Offsets = npt.NDArray[np.int64]
 
@@ -50,6 +54,19 @@ class PreparedSegments:
     def partitions(self) -> list[int]:
         """The partitions of the records that were read, as far as they name one, in order."""
         return sorted(p for p in {*self.base, *self.skipped, *self.quarantined} if p is not None and p >= 0)
+
+    def list_appended(self, after: TopicState) -> list[AppendedRecords]:
+        """List what each partition got by the commit that led to the state ``after``."""
+        # Spark executors import this module, and have no metadata store.
+        from winnow.store.values import AppendedRecords
+
+        found: list[AppendedRecords] = []
+        for partition, base in sorted(self.base.items()):
+            added = self.segments.get(partition, [])
+            records, size_bytes = sum(each.records for each in added), sum(each.size_bytes for each in added)
+            log_end = after.partitions[partition].log_end_offset
+            found.append(AppendedRecords(partition, base.log_end_offset, log_end, records, len(added), size_bytes))
+        return found
 
     @property
     def is_empty(self) -> bool:

@@ -15,6 +15,7 @@ from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
 from winnow.model import Append, IngestLedger, KnownObject, OffsetRange, PartitionState, TablePosition, TopicState
+from winnow.pipeline.compaction.overview import refresh_after_append
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
 from winnow.pipeline.ingest.history import check_same_log, keep_offsets
@@ -287,6 +288,7 @@ class IngestCommit:
             discard()
             raise
         self.row.close()
+        refresh_after_append(self.ctx, self.log.topic, committed.head, self.prepared.list_appended(committed.state))
         return self._report(committed.snapshot_id)
 
     @contextlib.contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from winnow.epochs import Epoch
+from winnow.epochs import Epoch, format_topic_id
 from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
 from winnow.model import IngestLedger, KnownObject, TopicState
@@ -129,7 +129,7 @@ def _find_topic_id(
     if archive.layout is not KAFKA_LOG:
         return None
     epochs = [each.topic_id for each in state.epochs if each.topic_id is not None]
-    known = next((choices[TOPIC_ID] for choices in reversed(before) if TOPIC_ID in choices), None)
+    known = next((format_topic_id(choices[TOPIC_ID]) for choices in reversed(before) if TOPIC_ID in choices), None)
     known = epochs[-1] if epochs else known
     for partition, found in sorted(read_topic_ids(archive.stored, objects).items()):
         if known is not None and found != known and found not in epochs:
@@ -150,7 +150,7 @@ def _skip_taken(obj: ArchiveObject, topic_id: str, ledgers: Sequence[IngestLedge
     taken += [
         entry.last_offset + 1 - base
         for ledger in ledgers
-        if ledger.choices.get(TOPIC_ID) == topic_id
+        if format_topic_id(ledger.choices.get(TOPIC_ID, "")) == topic_id
         for entry in ledger.slices.get(obj.partition or 0, ())
         if entry.records
     ]

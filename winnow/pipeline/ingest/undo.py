@@ -17,6 +17,7 @@ from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import drop_ingest_reference
 from winnow.log.topic_log import TopicLog
 from winnow.model import IngestLedger, IngestReference, PartitionState, RetiredFile, TopicState
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.plan_validity import name_undo
 from winnow.pipeline.context import Context
@@ -28,6 +29,7 @@ from winnow.pipeline.ingest.history import (
     list_touched,
 )
 from winnow.report.events import log_event
+from winnow.store.audit import AuditAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ def undo_ingest(ctx: Context, topic: str, ingest_id: str) -> UndoReport:
             snapshot_id=str(report.snapshot_id),
             duration_ms=now_ms - started_ms,
         )
+        detail = f"{ingest_id}: {report.records_removed:,} records left the log"
+        record_action(ctx, AuditAction.UNDO_INGEST, topic, detail=detail)
     return report
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from winnow.clock import format_ms
+from winnow.clock import format_duration, format_ms
 from winnow.model import Assessment, Reason
 from winnow.planning.cleanable import PartitionLog
 from winnow.report.alert_templates import make_release_command, make_resume_command
-from winnow.report.alerts import Finding, format_duration
+from winnow.report.alerts import Finding
 from winnow.report.forecast import PendingPartition
 from winnow.store import Run
 

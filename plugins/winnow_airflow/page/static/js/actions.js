@@ -7,12 +7,18 @@ import { openDialog } from "./dialog.js";
 import { createId, h } from "./dom.js";
 import { formatCountWithNoun } from "./format.js";
 
-const COMPACT = "compact_now";
-const CHANGE = "change_partitions";
+/** The DAG of each action, as the server names the actions that the user may start. */
+const DAGS = {
+  compact: "compact_now",
+  change: "change_partitions",
+  configure: "change_topics",
+  sweep: "sweep_topics",
+  scrub: "scrub_topics",
+};
 const MAXIMUM_NAMES_SHOWN = 12;
 const MAXIMUM_REASON_CHARACTERS = 100;
 
-let me = { user: "", can: { compact: false, change: false } };
+let me = { user: "", can: {} };
 let refresh = () => {};
 
 /** Sets the user who acts, and the function that refreshes the page after a DAG run has ended. */
@@ -21,9 +27,14 @@ export function initActions(user, ended) {
   refresh = ended;
 }
 
-function explainRefusal(dagId) {
-  const may = dagId === COMPACT ? me.can.compact : me.can.change;
-  return may ? "" : `You have read access only: your Airflow role may not trigger ${dagId}.`;
+/** Whether the user may see keys and values of records. */
+export function mayReadRecords() {
+  return Boolean(me.can.read_records);
+}
+
+/** Explains why the user may not do ``action``; empty if they may. */
+export function explainRefusal(action) {
+  return me.can[action] ? "" : `You have read access only: your Airflow role may not trigger ${DAGS[action]}.`;
 }
 
 /** Creates "Compact now"; ``topics()`` gives the topics when it is pressed. Disabled if ``disabledReason`` is not empty. */
@@ -32,7 +43,7 @@ export function createCompactButton(topics, { disabledReason = "", label = "Comp
     shape: "play",
     kind,
     key: "compact",
-    disabledReason: explainRefusal(COMPACT) || disabledReason,
+    disabledReason: explainRefusal("compact") || disabledReason,
     onPress: () => openCompactDialog(topics()),
   });
 }
@@ -80,7 +91,7 @@ export function createChangeButton(
     kind,
     key: key ?? `${action}-${topic}-${partitions.join(",")}`,
     name: `${change.verb} ${what}`,
-    disabledReason: explainRefusal(CHANGE) || disabledReason,
+    disabledReason: explainRefusal("change") || disabledReason,
     onPress: () => openChangeDialog(action, topic, partitions, names),
   });
 }
@@ -95,7 +106,7 @@ function openCompactDialog(topics) {
   const conf = { topics };
   const more = topics.length - MAXIMUM_NAMES_SHOWN;
   const what = topics.length === 1 ? topics[0] : formatCountWithNoun(topics.length, "topic");
-  openTriggerDialog(COMPACT, {
+  openTriggerDialog(DAGS.compact, {
     title: `Compact ${what} now?`,
     body: [
       h(
@@ -136,7 +147,7 @@ function openChangeDialog(action, topic, partitions, names) {
     autocomplete: "off",
     "aria-describedby": `${field}-hint`,
   });
-  openTriggerDialog(CHANGE, {
+  openTriggerDialog(DAGS.change, {
     title: change.title(what),
     body: [
       h("p", {}, change.explanation),
@@ -151,23 +162,121 @@ function openChangeDialog(action, topic, partitions, names) {
         : null,
       h("p", { class: "quiet", id: `${field}-hint` }, names.length ? `${hint} Paused by: ${names.join(", ")}.` : hint),
     ],
-    watch: input,
+    watch: [input],
     confirmLabel: change.verb,
     conf: () => ({ action, topic, partitions, reason: input.value.trim() }),
     done: `${change.verb}: ${what}`,
   });
 }
 
-function openTriggerDialog(dagId, { title, body, confirmLabel, conf, done, watch }) {
+/** Creates a button that changes a topic itself; disabled for users who may not. */
+export function createTopicChangeButton(label, { onPress, kind = "", key, disabledReason = "" }) {
+  return createButton(label, {
+    kind,
+    key,
+    disabledReason: explainRefusal("configure") || disabledReason,
+    onPress,
+  });
+}
+
+/** Opens a dialog that triggers change_topics with ``conf()`` and a reason; ``sent`` is called when it was triggered. */
+export function openTopicChangeDialog({
+  title,
+  body,
+  confirmLabel,
+  conf,
+  toast,
+  watch = [],
+  wide = false,
+  sent,
+  ready,
+}) {
+  const field = createId("field");
+  const reason = h("input", {
+    id: field,
+    name: "reason",
+    required: true,
+    maxlength: MAXIMUM_REASON_CHARACTERS,
+    autocomplete: "off",
+  });
+  openTriggerDialog(DAGS.configure, {
+    title,
+    body: [body, h("label", { for: field }, "Reason"), reason],
+    watch: [...watch, reason],
+    confirmLabel,
+    conf: () => ({ ...conf(), reason: reason.value.trim() }),
+    done: toast,
+    wide,
+    sent,
+    ready,
+  });
+}
+
+const MAINTENANCE = {
+  sweep: {
+    label: "Sweep",
+    title: (topic) => `Sweep ${topic}?`,
+    text: "Deletes replaced files whose grace period (winnow.retired.grace.ms) has passed. Readers see the same log.",
+  },
+  scrub: {
+    label: "Scrub",
+    title: (topic) => `Scrub ${topic}?`,
+    text: "Reads every live segment of the topic in full and checks it against what was written. Changes nothing; damage raises an alert.",
+  },
+};
+
+/** Creates the button that sweeps or scrubs ``topic``. */
+export function createMaintenanceButton(action, topic) {
+  const { label, title, text } = MAINTENANCE[action];
+  return createButton(label, {
+    key: action,
+    disabledReason: explainRefusal(action),
+    onPress: () =>
+      openTriggerDialog(DAGS[action], {
+        title: title(topic),
+        body: h("p", {}, text),
+        confirmLabel: label,
+        conf: () => ({ topics: [topic] }),
+        done: `${label}: ${topic}`,
+      }),
+  });
+}
+
+/** Creates the button of a dry run of ``topic``: a DAG run that reports what it would do, in its task's log. */
+export function createDryRunButton(topic) {
+  return createButton("Dry run", {
+    key: "dry-run",
+    disabledReason: explainRefusal("compact"),
+    onPress: () =>
+      openTriggerDialog(DAGS.compact, {
+        title: `Dry run of ${topic}?`,
+        body: h(
+          "p",
+          {},
+          "Triggers a DAG run that only reports what it would read, write and remove, in the log of its task plan. Nothing is planned, locked or changed.",
+        ),
+        confirmLabel: "Dry run",
+        conf: () => ({ topics: [topic], dry_run: true }),
+        done: `Dry run of ${topic}`,
+      }),
+  });
+}
+
+function openTriggerDialog(
+  dagId,
+  { title, body, confirmLabel, conf, done, watch = [], wide = false, sent, ready = null },
+) {
   const shown = h("code", {});
   const write = () => {
     shown.textContent = JSON.stringify(conf(), null, 2);
   };
   write();
-  watch?.addEventListener("input", write);
+  for (const each of watch) each.addEventListener("input", write);
   const warning = h("div", {});
   openDialog({
     title,
+    wide,
+    ready,
     body: [
       body,
       warning,
@@ -183,6 +292,7 @@ function openTriggerDialog(dagId, { title, body, confirmLabel, conf, done, watch
     confirm: async () => {
       const run = await triggerDagRun(dagId, conf());
       pollDagRun(done, run, refresh);
+      sent?.();
     },
   });
   warnIfPaused(dagId, warning);

@@ -37,7 +37,8 @@ function createApiError(status, detail) {
     });
   if (status === 404) return new ApiError(detail || "Not found.", { status });
   if (status === 409) return new ApiError(detail || "The DAG run already exists.", { status });
-  if (status < 500) return new ApiError(detail || `The server refused the request (${status}).`, { status });
+  if (status < 500 || status === 504)
+    return new ApiError(detail || `The server refused the request (${status}).`, { status });
   return new ApiError(detail || `The server failed to answer (${status}).`, {
     status,
     next: "The api-server's log has the cause. Check the metadata store with: winnow doctor",
@@ -71,17 +72,41 @@ async function sendRequest(url, options) {
 /** Encodes a name, for example of a topic, as one part of a path. */
 export const encodePathPart = encodeURIComponent;
 
-/** Gets JSON from the page's own API; empty parameters are left out. */
-export function fetchJson(path, parameters = {}, signal) {
+/** Builds the address of a route of the page's own API; empty parameters are left out. */
+export function buildApiUrl(path, parameters = {}) {
   const url = new URL(path, root);
   for (const [name, value] of Object.entries(parameters))
     if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
-  return sendRequest(url, { headers: { Accept: "application/json" }, signal });
+  return url;
+}
+
+/** Gets JSON from the page's own API. */
+export function fetchJson(path, parameters = {}, signal) {
+  return sendRequest(buildApiUrl(path, parameters), { headers: { Accept: "application/json" }, signal });
+}
+
+/** Sends JSON to the page's own API with ``method``, which is not GET. What it sends never appears in an address. */
+export function sendJson(method, path, body, signal) {
+  return sendRequest(new URL(path, root), {
+    method,
+    headers: { Accept: "application/json", "Content-Type": "application/json", "X-Winnow-Page": "1" },
+    body: JSON.stringify(body),
+    signal,
+  });
 }
 
 /** Gets JSON from Airflow's API with the user's own rights. */
 export function fetchAirflowJson(path, signal) {
   return sendRequest(buildAirflowUrl(`api/v2/${path}`), { headers: { Accept: "application/json" }, signal });
+}
+
+/** Changes something in Airflow with the user's own rights. */
+export function changeAirflow(path, body) {
+  return sendRequest(buildAirflowUrl(`api/v2/${path}`), {
+    method: "PATCH",
+    headers: { Accept: "application/json", "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
 }
 
 /** Triggers a DAG run with the user's own rights and returns Airflow's DAG run. */

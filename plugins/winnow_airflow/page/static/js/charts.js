@@ -7,10 +7,16 @@ const LEFT = 64;
 const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 22;
-const MINIMUM_LABEL_DISTANCE_PX = 84;
+/** Room that the label of a column needs. */
+const LABEL_ROOM_PX = 84;
 
-/** Rounds ``value`` up to a number whose half is round too, in steps of ``base`` (10, or 1024 for bytes). */
-function roundUpAxis(value, base) {
+/**
+ * Rounds ``value`` up to a number whose half is round too, in steps of ``base`` (10, or 1024 for bytes). ``units``: where
+ * numbers have names for more than their powers, such as the 60 000 ms of a minute, the smallest first.
+ */
+export function roundUpAxis(value, base, units = []) {
+  const named = units.findLast((each) => value >= each);
+  if (named) return roundUpAxis(value / named, base) * named;
   if (value <= 0) return 1;
   const unit = base ** Math.floor(Math.log(value) / Math.log(base));
   const steps =
@@ -24,9 +30,19 @@ function roundUpAxis(value, base) {
  * Creates a chart. ``columns``: [{key, label, stacks: [[{kind, value}], …], mark, href, description, tip()}]. Several stacks of
  * a column are drawn side by side. ``format`` writes the values of the axis.
  */
-export function createBarChart({ title, columns, format, base = 10, height = 150, legend = [] }) {
+export function createBarChart({
+  title,
+  columns,
+  format,
+  base = 10,
+  units,
+  height = 150,
+  legend = [],
+  labelRoom = LABEL_ROOM_PX,
+}) {
   const holder = h("div", { class: "plot-canvas" });
-  const draw = (width) => holder.replaceChildren(drawChart({ title, columns, format, base, height, width }));
+  const draw = (width) =>
+    holder.replaceChildren(drawChart({ title, columns, format, base, units, height, labelRoom, width }));
   new ResizeObserver(([entry]) => {
     const width = Math.round(entry.contentRect.width);
     if (width > LEFT + RIGHT && holder.dataset.width !== String(width)) {
@@ -61,12 +77,12 @@ function createLegend(legend) {
   );
 }
 
-function drawChart({ title, columns, format, base, height, width }) {
+function drawChart({ title, columns, format, base, units, height, labelRoom, width }) {
   const most = Math.max(
     0,
     ...columns.flatMap((column) => column.stacks.map((stack) => stack.reduce((sum, { value }) => sum + value, 0))),
   );
-  const ceiling = roundUpAxis(most, base);
+  const ceiling = roundUpAxis(most, base, units);
   const inner = height - TOP - BOTTOM;
   const y = (value) => TOP + inner - (inner * value) / ceiling;
   const step = (width - LEFT - RIGHT) / Math.max(1, columns.length);
@@ -77,18 +93,17 @@ function drawChart({ title, columns, format, base, height, width }) {
       s(
         "text",
         { class: "axis", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" },
-        Number.isInteger(value) || base !== 10 ? format(value).replace(/\.0+(?=\D)/, "") : "",
+        Number.isInteger(value) || base !== 10 || units ? format(value).replace(/\.0+(?=\D)/, "") : "",
       ),
     ];
   });
-  const every = Math.max(1, Math.ceil(MINIMUM_LABEL_DISTANCE_PX / step));
+  const every = Math.max(1, Math.ceil(labelRoom / step));
   const bars = columns.map((column, index) => drawColumn(column, LEFT + step * index, step, y, height));
   const labels = columns.map((column, index) => {
     // Counted from the newest, so that the last column always has its label.
     if ((columns.length - 1 - index) % every !== 0) return null;
     const x = LEFT + step * (index + 0.5);
-    const anchor =
-      x > width - MINIMUM_LABEL_DISTANCE_PX / 2 ? "end" : x < LEFT + MINIMUM_LABEL_DISTANCE_PX / 2 ? "start" : "middle";
+    const anchor = x > width - labelRoom / 2 ? "end" : x < LEFT + labelRoom / 2 ? "start" : "middle";
     return s(
       "text",
       { class: "axis", x: anchor === "end" ? width - RIGHT : x, y: height - 6, "text-anchor": anchor },

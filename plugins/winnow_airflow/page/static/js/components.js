@@ -3,11 +3,12 @@
 import { buildAirflowUrl, navigateParent } from "./airflow-frame.js";
 import { getServerTimeMs } from "./api.js";
 import { h } from "./dom.js";
-import { EMPTY_VALUE, formatAge, formatDeadline, formatPercent, formatUtc } from "./format.js";
+import { EMPTY_VALUE, formatAge, formatDeadline, formatPercent } from "./format.js";
 import { createIcon } from "./icons.js";
+import { formatInstant } from "./time-zone.js";
 
 function createTime(ms, text, extra = "") {
-  return h("time", { datetime: new Date(ms).toISOString(), "data-tip": formatUtc(ms), class: extra }, text);
+  return h("time", { datetime: new Date(ms).toISOString(), "data-tip": formatInstant(ms), class: extra }, text);
 }
 
 /** Creates the age of something, with the absolute time on hover. */
@@ -38,7 +39,7 @@ export function createInstant(ms) {
 /** Creates the time of the next attempt: in 2 h, or "by the next run" if that time has passed. */
 export function createNextAttempt(ms) {
   return ms !== null && ms <= getServerTimeMs()
-    ? h("span", { "data-tip": `Since ${formatUtc(ms)}` }, "by the next run")
+    ? h("span", { "data-tip": `Since ${formatInstant(ms)}` }, "by the next run")
     : createInstant(ms);
 }
 

@@ -3,8 +3,20 @@
 import { createButton } from "./components.js";
 import { createId, h } from "./dom.js";
 
-/** Opens a dialog; ``confirm`` runs when it is accepted. If that fails, the dialog stays open and shows the reason. */
-export function openDialog({ title, body, confirmLabel, confirm, kind = "solid" }) {
+/**
+ * Opens a dialog; ``confirm`` runs when it is accepted. If that fails, the dialog stays open and shows the reason. It cannot
+ * be accepted before ``ready`` has resolved to true.
+ */
+export function openDialog({
+  title,
+  body,
+  confirmLabel,
+  confirm,
+  kind = "solid",
+  wide = false,
+  dismissLabel = "Cancel",
+  ready = null,
+}) {
   const head = createId("dialog");
   const refusal = h("p", { class: "dialog-refusal", role: "alert", hidden: true });
   const close = () => dialog.close();
@@ -15,9 +27,13 @@ export function openDialog({ title, body, confirmLabel, confirm, kind = "solid" 
     h("h2", { id: head }, title),
     h("div", { class: "dialog-body" }, body),
     refusal,
-    h("div", { class: "dialog-buttons" }, createButton("Cancel", { onPress: close }), agree),
+    h("div", { class: "dialog-buttons" }, createButton(dismissLabel, { onPress: close }), agree),
   );
-  const dialog = h("dialog", { class: "dialog", "aria-labelledby": head, on: { close: () => dialog.remove() } }, form);
+  const dialog = h(
+    "dialog",
+    { class: `dialog${wide ? " is-wide" : ""}`, "aria-labelledby": head, on: { close: () => dialog.remove() } },
+    form,
+  );
 
   async function send(event) {
     event.preventDefault();
@@ -34,6 +50,10 @@ export function openDialog({ title, body, confirmLabel, confirm, kind = "solid" 
     }
   }
 
+  if (ready) {
+    agree.setAttribute("aria-disabled", "true");
+    ready.then((isReady) => isReady && agree.removeAttribute("aria-disabled"));
+  }
   document.body.append(dialog);
   dialog.showModal();
   (form.querySelector("[autofocus]") ?? agree).focus();

@@ -1,6 +1,7 @@
 // Creates elements by calls: data becomes text nodes and attributes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+const OPENED = "details[open] > summary[data-key]";
 
 function applyAttributes(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -30,17 +31,25 @@ export function s(tag, attributes, ...children) {
   return applyAttributes(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Replaces the children of ``element``; the focus stays on the element with the same ``data-key``. */
+/** Replaces the children of ``element``. By ``data-key``, the focus stays where it was and opened details stay open. */
 export function updateChildren(element, ...children) {
   const held = element.contains(document.activeElement) ? document.activeElement : null;
   const key = held?.closest("[data-key]")?.dataset.key;
+  const opened = new Set([...element.querySelectorAll(OPENED)].map((each) => each.dataset.key));
   element.replaceChildren();
   appendChildren(element, children);
-  if (key)
-    [...element.querySelectorAll("[data-key]")]
-      .find((each) => each.dataset.key === key)
-      ?.focus({ preventScroll: true });
+  if (opened.size)
+    for (const each of element.querySelectorAll("summary[data-key]"))
+      if (opened.has(each.dataset.key)) each.parentElement.open = true;
+  if (key) focusByKey(element, key);
   return element;
+}
+
+/** Moves the focus to the element with this ``data-key`` within ``element``, without scrolling; false if there is none. */
+export function focusByKey(element, key) {
+  const found = [...element.querySelectorAll("[data-key]")].find((each) => each.dataset.key === key);
+  found?.focus({ preventScroll: true });
+  return Boolean(found);
 }
 
 /** Announces a sentence to screen readers. */

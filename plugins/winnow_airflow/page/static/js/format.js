@@ -1,4 +1,4 @@
-// Numbers and times as text. Times are UTC. Offsets arrive as text, because they may be larger than 2^53.
+// Numbers, ages and durations as text. Days are UTC, as the server counts them. Offsets arrive as text, because they may be larger than 2^53.
 
 const NARROW = "\u202f";
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -15,6 +15,18 @@ export function formatCount(value) {
   return BigInt(value)
     .toString()
     .replace(/\B(?=(\d{3})+(?!\d))/g, NARROW);
+}
+
+/** Formats a large number with two digits and a letter: 1.2 M. */
+export function formatShortCount(value) {
+  const steps = [
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ];
+  const [unit, letter] = steps.find(([least]) => value >= least) ?? [1, ""];
+  return `${Number((value / unit).toFixed(1))}${letter ? `${NARROW}${letter}` : ""}`;
 }
 
 /** Formats a number with its noun: 1 topic, 2 topics. */
@@ -95,12 +107,7 @@ export function formatDeadline(ms, nowMs) {
   return ms < nowMs ? `overdue by ${formatRoughDuration(nowMs - ms)}` : `in ${formatRoughDuration(ms - nowMs)}`;
 }
 
-/** Formats an instant: 2026-11-21 19:45:03 UTC. */
-export function formatUtc(ms) {
-  return `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC`;
-}
-
-/** Formats a day: 2026-11-21. */
+/** Formats a day, counted in UTC: 2026-11-21. */
 export function formatDay(ms) {
   return new Date(ms).toISOString().slice(0, 10);
 }

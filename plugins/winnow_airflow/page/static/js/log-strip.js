@@ -7,7 +7,7 @@ import { attachTooltip } from "./tooltip.js";
 const SECTIONS = [
   ["clean", "Clean", "compacted already, below the first dirty offset"],
   ["cleanable", "Cleanable", "dirty and old enough, so the next compaction covers it"],
-  ["uncleanable", "Not cleanable yet", "younger than min.compaction.lag.ms, or in a segment that is not closed yet"],
+  ["young", "Not cleanable yet", "younger than min.compaction.lag.ms, or in a segment that is not closed yet"],
   ["active", "Active", "the active segment, which is never compacted"],
 ];
 const MINIMUM_SHARE_PERCENT = 0.8;
@@ -43,7 +43,7 @@ function listOffsets(row) {
   return [
     ["Log start offset", row.log_start_offset],
     ["First dirty offset", row.first_dirty_offset],
-    ["First uncleanable offset", row.first_uncleanable_offset],
+    ["Cleanable up to (exclusive)", row.first_uncleanable_offset],
     ["Active segment starts at", row.active_offset],
     ["Log end offset", row.log_end_offset],
   ];

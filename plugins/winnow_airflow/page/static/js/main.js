@@ -2,13 +2,18 @@
 
 import { initActions } from "./actions.js";
 import { buildAirflowUrl, interceptLinks, isFramed, navigateParent } from "./airflow-frame.js";
+import { alertCount, refreshAlertCount } from "./alert-count.js";
 import { ApiError, fetchJson } from "./api.js";
 import { createErrorMessage, createLink, createSkeleton } from "./components.js";
 import { h, updateChildren } from "./dom.js";
 import { createIcon } from "./icons.js";
 import { buildHash, parseRoute, startRouter } from "./router.js";
 import * as theme from "./theme.js";
+import { watchTimeZone } from "./time-zone.js";
 import * as tooltip from "./tooltip.js";
+import { createAlertsView } from "./views/alerts.js";
+import { createAuditView } from "./views/audit.js";
+import { createOverviewView } from "./views/overview.js";
 import { createQualityView } from "./views/quality.js";
 import { createRunView } from "./views/run.js";
 import { createRunsView } from "./views/runs.js";
@@ -17,8 +22,10 @@ import { createTopicsView } from "./views/topics.js";
 
 const REFRESH_INTERVAL_MS = 30_000;
 const SECTIONS = [
+  ["overview", "Overview"],
   ["topics", "Topics"],
   ["runs", "Runs"],
+  ["alerts", "Alerts"],
   ["quality", "Quality"],
 ];
 
@@ -31,16 +38,20 @@ let shown = { path: null, view: null };
 let me = null;
 
 function createView([first, second, third]) {
+  if (first === "overview") return createOverviewView();
   if (first === "topics") return second ? createTopicView(second) : createTopicsView();
   if (first === "runs") return second ? createRunView(second) : createRunsView();
+  if (first === "alerts") return createAlertsView();
+  if (first === "audit") return createAuditView();
   if (first === "quality") return createQualityView();
   if (first === "dags") return createRunsView({ dagId: second });
   if (first === "dag-runs") return createRunsView({ dagId: second, dagRunId: third });
   return null;
 }
 
-function showRoute({ segments, query }) {
-  const path = JSON.stringify(segments);
+function showRoute({ segments }) {
+  const isTopic = segments[0] === "topics" && segments.length > 1;
+  const path = JSON.stringify(isTopic ? segments.slice(0, 2) : segments);
   if (path !== shown.path) {
     shown.view?.stop();
     shown = { path, view: createView(segments) };
@@ -50,7 +61,13 @@ function showRoute({ segments, query }) {
     updateChildren(main, shown.view.element);
     scrollTo(0, 0);
   }
-  return shown.view?.update(query);
+  return updateView();
+}
+
+/** Loads the data of the present route again. */
+function updateView() {
+  const { segments, query } = parseRoute();
+  return shown.view?.update(query, segments[2]);
 }
 
 function showNotFound() {
@@ -64,7 +81,8 @@ function showNotFound() {
 function refreshView() {
   const typing = document.activeElement?.matches("input, textarea, select");
   if (document.hidden || document.querySelector("dialog[open]") || typing || getSelection()?.toString()) return;
-  shown.view?.update(parseRoute().query);
+  updateView();
+  refreshAlertCount();
 }
 
 function renderHeader(first) {
@@ -78,7 +96,7 @@ function renderHeader(first) {
         "aria-label": "Refresh",
         "data-tip": "Refresh (automatic every 30 s)",
         "data-key": "refresh",
-        on: { click: () => shown.view?.update(parseRoute().query) },
+        on: { click: updateView },
       },
       createIcon("refresh"),
     ),
@@ -128,6 +146,7 @@ function renderHeader(first) {
           "a",
           { href: buildHash([name]), "aria-current": first === name ? "page" : null, "data-key": `tab-${name}` },
           label,
+          name === "alerts" ? alertCount : null,
         ),
       ),
     ),
@@ -145,11 +164,12 @@ function handleKey(event) {
 
 async function startPage() {
   theme.watchTheme();
+  watchTimeZone(updateView);
   tooltip.startTooltips();
   interceptLinks();
   document.getElementById("skip").addEventListener("click", () => main.focus());
   document.addEventListener("keydown", handleKey);
-  renderHeader(parseRoute().segments[0] ?? "topics");
+  renderHeader(parseRoute().segments[0] ?? "overview");
   updateChildren(main, createSkeleton(16));
   try {
     me = await fetchJson("me");
@@ -160,8 +180,9 @@ async function startPage() {
     );
     return;
   }
-  initActions(me, () => shown.view?.update(parseRoute().query));
+  initActions(me, updateView);
   startRouter(showRoute);
+  refreshAlertCount();
   setInterval(refreshView, REFRESH_INTERVAL_MS);
 }
 

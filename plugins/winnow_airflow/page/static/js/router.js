@@ -43,7 +43,7 @@ export function reloadRoute() {
 /** Calls ``show`` for the current route and for each later one. */
 export function startRouter(show) {
   const route = () => {
-    if (!location.hash.startsWith("#/")) history.replaceState(null, "", "#/topics");
+    if (!location.hash.startsWith("#/")) history.replaceState(null, "", "#/overview");
     notifyParentOfRoute();
     show(parseRoute());
   };

@@ -24,9 +24,10 @@ const RUN_STATES = {
   published: ["healthy", "Committed: readers see the compacted log"],
   invalid: ["uncleanable", "Validation failed; nothing was published"],
   broken: ["uncleanable", "A check raised an error; nothing was published"],
+  spark_failed: ["uncleanable", "Spark failed; nothing was published"],
   refused: ["overdue", "Refused: the log changed after planning; nothing was published"],
   unknown: ["unknown", "The catalog did not answer, so the commit may or may not exist"],
-  void: ["void", "Void: replaced by a newer plan"],
+  void: ["void", "Void: closed before it published anything"],
 };
 
 /** All statuses of runs. */
@@ -61,7 +62,7 @@ export function isRunning(status) {
 
 /** Checks whether a run ended without a result. */
 export function hasFailed(status) {
-  return ["invalid", "broken", "refused", "unknown"].includes(status);
+  return ["invalid", "broken", "spark_failed", "refused", "unknown"].includes(status);
 }
 
 export { STATE_MEANINGS };

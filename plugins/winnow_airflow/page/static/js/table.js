@@ -21,7 +21,7 @@ export const PARTITION_COLUMN = {
  * first press of the header. ``order``: {sort, order}; ``onSort(sort, order)``.
  */
 export function createTable({ caption, columns, rows, order = {}, onSort, rowClass }) {
-  return h(
+  const scrolled = h(
     "div",
     { class: "table-scroll", role: "region", "aria-label": caption, tabindex: "0" },
     h(
@@ -44,6 +44,22 @@ export function createTable({ caption, columns, rows, order = {}, onSort, rowCla
       ),
     ),
   );
+  return h("div", {}, scrolled, createScrollHint(scrolled));
+}
+
+/** Creates the line that says that a table has columns beyond its right edge. */
+function createScrollHint(scrolled) {
+  const hint = h(
+    "p",
+    { class: "more-columns", hidden: true },
+    "More columns at the right: scroll the table sideways →",
+  );
+  const show = () => {
+    hint.hidden = scrolled.scrollLeft + scrolled.clientWidth >= scrolled.scrollWidth - 1;
+  };
+  new ResizeObserver(show).observe(scrolled);
+  scrolled.addEventListener("scroll", show, { passive: true });
+  return hint;
 }
 
 function createHeader(column, order, onSort) {

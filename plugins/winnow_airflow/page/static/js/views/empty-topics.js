@@ -6,7 +6,14 @@ import { setQuery } from "../router.js";
 
 /** Creates the message that no topic matches the filter. */
 export function createNoMatch(query) {
-  const what = [query.state, query.search ? `"${query.search}"` : null].filter(Boolean).join(", ");
+  const what = [
+    query.state,
+    query.search ? `"${query.search}"` : null,
+    query.owner ? `owner ${query.owner}` : null,
+    query.tag ? `tag ${query.tag}` : null,
+  ]
+    .filter(Boolean)
+    .join(", ");
   return createEmptyState(
     `No topic matches ${what}.`,
     h(
@@ -18,7 +25,7 @@ export function createNoMatch(query) {
           type: "button",
           class: "button",
           "data-key": "show-all",
-          on: { click: () => setQuery({ search: null, state: null, page: null }) },
+          on: { click: () => setQuery({ search: null, state: null, owner: null, tag: null, page: null }) },
         },
         "Show all topics",
       ),

@@ -2,9 +2,10 @@
 
 import { createBarChart } from "../charts.js";
 import { h } from "../dom.js";
-import { formatBytes, formatCount, formatShortDay, formatUtc } from "../format.js";
+import { formatBytes, formatCount, formatShortCount, formatShortDay } from "../format.js";
 import { buildHash } from "../router.js";
 import { hasFailed } from "../state-badges.js";
+import { formatInstant } from "../time-zone.js";
 
 const RECORDS = [
   ["records_kept", "kept", "Kept"],
@@ -22,7 +23,7 @@ export function createHistoryCharts(newestFirst) {
     stacks: row.totals ? stacks : [[]],
     mark: !row.totals,
     href: buildHash(["runs", row.plan_id]),
-    description: `${formatUtc(row.updated_at_ms)}, ${row.status}. ${values.map(([name, value]) => `${name} ${value}`).join(", ")}`,
+    description: `${formatInstant(row.updated_at_ms)}, ${row.status}. ${values.map(([name, value]) => `${name} ${value}`).join(", ")}`,
     tip: () => createValueList(row, values),
   });
   const bytesOf = (row) => [
@@ -57,7 +58,7 @@ export function createHistoryCharts(newestFirst) {
     }),
     createBarChart({
       title: "Records by outcome",
-      format: formatShort,
+      format: formatShortCount,
       legend: RECORDS.map(([, kind, label]) => [kind, label]),
       columns: rows.map((row) =>
         column(row, [RECORDS.map(([name, kind]) => ({ kind, value: row.totals?.[name] ?? 0 }))], recordsOf(row)),
@@ -66,22 +67,11 @@ export function createHistoryCharts(newestFirst) {
   );
 }
 
-function formatShort(value) {
-  const steps = [
-    [1e12, "T"],
-    [1e9, "G"],
-    [1e6, "M"],
-    [1e3, "k"],
-  ];
-  const [unit, letter] = steps.find(([least]) => value >= least) ?? [1, ""];
-  return `${Number((value / unit).toFixed(1))}${letter ? `\u202f${letter}` : ""}`;
-}
-
 function createValueList(row, values) {
   return h(
     "dl",
     { class: "tip-list" },
-    h("dt", {}, formatUtc(row.updated_at_ms)),
+    h("dt", {}, formatInstant(row.updated_at_ms)),
     h("dd", {}, row.status),
     row.totals ? values.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]) : null,
   );

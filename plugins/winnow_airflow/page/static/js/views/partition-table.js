@@ -37,12 +37,8 @@ function createStateCell(topic, row) {
       ? h(
           "p",
           {},
-          h(
-            "span",
-            { class: "clamp", "data-tip": row.uncleanable.reason },
-            stripReasonPrefix(topic, row.partition, row.uncleanable.reason),
-          ),
-          "Marked ",
+          stripReasonPrefix(topic, row.partition, row.uncleanable.reason),
+          ". Marked ",
           createAge(row.uncleanable.since_ms),
           `, ${formatCountWithNoun(row.uncleanable.attempts, "attempt")} failed, next attempt `,
           createNextAttempt(row.uncleanable.next_attempt_ms),

@@ -5,6 +5,7 @@ import { fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createBarChart, createSparkline } from "../charts.js";
 import { createAge, createEmptyState, createLink, createNextAttempt, createSection } from "../components.js";
+import { createDayChips } from "../day-chips.js";
 import { h, insertBreakPoints } from "../dom.js";
 import { formatCount, formatCountWithNoun, formatDay, formatShortDay, splitWords } from "../format.js";
 import { createIcon } from "../icons.js";
@@ -20,7 +21,7 @@ export function createQualityView() {
   const alerts = createAsyncPanel({ lines: 3 });
   const marks = createAsyncPanel({ lines: 5 });
   const time = createAsyncPanel({ lines: 8 });
-  const days = h("div", { class: "chips", role: "group", "aria-label": "Days shown" });
+  const days = createDayChips(DAYS, "days");
   const element = h(
     "div",
     { class: "view" },
@@ -28,7 +29,11 @@ export function createQualityView() {
     h(
       "div",
       { class: "stack" },
-      createSection("Open alerts", { id: "alerts" }, alerts.element),
+      createSection(
+        "Open alerts",
+        { id: "alerts", tools: createLink(buildHash(["alerts"]), "Handle alerts, and their history") },
+        alerts.element,
+      ),
       createSection(
         "Uncleanable partitions",
         {
@@ -37,27 +42,12 @@ export function createQualityView() {
         },
         marks.element,
       ),
-      createSection("Validation over time", { id: "time", tools: days }, time.element),
+      createSection("Validation over time", { id: "time", tools: days.element }, time.element),
     ),
   );
 
   function update(query) {
-    const shown = DAYS.includes(Number(query.days)) ? Number(query.days) : 30;
-    days.replaceChildren(
-      ...DAYS.map((each) =>
-        h(
-          "button",
-          {
-            type: "button",
-            class: "chip",
-            "aria-pressed": String(each === shown),
-            "data-key": `days-${each}`,
-            on: { click: () => setQuery({ days: each === 30 ? null : each }) },
-          },
-          `${each} days`,
-        ),
-      ),
-    );
+    const shown = days.show(query);
     alerts.load(
       (signal) => fetchJson("quality/alerts", { page: query.alerts, size: PAGE_SIZE }, signal),
       (answer) =>

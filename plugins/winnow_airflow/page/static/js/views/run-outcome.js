@@ -7,10 +7,10 @@ import { formatCountWithNoun } from "../format.js";
 import { isRunning } from "../state-badges.js";
 
 const OUTCOMES = {
-  failed: {
-    title: "A partition could not be compacted. Nothing was published.",
-    safe: "Readers see the log as it was before this run. The next sweep deletes the orphan files.",
-    next: "Fix the cause that the message names, for example a damaged segment. Then release the partitions, and the next run compacts them.",
+  spark_failed: {
+    title: "Spark failed. Nothing was published.",
+    safe: "Readers see the log as it was before this run; no record is lost. The next sweep deletes the orphan files.",
+    next: "Fix the cause that the message names, for example a damaged segment. If partitions are marked uncleanable, release them; the next run compacts what is due.",
   },
   invalid: {
     title: "Validation failed. Nothing was published.",
@@ -36,18 +36,15 @@ const OUTCOMES = {
 
 /** Creates advice for a run that did not publish; of a published run, its message. */
 export function createRunOutcome(row) {
-  const end = OUTCOMES[row.status === "invalid" && row.verdicts.every((each) => each.passed) ? "failed" : row.status];
+  const end = OUTCOMES[row.status];
   if (isRunning(row.status))
-    return createCallout(
-      "due",
-      "In progress.",
-      row.message ? h("p", {}, row.message) : null,
-      h("p", {}, "This page refreshes every 5 seconds."),
-    );
+    return row.message
+      ? createCallout("overdue", "Spark failed; Airflow may try it again.", h("p", { class: "message" }, row.message))
+      : null;
   if (row.status === "void")
     return createCallout(
       "paused",
-      "Void: replaced by a newer plan.",
+      "Void: this run was closed before it published anything.",
       row.message ? h("p", {}, row.message) : null,
       h("p", {}, "Nothing was published. The next sweep deletes its files. No action is needed."),
     );
@@ -79,7 +76,9 @@ export function createRunOutcome(row) {
       : h(
           "p",
           { class: "quiet" },
-          `No partition of ${row.topic} is marked uncleanable any more: all were released, or a later run compacted them.`,
+          row.status === "spark_failed"
+            ? `No partition of ${row.topic} is marked uncleanable: the next run tries all that are due again.`
+            : `No partition of ${row.topic} is marked uncleanable any more: all were released, or a later run compacted them.`,
         ),
     marked.length
       ? h(

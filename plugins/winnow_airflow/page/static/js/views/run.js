@@ -16,20 +16,15 @@ import {
 } from "../components.js";
 import { buildDagRunPath } from "../dag-run-toast.js";
 import { h } from "../dom.js";
-import {
-  EMPTY_VALUE,
-  formatBytes,
-  formatCount,
-  formatDuration,
-  formatPercent,
-  formatSeconds,
-  formatUtc,
-} from "../format.js";
+import { EMPTY_VALUE, formatBytes, formatCount, formatDuration, formatPercent, formatSeconds } from "../format.js";
 import { createIcon } from "../icons.js";
 import { buildHash } from "../router.js";
 import { createRunBadge, hasFailed, isRunning } from "../state-badges.js";
+import { formatInstant } from "../time-zone.js";
 import { createReceiptSections } from "./receipt-sections.js";
 import { createRunOutcome } from "./run-outcome.js";
+import { createRunProgress } from "./run-progress.js";
+import { explainRunWait } from "./run-waits.js";
 import { createVerdictTable } from "./verdict-table.js";
 
 const MAXIMUM_MARKS = 200;
@@ -41,7 +36,12 @@ export function createRunView(planId) {
   const element = h("div", { class: "view" }, body.element);
 
   async function fetch(signal) {
-    const found = await fetchJson(`runs/${encodePathPart(planId)}`, {}, signal);
+    const path = `runs/${encodePathPart(planId)}`;
+    const [found, progress] = await Promise.all([
+      fetchJson(path, {}, signal),
+      fetchJson(`${path}/progress`, {}, signal),
+    ]);
+    const wait = isRunning(found.status) ? await explainRunWait(found, progress, signal) : "";
     const marks = hasFailed(found.status)
       ? await fetchJson(
           `topics/${encodePathPart(found.topic)}/partitions`,
@@ -49,13 +49,13 @@ export function createRunView(planId) {
           signal,
         ).catch(() => ({ partitions: [] }))
       : { partitions: [] };
-    return { ...found, marked: marks.partitions.filter((row) => row.uncleanable) };
+    return { ...found, progress, wait, marked: marks.partitions.filter((row) => row.uncleanable) };
   }
 
   let timer = 0;
   async function update() {
     clearTimeout(timer);
-    const found = await body.load(fetch, drawRun);
+    const found = await body.load(fetch, (row) => drawRun(row, update));
     if (found && isRunning(found.status) && element.isConnected) timer = setTimeout(update, REFRESH_INTERVAL_MS);
   }
 
@@ -66,7 +66,7 @@ export function createRunView(planId) {
   return { element, update, title: "Run", stop };
 }
 
-function drawRun(row) {
+function drawRun(row, refresh) {
   return [
     createBreadcrumbs(
       createLink(buildHash(["topics"]), "Topics"),
@@ -83,11 +83,12 @@ function drawRun(row) {
       "p",
       { class: "quiet facts" },
       h("span", {}, "plan ", createCopyable(row.plan_id)),
-      h("span", {}, "as of ", h("span", {}, formatUtc(row.as_of_ms))),
+      h("span", {}, "as of ", h("span", {}, formatInstant(row.as_of_ms))),
       row.attempt ? h("span", {}, "attempt ", h("code", {}, row.attempt)) : null,
     ),
     createRunOutcome(row),
-    createFigures(row),
+    isRunning(row.status) && row.progress.stages.length ? null : createFigures(row),
+    createRunProgress(row, row.progress, row.wait, refresh),
     createReceiptSections(row),
     createSection(
       "Validation results",
@@ -189,9 +190,9 @@ function createEvidence(row) {
     h("dt", {}, "Snapshot"),
     h("dd", {}, row.snapshot_id ? createCopyable(row.snapshot_id) : "none"),
     h("dt", {}, "Planned"),
-    h("dd", {}, formatUtc(row.opened_at_ms)),
+    h("dd", {}, formatInstant(row.opened_at_ms)),
     h("dt", {}, row.finished_at_ms ? "Finished" : "Updated"),
-    h("dd", {}, formatUtc(row.finished_at_ms ?? row.updated_at_ms)),
+    h("dd", {}, formatInstant(row.finished_at_ms ?? row.updated_at_ms)),
     h("dt", {}, "Command line"),
     h("dd", {}, createCopyable(`winnow receipts ${row.topic}`)),
   );

@@ -1,11 +1,12 @@
 // Lists of runs: all, those of a DAG, or those of one DAG run.
 
-import { fetchJson } from "../api.js";
+import { buildApiUrl, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createAge, createAirflowLink, createEmptyState, createLink } from "../components.js";
 import { buildDagRunPath } from "../dag-run-toast.js";
 import { h, insertBreakPoints } from "../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatSeconds, shortenId } from "../format.js";
+import { createIcon } from "../icons.js";
 import { buildHash, setQuery } from "../router.js";
 import { createSearchField } from "../search.js";
 import { createRunBadge, RUN_STATUSES } from "../state-badges.js";
@@ -81,23 +82,23 @@ export function createRunsView({ dagId = "", dagRunId = "" } = {}) {
     h("option", { value: "" }, "Any status"),
     RUN_STATUSES.map((each) => h("option", { value: each }, each)),
   );
+  const file = h("a", { class: "button ghost", "data-key": "csv", download: true }, createIcon("download"), "CSV");
   const heading = dagRunId ? "Compactions of this DAG run" : dagId ? `Compactions by ${dagId}` : "Runs";
   const element = h(
     "div",
     { class: "view" },
     h("h1", { class: dagId ? "small-title" : "unseen" }, heading),
-    dagRunId ? null : h("div", { class: "toolbar" }, search.element, status),
+    dagRunId ? null : h("div", { class: "toolbar" }, search.element, status, h("div", { class: "toolbar-end" }, file)),
     list.element,
   );
 
   function update(query) {
     search.show(query.search ?? "");
     status.value = query.status ?? "";
+    const filters = { search: query.search, status: query.status, dag_id: dagId, dag_run_id: dagRunId };
+    file.href = buildApiUrl("runs.csv", filters);
     const asked = {
-      topic: query.search,
-      status: query.status,
-      dag_id: dagId,
-      dag_run_id: dagRunId,
+      ...filters,
       page: query.page,
       size: Number(query.size) || DEFAULT_PAGE_SIZE,
     };

@@ -1,7 +1,7 @@
-// The view of one topic: state, partitions, history, validation, configuration.
+// The page of one topic: what holds for all of it, and its tabs.
 
-import { createChangeButton, createCompactButton } from "../actions.js";
-import { encodePathPart, fetchAirflowJson, fetchJson, getServerTimeMs } from "../api.js";
+import { createChangeButton, createCompactButton, createDryRunButton, createMaintenanceButton } from "../actions.js";
+import { encodePathPart, fetchAirflowJson, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import {
   createAge,
@@ -13,46 +13,22 @@ import {
   createInstant,
   createLink,
   createRatioBar,
-  createSection,
 } from "../components.js";
-import { h, insertBreakPoints, updateChildren } from "../dom.js";
-import { describeSetting, formatBytes, formatCountWithNoun, splitWords } from "../format.js";
-import { createLogLegend } from "../log-strip.js";
-import { buildHash, setQuery } from "../router.js";
+import { h, updateChildren } from "../dom.js";
+import { formatBytes, formatCountWithNoun } from "../format.js";
+import { buildHash } from "../router.js";
 import { createRunBadge, createStateBadge } from "../state-badges.js";
-import { createPager, createTable } from "../table.js";
-import { createHistoryCharts } from "./history-charts.js";
-import { createPartitionTable } from "./partition-table.js";
-import { buildRunColumns } from "./runs.js";
-import { createVerdictTable } from "./verdict-table.js";
+import { findNextRun } from "./next-run.js";
+import { FIRST_TAB, TOPIC_TABS } from "./topic-tabs.js";
 
-const PARTITIONS_PER_PAGE = 20;
-const CHARTED_RUNS = 40;
-const RUNS_PER_PAGE = 10;
-const VERDICTS_PER_PAGE = 10;
-
-/** Creates the view of the topic ``name``. */
+/** Creates the view of the topic ``name``; ``update(query, tab)`` shows one of its tabs. */
 export function createTopicView(name) {
   const path = `topics/${encodePathPart(name)}`;
   const head = createAsyncPanel({ lines: 4 });
-  const partitions = createAsyncPanel({ lines: 8 });
-  const history = createAsyncPanel({ lines: 6 });
-  const list = createAsyncPanel({ lines: 6 });
-  const configuration = createAsyncPanel({ lines: 6 });
-  const quality = createAsyncPanel({ lines: 4 });
   const next = h("span", { class: "quiet", "aria-busy": "true" }, "…");
-  const rest = h(
-    "div",
-    { class: "stack" },
-    createSection("Partitions", { tools: createLogLegend(), id: "partitions" }, partitions.element),
-    createSection("History", { id: "history", note: `The last ${CHARTED_RUNS} runs` }, history.element, list.element),
-    createSection(
-      "Quality",
-      { id: "quality", note: "Great Expectations validates the new data files of each run before the commit" },
-      quality.element,
-    ),
-    createSection("Configuration", { id: "configuration" }, configuration.element),
-  );
+  const tabs = h("nav", { class: "tabs subtabs", "aria-label": `Tabs of ${name}` });
+  const content = h("div", {});
+  const rest = h("div", {}, tabs, content);
   const element = h(
     "div",
     { class: "view" },
@@ -60,136 +36,47 @@ export function createTopicView(name) {
     head.element,
     rest,
   );
-  let onlyDiffering = true;
+  let shown = { name: null, tab: null };
 
-  function update(query) {
-    const pageOf = (key) => Number(query[key]) || 1;
-    const pages =
-      (key) =>
-      ({ page }) =>
-        setQuery({ [key]: page === 1 ? null : page });
+  function showTab(wanted) {
+    if (wanted === shown.name) return;
+    shown.tab?.stop();
+    const found = TOPIC_TABS.find((each) => each.name === wanted);
+    shown = { name: wanted, tab: found ? found.create(name) : null };
+    updateChildren(
+      tabs,
+      TOPIC_TABS.map((each) =>
+        h(
+          "a",
+          {
+            href: buildHash(["topics", name, ...(each.name === FIRST_TAB ? [] : [each.name])]),
+            "aria-current": each.name === wanted ? "page" : null,
+            "data-key": `topic-tab-${each.name}`,
+          },
+          each.label,
+        ),
+      ),
+    );
+    updateChildren(content, shown.tab ? shown.tab.element : createEmptyState("There is no such tab."));
+  }
+
+  function update(query, tab = FIRST_TAB) {
+    showTab(tab);
     head
       .load(
         (signal) => fetchJson(path, {}, signal),
         (answer) => createHeader(answer, next),
       )
       .then((answer) => {
-        if (!answer) rest.hidden = head.element.querySelector(".figures") === null;
-        else {
-          rest.hidden = false;
-          configuration.load(async () => answer.configuration, drawConfiguration);
-        }
+        rest.hidden = !answer && head.element.querySelector(".figures") === null;
       });
-    partitions.load(
-      (signal) => fetchJson(`${path}/partitions`, { page: pageOf("partitions"), size: PARTITIONS_PER_PAGE }, signal),
-      (answer) =>
-        answer.total === 0
-          ? createEmptyState("No partition has been assessed yet.")
-          : [
-              createPartitionTable(name, answer.partitions),
-              answer.total > PARTITIONS_PER_PAGE
-                ? createPager(answer, pages("partitions"), { noun: "partition", sizes: false })
-                : null,
-            ],
-    );
-    history.load(
-      (signal) => fetchJson(`${path}/runs`, { page: 1, size: CHARTED_RUNS }, signal),
-      (answer) => (answer.runs.some((run) => run.totals) ? createHistoryCharts(answer.runs) : []),
-    );
-    list.load(
-      (signal) => fetchJson(`${path}/runs`, { page: pageOf("runs"), size: RUNS_PER_PAGE }, signal),
-      (answer) =>
-        answer.total === 0
-          ? createEmptyState(
-              "This topic has not been compacted yet.",
-              h(
-                "p",
-                {},
-                "The DAG compact_topics compacts it when it is due. “Compact now” triggers a DAG run at once.",
-              ),
-            )
-          : [
-              createTable({
-                caption: `Runs of ${name}`,
-                columns: buildRunColumns({ withTopic: false }),
-                rows: answer.runs,
-              }),
-              answer.total > RUNS_PER_PAGE ? createPager(answer, pages("runs"), { noun: "run", sizes: false }) : null,
-            ],
-    );
-    quality.load(
-      (signal) => fetchJson(`${path}/verdicts`, { page: pageOf("verdicts"), size: VERDICTS_PER_PAGE }, signal),
-      (answer) =>
-        answer.total === 0
-          ? createEmptyState("This topic has not been validated yet.")
-          : [
-              createVerdictTable(answer.verdicts, { caption: `Validation results of ${name}` }),
-              answer.total > VERDICTS_PER_PAGE
-                ? createPager(answer, pages("verdicts"), { noun: "validation", sizes: false })
-                : null,
-            ],
-    );
     loadNextRun(next);
+    return shown.tab?.update(query);
   }
 
-  function drawConfiguration(entries) {
-    const differing = entries.filter((entry) => !entry.is_default);
-    const rows = onlyDiffering ? differing : entries;
-    const toggleDiffering = (event) => {
-      onlyDiffering = event.target.checked;
-      configuration.load(async () => entries, drawConfiguration);
-    };
-    return [
-      h(
-        "label",
-        { class: "toggle" },
-        h("input", {
-          type: "checkbox",
-          checked: onlyDiffering,
-          "data-key": "differing",
-          on: { change: toggleDiffering },
-        }),
-        `Only keys that differ from the default (${differing.length} of ${entries.length})`,
-      ),
-      rows.length === 0
-        ? createEmptyState("Every key has its default.")
-        : createTable({
-            caption: `Configuration of ${name}`,
-            rows,
-            rowClass: (row) => (row.is_default ? "is-dim" : ""),
-            columns: [
-              {
-                key: "name",
-                label: "Key",
-                heads: true,
-                width: "is-name",
-                cell: (row) => h("code", {}, insertBreakPoints(row.name)),
-              },
-              {
-                key: "value",
-                label: "Value",
-                cell: (row) =>
-                  h(
-                    "span",
-                    { class: row.value.length < 24 ? "is-short" : "" },
-                    h("code", { class: "value" }, row.value),
-                    h("small", {}, " ", describeSetting(row.name, row.value)),
-                  ),
-              },
-              {
-                key: "source",
-                label: "Source",
-                cell: (row) => h("span", { class: row.source.length < 24 ? "is-short" : "" }, row.source),
-              },
-              { key: "sentence", label: "Effect", width: "is-wide", cell: (row) => row.sentence },
-            ],
-          }),
-    ];
-  }
-
-  const places = [head, partitions, history, list, configuration, quality];
   const stop = () => {
-    for (const each of places) each.stop();
+    head.stop();
+    shown.tab?.stop();
   };
   return { element, update, title: name, stop };
 }
@@ -212,6 +99,9 @@ function createHeader(row, next) {
           label: "Pause all",
           disabledReason: paused === row.partitions ? "Every partition is paused already" : "",
         }),
+        createDryRunButton(row.topic),
+        createMaintenanceButton("scrub", row.topic),
+        createMaintenanceButton("sweep", row.topic),
         createCompactButton(() => [row.topic]),
       ),
     ),
@@ -221,7 +111,16 @@ function createHeader(row, next) {
       h("span", {}, formatCountWithNoun(row.partitions, "partition")),
       h("span", {}, "cleanup.policy ", h("code", {}, row.policy)),
       h("span", {}, "strategy ", h("code", {}, row.strategy)),
-      h("span", {}, "assessed ", createAge(row.assessed_at_ms)),
+      row.owner ? h("span", {}, "owner ", createLink(buildHash(["topics"], { owner: row.owner }), row.owner)) : null,
+      row.tags.length
+        ? h(
+            "span",
+            {},
+            "tags ",
+            row.tags.map((tag, index) => [index ? ", " : "", createLink(buildHash(["topics"], { tag }), tag)]),
+          )
+        : null,
+      h("span", {}, "figures as of ", createAge(row.assessed_at_ms)),
       h("span", {}, "table ", h("code", { "data-tip": row.table.location }, row.table.name)),
     ),
     h(
@@ -273,16 +172,28 @@ async function loadNextRun(element) {
   element.setAttribute("aria-busy", "false");
 }
 
+function createLateRun(atMs) {
+  return createAirflowLink(
+    "dags/compact_topics/runs",
+    h(
+      "span",
+      { class: "late", "data-tip": "The scheduler does not run, or an earlier run of compact_topics has not ended" },
+      "late since ",
+      createInstant(atMs),
+    ),
+  );
+}
+
 function drawNextRun(element, dag) {
   if (dag instanceof Error)
     return updateChildren(element, h("span", { class: "quiet", "data-tip": dag.message }, "unknown"));
-  if (dag.is_paused)
-    return updateChildren(element, createAirflowLink("dags/compact_topics", "none: the DAG is paused"));
-  const at = dag.next_dagrun_run_after ? Date.parse(dag.next_dagrun_run_after) : null;
-  if (at === null) return updateChildren(element, h("span", { class: "quiet" }, splitWords("not scheduled")));
-  const text =
-    at <= getServerTimeMs()
-      ? h("span", { "data-tip": "Due now; Airflow's scheduler starts it" }, "now")
-      : createInstant(at);
-  return updateChildren(element, text);
+  const { state, atMs } = findNextRun(dag);
+  const drawings = {
+    paused: () => createAirflowLink("dags/compact_topics", "none: the DAG is paused"),
+    unscheduled: () => h("span", { class: "quiet" }, "not scheduled"),
+    ahead: () => createInstant(atMs),
+    due: () => h("span", { "data-tip": "Airflow's scheduler starts it" }, "any moment"),
+    late: () => createLateRun(atMs),
+  };
+  return updateChildren(element, drawings[state]());
 }

@@ -1,19 +1,24 @@
 // The view of all topics: state, dirty ratio, deadline; filter, search, sort, compact.
 
-import { createCompactButton } from "../actions.js";
-import { fetchJson } from "../api.js";
+import { createCompactButton, createTopicChangeButton } from "../actions.js";
+import { buildApiUrl, fetchJson, getServerTimeMs } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createAge, createDeadline, createEmptyState, createLink, createRatioBar } from "../components.js";
 import { announceToScreenReader, h, insertBreakPoints, updateChildren } from "../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatCountWithNoun } from "../format.js";
 import { createIcon } from "../icons.js";
 import { buildHash, setQuery } from "../router.js";
+import { createSavedViews } from "../saved-views.js";
 import { createSearchField } from "../search.js";
 import { createRunBadge, createStateBadge, STATE_MEANINGS, STATES } from "../state-badges.js";
 import { createPager, createTable } from "../table.js";
+import { openCreateDialog } from "./configuration-review.js";
 import { createNoMatch, createNoTopics } from "./empty-topics.js";
 
 const DEFAULT_PAGE_SIZE = 50;
+/** The parts of the address that say which topics are shown. */
+const FILTERS = ["search", "state", "owner", "tag"];
+const STALE_AFTER_MS = 3_600_000;
 const DEFAULT_ORDER = {
   state: "asc",
   topic: "asc",
@@ -31,11 +36,17 @@ export function createTopicsView() {
   const act = h("div", { class: "row" });
   const list = createAsyncPanel({ lines: 16 });
   const search = createSearchField();
+  const owner = createLabelSelect("owner", "Any owner");
+  const tag = createLabelSelect("tag", "Any tag");
+  const views = createSavedViews([...FILTERS, "sort", "order"]);
+  const labels = h("span", { class: "row" }, owner.element, tag.element, views.element);
+  const audit = h("a", { class: "button ghost", href: buildHash(["audit"]), "data-key": "audit" }, "Audit log");
+  const file = h("a", { class: "button ghost", "data-key": "csv", download: true }, createIcon("download"), "CSV");
   const element = h(
     "div",
     { class: "view" },
     h("h1", { class: "unseen" }, "Topics"),
-    h("div", { class: "toolbar" }, search.element, chips, h("div", { class: "toolbar-end" }, act)),
+    h("div", { class: "toolbar" }, search.element, chips, labels, h("div", { class: "toolbar-end" }, act)),
     list.element,
   );
   let shown = [];
@@ -43,13 +54,15 @@ export function createTopicsView() {
   const renderAction = () =>
     updateChildren(
       act,
+      audit,
+      file,
       selected.size
         ? h(
             "button",
             { type: "button", class: "button ghost", "data-key": "clear", on: { click: () => selectTopics([]) } },
             "Clear selection",
           )
-        : null,
+        : createTopicChangeButton("Create a topic", { key: "create-topic", onPress: openCreateDialog }),
       createCompactButton(() => [...selected], {
         disabledReason: selected.size ? "" : "Select topics first, with the checkboxes at the left",
         label: selected.size ? `Compact ${formatCountWithNoun(selected.size, "topic")} now` : "Compact now",
@@ -105,12 +118,14 @@ export function createTopicsView() {
       sortable: true,
       heads: true,
       width: "is-name",
-      cell: (row) =>
+      cell: (row) => [
         h(
           "a",
           { class: "row-link", href: buildHash(["topics", row.topic]), "data-key": `topic-${row.topic}` },
           insertBreakPoints(row.topic),
         ),
+        row.tags.length ? h("small", { class: "labels quiet" }, row.tags.join(", ")) : null,
+      ],
     },
     {
       key: "state",
@@ -153,6 +168,13 @@ export function createTopicsView() {
       cell: (row) => formatBytes(row.size_bytes),
     },
     { key: "last_run", label: "Last run", sortable: true, first: "desc", width: "is-run", cell: createLastRunCell },
+    {
+      key: "assessed",
+      label: "As of",
+      width: "is-age",
+      hint: "When the figures of this row were recorded: at the last check, ingest, run or change",
+      cell: createFreshnessCell,
+    },
   ];
 
   function toggleTopic(name, isOn) {
@@ -168,9 +190,19 @@ export function createTopicsView() {
   function update(query) {
     search.show(query.search ?? "");
     const size = Number(query.size) || DEFAULT_PAGE_SIZE;
+    const filters = Object.fromEntries(FILTERS.map((each) => [each, query[each]]));
+    file.href = buildApiUrl("topics.csv", filters);
+    fetchJson("labels").then(
+      (found) => {
+        owner.show(found.owners, query.owner);
+        tag.show(found.tags, query.tag);
+      },
+      // Without the labels the list is still there.
+      () => null,
+    );
+    views.draw();
     const asked = {
-      search: query.search,
-      state: query.state,
+      ...filters,
       sort: query.sort,
       order: query.order,
       page: query.page,
@@ -191,7 +223,7 @@ export function createTopicsView() {
 
   function draw(answer, query) {
     shown = answer.topics.map((row) => row.topic);
-    if (answer.total === 0) return query.search || query.state ? createNoMatch(query) : createNoTopics();
+    if (answer.total === 0) return FILTERS.some((each) => query[each]) ? createNoMatch(query) : createNoTopics();
     const order = { sort: query.sort ?? "state", order: query.order ?? DEFAULT_ORDER[query.sort ?? "state"] };
     return [
       createTable({
@@ -259,4 +291,31 @@ function createLastRunCell(row) {
     createLink(buildHash(["runs", run.plan_id]), createRunBadge(run.status)),
     h("small", { class: "quiet" }, createAge(run.updated_at_ms)),
   );
+}
+
+/** Creates the choice of an owner or a tag; hidden while no topic has one. */
+function createLabelSelect(name, anyLabel) {
+  const element = h("select", {
+    "aria-label": anyLabel,
+    "data-key": name,
+    hidden: true,
+    on: { change: () => setQuery({ [name]: element.value || null, page: null }) },
+  });
+  const show = (values, chosen = "") => {
+    const known = chosen && !values.includes(chosen) ? [chosen, ...values] : values;
+    element.hidden = known.length === 0;
+    if (document.activeElement === element) return;
+    updateChildren(
+      element,
+      h("option", { value: "" }, anyLabel),
+      known.map((each) => h("option", { value: each, selected: each === chosen }, each)),
+    );
+  };
+  return { element, show };
+}
+
+/** Creates how old the figures of a row are; figures older than an hour stand out. */
+function createFreshnessCell(row) {
+  const isStale = getServerTimeMs() - row.assessed_at_ms > STALE_AFTER_MS;
+  return h("small", { class: isStale ? "late" : "quiet" }, createAge(row.assessed_at_ms));
 }

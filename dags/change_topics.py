@@ -1,0 +1,103 @@
+"""DAG change_topics: creates topics, changes their configuration, adds partitions, undoes ingest calls."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import cast
+
+from airflow.sdk import DAG, Param, get_current_context, task
+
+from winnow_airflow import compaction_steps, params, pool_checks, topic_changes
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.xcom_values import TOPIC_PATTERN
+
+DOC = """
+### Creates topics, changes their configuration, adds partitions, undoes ingest calls
+
+The page triggers this DAG with your own permissions, so Airflow's audit log shows who did what. A change is one commit,
+checked as a whole before anything is written; what it will remove for good is in the answer. Repeating it has no
+effect. Deleting a topic takes a shell: `winnow topics delete`.
+
+| Param | meaning |
+| --- | --- |
+| `action` | **alter**: set `config`, reset `reset`. **create**: a topic with `partitions` and `config`. |
+| | **add_partitions**: to `partitions` in all; keys do not move. **undo_ingest**: take back `ingest_id` |
+| `topic` | the topic |
+| `config`, `reset` | configuration by Kafka's names, `{"retention.ms": "604800000"}`; keys to set to their defaults |
+| `expected` | refuse the change if these keys have other values by now; null: not set |
+| `partitions` | how many partitions the topic has afterwards |
+| `ingest_id` | the call, as `winnow ingest list` and the page name it |
+| `reason` | why; kept in the audit log |
+"""
+
+
+@task
+def check_pools() -> None:
+    """Fails the run if the pool of its task does not exist."""
+    pool_checks.require_pools(get_current_context())
+
+
+@task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30))
+def change() -> str:
+    """Changes the topic in one commit, and returns a sentence about what changed."""
+    context = get_current_context()
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        return topic_changes.change_topic(ctx, cast("topic_changes.TopicChange", dict(context["params"])))
+
+
+with DAG(
+    dag_id="change_topics",
+    schedule=None,
+    start_date=START,
+    catchup=False,
+    max_active_runs=16,
+    default_args=DEFAULT_ARGS,
+    tags=TAGS,
+    doc_md=DOC,
+    params={
+        "action": Param(
+            topic_changes.ALTER,
+            type="string",
+            enum=list(topic_changes.ACTIONS),
+            title="Action",
+            description="Change the configuration, create a topic, add partitions, or undo an ingest call.",
+        ),
+        "topic": Param(type="string", pattern=TOPIC_PATTERN, minLength=1, title="Topic", description="The topic."),
+        "config": Param(
+            {},
+            type="object",
+            additionalProperties={"type": "string"},
+            title="Configuration",
+            description='Keys to set, by Kafka\'s names: {"max.compaction.lag.ms": "86400000"}',
+        ),
+        "reset": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            title="Keys to reset",
+            description="Keys to set back to their defaults, one per line.",
+        ),
+        "expected": Param(
+            {},
+            type="object",
+            additionalProperties={"type": ["null", "string"]},
+            title="Expected values",
+            description="Refuse the change if these keys have other values by now.",
+        ),
+        "partitions": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Partitions",
+            description="For create and add_partitions: how many the topic has afterwards.",
+        ),
+        "ingest_id": Param(
+            None,
+            type=["null", "string"],
+            title="Ingest call",
+            description="For undo_ingest: the call, as winnow ingest list names it.",
+        ),
+        "reason": params.build_reason("Reason", "Why; kept in the audit log."),
+    },
+) as change_topics:
+    check_pools() >> change()

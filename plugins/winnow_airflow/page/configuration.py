@@ -1,0 +1,71 @@
+"""Configuration routes: the keys of topic configuration, and the check of a topic that somebody wants to create."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from winnow.config.definitions import DEFINITIONS, Definition
+from winnow.config.names import validate_topic_name
+from winnow.config.topic import TopicConfig
+from winnow.config.values import OneOf, ValueType
+from winnow.errors import ConfigurationError
+from winnow_airflow.page.access import may_view, own_request, require_right_to
+from winnow_airflow.page.dependencies import LakeDep
+from winnow_airflow.page.responses import Document
+
+MAXIMUM_KEYS = 100
+MAXIMUM_VALUE_CHARACTERS = 1_000
+Values = dict[str, Annotated[str, Field(max_length=MAXIMUM_VALUE_CHARACTERS)]]
+
+router = APIRouter(prefix="/api/configuration", dependencies=[may_view])
+
+
+class WantedTopic(BaseModel):
+    """A topic that somebody wants to create."""
+
+    topic: str = Field(max_length=MAXIMUM_VALUE_CHARACTERS)
+    config: Values = Field(default={}, max_length=MAXIMUM_KEYS)
+
+
+@router.get("")
+def list_keys(lake: LakeDep) -> Document:
+    """Return every key with its type, its valid values and its default on this installation."""
+    defaults = lake.settings.topic_defaults
+    return {
+        "keys": [
+            _describe_key(each, defaults[each.name].text if each.name in defaults else None) for each in DEFINITIONS
+        ]
+    }
+
+
+@router.post("/check", dependencies=[own_request, require_right_to("configure")])
+def check_topic(lake: LakeDep, wanted: WantedTopic) -> Document:
+    """Check name and configuration of a topic that does not exist yet. ``error`` None: both are valid."""
+    try:
+        validate_topic_name(wanted.topic)
+        TopicConfig.parse(wanted.config, lake.settings.topic_defaults)
+    except ConfigurationError as problem:
+        return {"error": str(problem)}
+    if lake.store.overview.find_recorded(wanted.topic) is not None:
+        return {"error": f"Topic {wanted.topic} exists already."}
+    return {"error": None}
+
+
+def _describe_key(definition: Definition, default: str | None) -> Document:
+    """Describe a key. ``choices``: its valid values, or for a list the valid elements; None: any of its type."""
+    valid = definition.validator
+    choices = list(valid.values) if isinstance(valid, OneOf) else None
+    if definition.kind is ValueType.BOOLEAN:
+        choices = ["true", "false"]
+    return {
+        "name": definition.name,
+        "type": definition.kind.value,
+        "is_list": definition.kind is ValueType.LIST,
+        "choices": choices,
+        "default": default if default is not None else definition.default,
+        "unit": definition.unit,
+        "sentence": definition.sentence,
+    }

@@ -1,0 +1,237 @@
+"""Asks questions that need the log of ``winnow.questions``, a process per question with limits, never the api-server.
+
+A process is killed with its whole group at its limits, when its client goes away, and when the api-server ends. While
+one question is answered the next process is started ahead, because loading the libraries takes most of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import HTTPException, Request
+from starlette.responses import Response
+
+from winnow.config.settings import Settings
+from winnow_airflow.page.responses import Document
+
+MAXIMUM_ANSWER_BYTES: Final = 16 << 20
+MAXIMUM_WAITING_REQUESTS: Final = 8
+MAXIMUM_WAIT_SECONDS: Final = 5.0
+EXTRA_SECONDS: Final = 15.0
+"""The process ends itself at its limit, which begins when it has loaded its libraries; this much later it is killed."""
+_POLL_SECONDS: Final = 0.2
+
+_CHILD_ENVIRONMENT: Final = {
+    # Threads and memory pools reserve address space, which is limited.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+}
+
+_STATUS_OF_CODE: Final = {2: 422, 3: 422, 4: 422, 5: 409, 6: 503}
+"""HTTP status by the exit code of :mod:`winnow.errors`."""
+_STATUS_OF_ERROR: Final = {"UnknownTopicError": 404, "DeletedTopicError": 404}
+_TIME_SIGNALS: Final = frozenset({signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """An answer. ``seen``: what the audit entry says about it; ``content``: the JSON document, never parsed here."""
+
+    seen: str
+    content: bytes
+
+    def respond(self) -> Response:
+        """Make the response."""
+        return Response(self.content, media_type="application/json")
+
+
+class ReaderProcesses:
+    """The reader processes of one api-server."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._waiting = 0
+        self._spare: tuple[asyncio.AbstractEventLoop, asyncio.subprocess.Process] | None = None
+
+    async def ask(
+        self, request: Request, settings: Settings, question: str, parameters: Mapping[str, Any]
+    ) -> ReadAnswer:
+        """Ask ``question`` with ``parameters``, which go through standard input: keys are user bytes.
+
+        Raises:
+            HTTPException: 429 when too many questions are asked at once, 504 at a limit, or the error of the answer.
+        """
+        line = json.dumps({**parameters, "question": question}).encode() + b"\n"
+        gone = asyncio.ensure_future(_wait_for_disconnect(request))
+        try:
+            await self._wait_for_turn(gone, settings)
+            return await self._ask_process(gone, line, settings)
+        finally:
+            await _cancel(gone)
+
+    async def _ask_process(self, gone: asyncio.Future[None], line: bytes, settings: Settings) -> ReadAnswer:
+        self._running += 1
+        try:
+            process = await self._take(settings)
+            try:
+                return await _converse(gone, process, line, settings)
+            finally:
+                await _end(process)
+                await self._start_spare(settings)
+        finally:
+            self._running -= 1
+
+    async def close(self) -> None:
+        """End the process that waits for a question, if there is one."""
+        spare, self._spare = self._spare, None
+        if spare is not None and spare[0] is asyncio.get_running_loop():
+            await _end(spare[1])
+
+    async def _wait_for_turn(self, gone: asyncio.Future[None], settings: Settings) -> None:
+        if self._running < settings.page.reader_processes:
+            return
+        if self._waiting >= MAXIMUM_WAITING_REQUESTS:
+            raise _make_busy_error(settings)
+        self._waiting += 1
+        until = time.monotonic() + MAXIMUM_WAIT_SECONDS
+        try:
+            while self._running >= settings.page.reader_processes:
+                if time.monotonic() > until or gone.done():
+                    raise _make_busy_error(settings)
+                await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            self._waiting -= 1
+
+    async def _take(self, settings: Settings) -> asyncio.subprocess.Process:
+        spare, self._spare = self._spare, None
+        if spare is not None and spare[0] is asyncio.get_running_loop() and spare[1].returncode is None:
+            return spare[1]
+        return await _start(settings)
+
+    async def _start_spare(self, settings: Settings) -> None:
+        if self._spare is None:
+            self._spare = (asyncio.get_running_loop(), await _start(settings))
+
+
+async def _start(settings: Settings) -> asyncio.subprocess.Process:
+    page = settings.page
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "winnow.questions",
+        str(page.reader_seconds),
+        str(page.reader_memory_bytes),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+        env={**_list_inherited_variables(), **_CHILD_ENVIRONMENT},
+    )
+
+
+def _list_inherited_variables() -> dict[str, str]:
+    # Airflow's secrets are of no use to a reader.
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
+
+
+async def _converse(
+    gone: asyncio.Future[None], process: asyncio.subprocess.Process, line: bytes, settings: Settings
+) -> ReadAnswer:
+    talk = asyncio.ensure_future(_talk(process, line))
+    both: set[asyncio.Future[Any]] = {talk, gone}
+    try:
+        seconds = settings.page.reader_seconds + EXTRA_SECONDS
+        done, _ = await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if talk in done:
+            return _read_answer(*talk.result(), settings)
+        # Nobody reads the answer if the client is gone.
+        raise _make_time_error(settings)
+    finally:
+        await _cancel(talk)
+
+
+async def _cancel(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, HTTPException, OSError, RuntimeError):
+        await task
+
+
+async def _talk(process: asyncio.subprocess.Process, line: bytes) -> tuple[int, bytes]:
+    """Send the question and read the answer; standard input stays open, because its end would end the process."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(ConnectionError):  # it ended before; its exit code says why
+        process.stdin.write(line)
+        await process.stdin.drain()
+    content = bytearray()
+    while part := await process.stdout.read(1 << 16):
+        content += part
+        if len(content) > MAXIMUM_ANSWER_BYTES:
+            raise HTTPException(422, "The answer is too large for the page. Ask for fewer records.")
+    return await process.wait(), bytes(content)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    # Not Request.is_disconnected: behind Airflow's middleware it never sees a client that is gone.
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the process with its group, unless it has ended, and reap it."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _read_answer(code: int, content: bytes, settings: Settings) -> ReadAnswer:
+    first, _, rest = content.partition(b"\n")
+    if code == 0 and rest:
+        return ReadAnswer(json.loads(first), rest.rstrip())
+    if code > 0 and first:
+        failure: Document = json.loads(first)
+        status = _STATUS_OF_ERROR.get(failure["kind"]) or _STATUS_OF_CODE.get(code, 504)
+        raise HTTPException(status, failure["message"])
+    if -code in _TIME_SIGNALS:
+        raise _make_time_error(settings)
+    raise HTTPException(
+        504,
+        f"The process that reads the log ended unexpectedly (code {code}), perhaps for want of memory: see "
+        "page.reader_memory_bytes. Nothing was changed. The commands winnow read, why and explain have no such limit.",
+    )
+
+
+def _make_time_error(settings: Settings) -> HTTPException:
+    return HTTPException(
+        504,
+        f"The answer took more than {settings.page.reader_seconds} seconds (page.reader_seconds), so the process that "
+        "reads the log was ended. Ask for less, such as one partition, or ask at a shell: winnow read and winnow why "
+        "have no such limit.",
+    )
+
+
+def _make_busy_error(settings: Settings) -> HTTPException:
+    return HTTPException(
+        429,
+        f"{settings.page.reader_processes} processes read the log for the page already (page.reader_processes). Ask "
+        "again in a few seconds.",
+        headers={"Retry-After": "3"},
+    )
+
+
+readers: Final = ReaderProcesses()
+"""Those of this api-server."""

@@ -1,0 +1,120 @@
+"""Record routes: browse a partition, one record in full, the versions of a key and which of them wins.
+
+Reading records takes a permission of its own, and each look is written to the audit log before its answer goes out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, HTTPException, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from winnow.store.audit import AuditAction, AuditEntry
+from winnow_airflow.page.access import RECORDS_VIEW, may_read_records, may_view, own_request
+from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
+from winnow_airflow.page.reader_process import readers
+
+MAXIMUM_KEY_CHARACTERS: Final = 100_000
+
+router = APIRouter(prefix="/api/topics/{topic}/records", dependencies=[may_view, own_request])
+
+Partition = Annotated[int, Field(ge=0)]
+Offset = Annotated[str, Field(pattern=r"^[0-9]{1,19}$")]
+"""As text, because JavaScript numbers cannot hold 64-bit integers exactly."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class BrowseBody(_Body):
+    """Which records of a partition are wanted; without ``offset``, ``timestamp_ms`` and ``before``: the newest."""
+
+    partition: Partition
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    offset: Offset | None = None
+    timestamp_ms: Annotated[int, Field(ge=0)] | None = None
+    before: Offset | None = None
+
+
+class RecordBody(_Body):
+    """One record."""
+
+    partition: Partition
+    offset: Offset
+
+
+class KeyBody(_Body):
+    """A key; ``partition`` None: where it is likeliest, then the others."""
+
+    key: Annotated[str, Field(max_length=MAXIMUM_KEY_CHARACTERS)]
+    encoding: Annotated[str, Field(pattern=r"^(text|json|base64|hex)$")] = "text"
+    partition: Partition | None = None
+    everywhere: bool = False
+
+
+def require_record_reader(user: GetUserDep, lake: LakeDep) -> str:
+    """Return the name of the user, who may read records."""
+    name = user.get_name()
+    if not may_read_records(user, lake.settings):
+        raise HTTPException(
+            403,
+            f"{name} may not read records. Nobody may by default: name the user in page.record_readers "
+            f"(WINNOW_PAGE__RECORD_READERS) and let Airflow's auth manager allow the view {RECORDS_VIEW!r}.",
+        )
+    return name
+
+
+ReaderDep = Annotated[str, Depends(require_record_reader)]
+
+
+@router.post("")
+async def browse(
+    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: BrowseBody
+) -> Response:
+    """Return some records of a partition, in offset order."""
+    parameters = body.model_dump(exclude_none=True)
+    parameters |= {name: int(parameters[name]) for name in ("offset", "before") if name in parameters}
+    return await _answer(request, lake, now_ms, reader, topic, "browse", parameters)
+
+
+@router.post("/record")
+async def get_record(
+    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
+) -> Response:
+    """Return one record in full."""
+    return await _answer(request, lake, now_ms, reader, topic, "record", _describe_place(body))
+
+
+@router.post("/why")
+async def explain_record(
+    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
+) -> Response:
+    """Return why there is a record at an offset, or none, with the versions of its key."""
+    return await _answer(request, lake, now_ms, reader, topic, "why", _describe_place(body))
+
+
+@router.post("/key")
+async def find_key(
+    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: KeyBody
+) -> Response:
+    """Return the versions of a key that are in the log, and which of them wins."""
+    return await _answer(request, lake, now_ms, reader, topic, "key", body.model_dump(exclude_none=True))
+
+
+def _describe_place(body: RecordBody) -> dict[str, Any]:
+    return {"partition": body.partition, "offset": int(body.offset)}
+
+
+async def _answer(
+    request: Request, lake: Lake, now_ms: int, reader: str, topic: str, question: str, parameters: dict[str, Any]
+) -> Response:
+    """Read, write the audit entry, then answer; without the entry there is no answer."""
+    found = await readers.ask(request, lake.settings, question, {**parameters, "topic": topic})
+    entry = AuditEntry(now_ms, reader, AuditAction.RECORDS_READ.value, topic=topic, origin="page", detail=found.seen)
+    await run_in_threadpool(lake.store.audit.record, entry)
+    return found.respond()

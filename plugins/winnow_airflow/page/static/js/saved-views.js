@@ -1,0 +1,93 @@
+// Saved views: the address of a list with its filters under a name, kept in this browser. The address itself can be shared.
+
+import { createButton } from "./components.js";
+import { openDialog } from "./dialog.js";
+import { createId, h, updateChildren } from "./dom.js";
+import { parseRoute, setQuery } from "./router.js";
+
+const KEY = "winnow:saved-views";
+const MAXIMUM_VIEWS = 30;
+const MAXIMUM_NAME_CHARACTERS = 40;
+
+function readViews() {
+  try {
+    const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(found) ? found.filter((each) => typeof each?.name === "string" && each.query) : [];
+  } catch {
+    return [];
+  }
+}
+
+function writeViews(views) {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(views.slice(0, MAXIMUM_VIEWS)));
+  } catch {
+    // Without storage there are no saved views.
+  }
+}
+
+/** Creates the menu of saved views; ``keys`` are the parts of the query that a view consists of. */
+export function createSavedViews(keys) {
+  const element = h("span", { class: "row" });
+
+  const getPresent = () => {
+    const { query } = parseRoute();
+    return Object.fromEntries(keys.filter((key) => query[key]).map((key) => [key, query[key]]));
+  };
+  const isPresent = (view) => JSON.stringify(view.query) === JSON.stringify(getPresent());
+
+  function draw() {
+    const views = readViews();
+    const shown = views.find(isPresent);
+    const select = h(
+      "select",
+      {
+        "aria-label": "Saved views",
+        "data-key": "saved-views",
+        on: { change: (event) => openView(views.find((each) => each.name === event.target.value)) },
+      },
+      h("option", { value: "", selected: !shown }, "Saved views"),
+      views.map((each) => h("option", { value: each.name, selected: each === shown }, each.name)),
+    );
+    updateChildren(
+      element,
+      views.length ? select : null,
+      shown
+        ? createButton("Forget view", { key: "forget-view", kind: "ghost", onPress: () => forgetView(shown) })
+        : Object.keys(getPresent()).length
+          ? createButton("Save view", { key: "save-view", kind: "ghost", onPress: openSaveDialog })
+          : null,
+    );
+  }
+
+  function openView(view) {
+    if (!view) return;
+    setQuery({ ...Object.fromEntries(keys.map((key) => [key, null])), ...view.query, page: null });
+  }
+
+  function forgetView(view) {
+    writeViews(readViews().filter((each) => each.name !== view.name));
+    draw();
+  }
+
+  function openSaveDialog() {
+    const id = createId("view");
+    const input = h("input", { id, required: true, maxlength: MAXIMUM_NAME_CHARACTERS, autofocus: true });
+    openDialog({
+      title: "Save this view?",
+      body: [
+        h("label", { for: id }, "Name"),
+        input,
+        h("p", { class: "quiet" }, "Kept in this browser. To share a view, copy the address of the page."),
+      ],
+      confirmLabel: "Save view",
+      confirm: async () => {
+        const name = input.value.trim();
+        writeViews([{ name, query: getPresent() }, ...readViews().filter((each) => each.name !== name)]);
+        draw();
+      },
+    });
+  }
+
+  return { element, draw };
+}

@@ -1,0 +1,101 @@
+"""Routes of trends: samples and days of runs, of all topics and of one; and the health of a topic's table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from fastapi import APIRouter, HTTPException, Query
+
+from winnow.store.receipt_figures import DayFigures
+from winnow.store.samples import ALL_TOPICS, Sample
+from winnow_airflow.page.access import may_view
+from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
+from winnow_airflow.page.responses import Document, describe
+
+router = APIRouter(prefix="/api", dependencies=[may_view])
+
+DAY_MS: Final = 86_400_000
+
+MAXIMUM_DAYS: Final = 366
+
+MAXIMUM_SAMPLES: Final = 400
+"""Maximum samples of an answer; of more, those that are evenly spaced in time stay."""
+
+Days = Annotated[int, Query(ge=1, le=MAXIMUM_DAYS)]
+
+
+@router.get("/trends")
+def get_trends(lake: LakeDep, now_ms: NowDep, days: Days = 30) -> Document:
+    """Return the trends of all topics together over the last days, in UTC; today is the last."""
+    return _describe_trends(lake, now_ms, days, ALL_TOPICS)
+
+
+@router.get("/topics/{topic}/trends")
+def get_topic_trends(lake: LakeDep, now_ms: NowDep, topic: str, days: Days = 30) -> Document:
+    """Return the trends of one topic over the last days, in UTC; today is the last."""
+    if lake.store.overview.find_recorded(topic) is None:
+        raise _build_not_found(topic)
+    return _describe_trends(lake, now_ms, days, topic)
+
+
+@router.get("/topics/{topic}/health")
+def get_table_health(lake: LakeDep, now_ms: NowDep, topic: str) -> Document:
+    """Return the health of a topic's table. ``health`` None: not yet known. ``sweep``, ``scrub`` None: never done."""
+    if lake.store.overview.find_recorded(topic) is None:
+        raise _build_not_found(topic)
+    health = lake.store.table_health.find(topic)
+    sweep = lake.store.table_health.find_sweep(topic)
+    checks = lake.store.segment_checks.summarize(topic)
+    return {
+        "now_ms": now_ms,
+        "health": None if health is None else describe(health, without=("topic",)),
+        "sweep": None if sweep is None else describe(sweep, without=("topic",)),
+        "scrub": None if checks is None else describe(checks),
+    }
+
+
+def _build_not_found(topic: str) -> HTTPException:
+    return HTTPException(
+        404, f"Topic {topic} does not exist, or was never assessed. Assess it with: winnow assess {topic}"
+    )
+
+
+def _describe_trends(lake: Lake, now_ms: int, days: int, topic: str) -> Document:
+    since_ms = (now_ms // DAY_MS - days + 1) * DAY_MS
+    samples = _thin(lake.store.samples.list_samples(topic, since_ms), (now_ms - since_ms) // MAXIMUM_SAMPLES)
+    figures = lake.store.receipt_figures.sum_by_day(since_ms, topic or None)
+    found = {day.day_ms: day for day in figures}
+    empty = (0, 0, 0, 0, 0, 0.0, 0.0)
+    return {
+        "now_ms": now_ms,
+        "since_ms": since_ms,
+        "samples": _describe_samples(samples, since_ms),
+        "days": [describe(found.get(at, DayFigures(at, *empty))) for at in range(since_ms, now_ms + 1, DAY_MS)],
+    }
+
+
+def _thin(samples: Sequence[Sample], distance_ms: int) -> list[Sample]:
+    """Keep the last sample of each ``distance_ms``."""
+    groups = itertools.groupby(samples, lambda each: each.at_ms // max(1, distance_ms))
+    return [list(group)[-1] for _, group in groups]
+
+
+def _describe_samples(samples: Sequence[Sample], since_ms: int) -> list[Document]:
+    """Describe samples. ``appended``: offsets appended since the sample before; None: there is none before.
+
+    The sample before ``since_ms`` is the state in which that time begins.
+    """
+    rows: list[Document] = []
+    for number, each in enumerate(samples):
+        earlier = samples[number - 1] if number else None
+        rows.append(
+            {
+                **describe(each, without=("topic", "at_ms", "end_offsets")),
+                "at_ms": max(since_ms, each.recorded_at_ms),
+                "appended": None if earlier is None else max(0, each.end_offsets - earlier.end_offsets),
+                "appended_ms": None if earlier is None else each.recorded_at_ms - earlier.recorded_at_ms,
+            }
+        )
+    return rows

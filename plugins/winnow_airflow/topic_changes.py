@@ -1,0 +1,140 @@
+"""Steps of the DAG change_topics: create a topic, change its configuration, add partitions, undo an ingest call.
+
+Each is one commit and may run again: what is as wanted already is left alone, and said.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from winnow.errors import ConfigurationError, UsageError
+
+if TYPE_CHECKING:
+    from winnow.pipeline.admin.topics import TopicDescription
+    from winnow.pipeline.context import Context as Pipeline
+
+log = logging.getLogger("airflow.task")
+
+CREATE, ALTER, ADD_PARTITIONS, UNDO_INGEST = "create", "alter", "add_partitions", "undo_ingest"
+ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST)
+
+
+class TopicChange(TypedDict):
+    """The Params of ``change_topics``.
+
+    ``config``: keys to set. ``reset``: keys to set back to their defaults. ``expected``: the values that somebody saw
+    who decided on the change, None for a key that was not set; empty: whatever they are.
+    """
+
+    action: str
+    topic: str
+    config: dict[str, str]
+    reset: list[str]
+    expected: dict[str, str | None]
+    partitions: int | None
+    ingest_id: str | None
+    reason: str
+
+
+def change_topic(ctx: Pipeline, change: TopicChange) -> str:
+    """Carry out ``change`` in one commit; return what was done, with what it will remove. Repeating it has no effect.
+
+    Raises:
+        UsageError: a Param is missing, there is no such action, or the configuration is not the expected one.
+        ConfigurationError: a key or value is not valid. Nothing was changed.
+        WinnowError: as the step's own function says; nothing was changed.
+    """
+    steps = {
+        CREATE: _create_topic,
+        ALTER: _alter_configuration,
+        ADD_PARTITIONS: _add_partitions,
+        UNDO_INGEST: _undo_ingest,
+    }
+    step = steps.get(change["action"])
+    if step is None:
+        raise UsageError(f"There is no action {change['action']}. Nothing was changed. Choose {', '.join(ACTIONS)}.")
+    text = step(ctx, change)
+    log.info("%s", text)
+    return text
+
+
+def _create_topic(ctx: Pipeline, change: TopicChange) -> str:
+    from winnow.pipeline.admin.topics import create_topic
+
+    topic, partitions = change["topic"], _require_partitions(change)
+    if topic in ctx.log.names():
+        # A run that was stopped after its commit is started again.
+        if ctx.log.open(topic).partitions() == partitions and _read_overrides(ctx, topic) == change["config"]:
+            return f"Nothing was changed: {topic} exists with {partitions:,} partition(s) and this configuration."
+        raise ConfigurationError(
+            f"Nothing was changed: {topic} exists, with other partitions or another configuration."
+        )
+    made = create_topic(ctx, topic, partitions, change["config"])
+    return _join(f"Created {topic} with {partitions:,} partition(s).", made.notices)
+
+
+def _alter_configuration(ctx: Pipeline, change: TopicChange) -> str:
+    from winnow.pipeline.admin.topics import alter_topic
+
+    topic, config, reset = change["topic"], change["config"], change["reset"]
+    if not config and not reset:
+        raise UsageError(f"Nothing of {topic} was changed: name keys to set in config, or to reset.")
+    present = _read_overrides(ctx, topic)
+    if all(present.get(key) == value for key, value in config.items()) and not set(reset) & set(present):
+        return f"Nothing was changed: {topic} has this configuration already."
+    _require_expected(topic, present, change["expected"])
+    done = alter_topic(ctx, topic, config, [key for key in reset if key in present])
+    names = ", ".join(sorted({*config, *reset}))
+    return _join(f"Changed {names} of {topic}.", done.notices)
+
+
+def _require_expected(topic: str, present: Mapping[str, str], expected: Mapping[str, str | None]) -> None:
+    others = sorted(key for key, value in expected.items() if present.get(key) != value)
+    if others:
+        raise UsageError(
+            f"Nothing of {topic} was changed: {', '.join(others)} got another value since you looked. "
+            "Open the configuration again and decide anew."
+        )
+
+
+def _add_partitions(ctx: Pipeline, change: TopicChange) -> str:
+    from winnow.pipeline.admin.topics import alter_topic
+
+    topic, partitions = change["topic"], _require_partitions(change)
+    if ctx.log.open(topic).partitions() == partitions:
+        return f"Nothing was changed: {topic} has {partitions:,} partition(s) already."
+    done: TopicDescription = alter_topic(ctx, topic, {}, [], partitions=partitions)
+    return _join(f"{topic} has {partitions:,} partitions now.", done.notices)
+
+
+def _undo_ingest(ctx: Pipeline, change: TopicChange) -> str:
+    from winnow.pipeline.ingest.undo import undo_ingest
+
+    topic, ingest_id = change["topic"], change["ingest_id"]
+    if not ingest_id:
+        raise UsageError(f"Nothing of {topic} was changed: name the ingest call in ingest_id.")
+    report = undo_ingest(ctx, topic, ingest_id)
+    if report.was_undone:
+        return f"Nothing was changed: the ingest call {ingest_id} of {topic} is undone already."
+    return (
+        f"Undone: the ingest call {ingest_id} of {topic}. {report.records_removed:,} records left the log, and the "
+        "same files can be ingested again."
+    )
+
+
+def _require_partitions(change: TopicChange) -> int:
+    if change["partitions"] is None:
+        raise UsageError(f"Nothing of {change['topic']} was changed: give the number of partitions.")
+    return change["partitions"]
+
+
+def _read_overrides(ctx: Pipeline, topic: str) -> dict[str, str]:
+    from winnow.log.recorded_configuration import read_overrides
+
+    return dict(read_overrides(ctx.log.open(topic).head().table.properties))
+
+
+def _join(done: str, notices: Sequence[str]) -> str:
+    return " ".join([done, *notices])

@@ -1,0 +1,82 @@
+"""The configuration tab: what is changed is reviewed first, and Airflow gets exactly that."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.test_actions import agree, triggered
+
+
+def test_a_configuration_is_edited_reviewed_and_sent_with_what_was_seen(look: Open) -> None:
+    """The values that the editor showed go along, so that a change by somebody else meanwhile is not overwritten."""
+    seen = look("small")
+    page = seen.at("#/topics/orders/configuration")
+    page.get_by_role("button", name="Edit configuration").click()
+    review = page.get_by_role("button", name="Review changes")
+    expect(review).to_have_attribute("aria-disabled", "true")
+    page.get_by_label("min.cleanable.dirty.ratio").fill("0.25")
+    page.get_by_label("max.compaction.lag.ms").fill("")
+    page.get_by_label("cleanup.policy").select_option(label="compact and delete")
+    seen.picture("configuration-editor", whole=False)
+    expect(page.locator(".edit-bar")).to_contain_text("3 changes")
+    review.click()
+    dialog = page.get_by_role("dialog", name="Change the configuration of orders?")
+    expect(dialog.get_by_role("row")).to_have_count(4)
+    # It cannot be accepted before it was said what it does.
+    expect(dialog.get_by_role("table", name="A run of now, before and after the change")).to_be_visible(timeout=20_000)
+    dialog.get_by_label("Reason").fill("smaller deadline")
+    seen.picture("configuration-review", whole=False)
+    agree(page, "Apply")
+    conf = triggered(seen, "change_topics")["conf"]
+    assert conf["config"] == {"min.cleanable.dirty.ratio": "0.25", "cleanup.policy": "compact,delete"}
+    assert conf["reset"] == ["max.compaction.lag.ms"]
+    week_ms = 7 * 24 * 3_600_000
+    assert conf["expected"] == {
+        "min.cleanable.dirty.ratio": "0.5",
+        "cleanup.policy": None,
+        "max.compaction.lag.ms": str(week_ms),
+    }
+    assert (conf["action"], conf["topic"], conf["reason"]) == ("alter", "orders", "smaller deadline")
+    # The editor is left, and shows what is in force until the run has ended.
+    expect(page.get_by_role("button", name="Edit configuration")).to_be_visible()
+
+
+def test_a_topic_is_created_and_grows_and_wrong_values_are_named_while_typing(look: Open) -> None:
+    """Name and configuration are checked as Kafka does before anything is sent."""
+    seen = look("small")
+    page = seen.at("#/topics")
+    page.get_by_role("button", name="Create a topic").click()
+    dialog = page.get_by_role("dialog", name="Create a topic")
+    dialog.get_by_label("Name").fill("refunds")
+    dialog.get_by_text("Configuration", exact=True).click()
+    dialog.get_by_label("Filter keys").fill("dirty.ratio")
+    dialog.get_by_label("min.cleanable.dirty.ratio").fill("7")
+    expect(dialog.get_by_role("status")).to_contain_text("Value must be no more than 1")
+    dialog.get_by_label("min.cleanable.dirty.ratio").fill("0.7")
+    expect(dialog.get_by_role("status")).to_be_hidden()
+    dialog.get_by_label("Reason").fill("new service")
+    seen.picture("create-topic", whole=False)
+    agree(page, "Create")
+    conf = triggered(seen, "change_topics")["conf"]
+    assert (conf["action"], conf["topic"], conf["partitions"]) == ("create", "refunds", 3)
+    assert conf["config"] == {"min.cleanable.dirty.ratio": "0.7"}
+
+    page = seen.at("#/topics/orders/configuration")
+    page.get_by_role("button", name="Add partitions").click()
+    dialog = page.get_by_role("dialog", name="Add partitions to orders?")
+    expect(dialog).to_contain_text("Keys do not move")
+    dialog.get_by_label("Reason").fill("more load")
+    agree(page, "Add partitions")
+    assert triggered(seen, "change_topics")["conf"]["partitions"] == 4
+
+
+def test_a_viewer_is_told_why_nothing_can_be_changed(look: Open) -> None:
+    """The buttons are there, and say which right is missing."""
+    page = look("small", user="vera").at("#/topics/orders/configuration")
+    for name in ("Edit configuration", "Add partitions"):
+        button = page.get_by_role("button", name=name)
+        expect(button).to_have_attribute("aria-disabled", "true")
+        expect(button).to_have_attribute(
+            "data-tip", "You have read access only: your Airflow role may not trigger change_topics."
+        )

@@ -1,0 +1,107 @@
+"""Records in the browser: browsing, finding a key, the picture of who won, formats, and who may not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.browser_page import BrowserPage
+from tests.browser.conftest import Open
+
+
+@pytest.fixture
+def seen(look: Open) -> BrowserPage:
+    """Orders' records, as the administrator sees them."""
+    seen = look("small")
+    seen.at("#/topics/orders/records")
+    return seen
+
+
+def list_offsets(page: Page) -> list[int]:
+    """The offsets of the records shown."""
+    texts = page.locator('[data-key^="record-"]').all_inner_texts()
+    return [int(re.sub(r"\D", "", each)) for each in texts]
+
+
+def test_newest_records_come_first_and_earlier_ones_join_without_a_gap(seen: BrowserPage) -> None:
+    """Fifty a page; the address names the page, and Back returns to it."""
+    page = seen.page
+    newest = list_offsets(page)
+    assert len(newest) == 50
+    assert newest == sorted(newest)
+    page.get_by_role("button", name="Earlier").click()
+    page.wait_for_url(f"**before={newest[0]}**")
+    expect(page.locator(f'[data-key="record-{newest[0]}"]')).to_have_count(0)
+    seen.filled()
+    earlier = list_offsets(page)
+    assert earlier[-1] < newest[0]
+    page.get_by_role("button", name="Later").click()
+    expect(page.locator(f'[data-key="record-{newest[0]}"]')).to_have_count(1)
+    seen.filled()
+    assert list_offsets(page) == newest
+
+
+def test_record_opens_in_full_and_why_shows_who_won(seen: BrowserPage) -> None:
+    """JSON with exact numbers, masked fields, the bytes in hexadecimal digits, and the versions of its key."""
+    page = seen.at("#/topics/payments/records")
+    page.get_by_label("Partition", exact=True).fill("1")
+    page.get_by_label("from").select_option("offset")
+    page.get_by_label("Where").fill("0")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.wait_for_url("**partition=1**")
+    seen.filled()
+    first = page.locator('[data-key^="record-"]').first
+    first.click()
+    value = page.locator("pre[aria-label='Value']")
+    expect(value).to_contain_text('"card": "***"')
+    page.locator('[data-key="Value-as-json"]').click()
+    expect(value).to_contain_text(re.compile(r'^\{\n  "id": \d{19},\n'))
+    page.locator('[data-key="Value-as-hex"]').click()
+    expect(value).to_contain_text("000000  7b 22 69 64 22")
+    page.get_by_role("button", name="Why is it here?").click()
+    expect(page.locator(".why-svg")).to_be_visible()
+    expect(page.locator(".message")).to_contain_text("wins by highest offset")
+    assert page.locator(".why-arc").count() >= 1
+    seen.filled()
+    seen.picture("records-why")
+
+
+def test_key_is_found_and_stands_in_no_address(seen: BrowserPage) -> None:
+    """Neither in that of the page, nor in one of a request."""
+    page = seen.page
+    addresses: list[str] = []
+    page.on("request", lambda sent: addresses.append(sent.url))
+    page.get_by_role("textbox", name="Key").fill("0-17")
+    page.keyboard.press("Enter")
+    expect(page.locator(".why-svg")).to_be_visible()
+    assert page.locator('[data-key^="version-"]').count() >= 1
+    assert any(each.endswith("/records/key") for each in addresses)
+    assert "0-17" not in " ".join([*addresses, page.url])
+    seen.picture("records-key")
+    page.get_by_label("The key is typed as").select_option("json")
+    page.get_by_role("textbox", name="Key").fill("{0-17")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("The key is not JSON")
+    seen.errors.clear()  # the browser notes every answer that is an error
+
+
+def test_who_may_not_read_is_told_what_to_do(look: Open) -> None:
+    """No request is sent, so nothing is audited."""
+    seen = look("small", user="vera", theme="dark")
+    page = seen.page
+    page.goto("about:blank")
+    page.goto(f"{seen.server.url}/winnow/page#/topics/orders/records")
+    expect(page.get_by_text("You may not read records.")).to_be_visible()
+    expect(page.get_by_text("record_readers")).to_be_visible()
+    assert page.locator("form").count() == 0
+    seen.picture("records-refused")
+
+
+def test_records_fit_into_a_narrow_window(look: Open) -> None:
+    """1000 px, in the dark: nothing is wider than the window."""
+    seen = look("small", theme="dark", width=1000)
+    page = seen.at("#/topics/orders/records")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    seen.picture("records-narrow")

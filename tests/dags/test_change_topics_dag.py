@@ -1,0 +1,135 @@
+"""``change_topics``: what the page's editor does, each in one commit, and that doing it twice changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dags.conftest import RunDag
+from tests.support.dag_topics import build_old_lines, make_topic
+from winnow.errors import ConfigurationError, UsageError
+from winnow.log.recorded_configuration import read_overrides
+from winnow.pipeline.admin.topics import create_topic
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.history import list_ingests
+from winnow.store.values import Window
+from winnow_airflow.topic_changes import change_topic
+
+NOTHING: dict[str, Any] = {
+    "config": {},
+    "reset": [],
+    "expected": {},
+    "partitions": None,
+    "ingest_id": None,
+    "reason": "because",
+}
+
+
+def change(ctx: Context, action: str, **params: Any) -> str:
+    """One change of the topic ``orders``."""
+    wanted: Any = {"action": action, "topic": "orders", **NOTHING, **params}
+    return change_topic(ctx, wanted)
+
+
+def overrides(ctx: Context) -> dict[str, str]:
+    """The configuration of ``orders`` beyond the defaults."""
+    return dict(read_overrides(ctx.log.open("orders").head().table.properties))
+
+
+def count_commits(ctx: Context) -> int:
+    """How often ``orders`` was committed to."""
+    return len(ctx.log.open("orders").head().table.metadata.metadata_log)
+
+
+def test_a_topic_is_created_grows_and_is_configured_by_runs(ctx: Context, run_dag: RunDag) -> None:
+    """Three runs of the DAG, as the page triggers them."""
+    config = {"retention.ms": "604800000"}
+    made = run_dag("change_topics", action="create", topic="orders", partitions=2, config=config, reason="new")
+    assert (made["run", -1], made["change", -1]) == ("success", "success")
+    assert (ctx.log.open("orders").partitions(), overrides(ctx)) == (2, config)
+    assert (
+        run_dag("change_topics", action="add_partitions", topic="orders", partitions=3, reason="more")["run", -1]
+        == "success"
+    )
+    assert ctx.log.open("orders").partitions() == 3
+    altered = run_dag(
+        "change_topics",
+        action="alter",
+        topic="orders",
+        config={"segment.ms": "3600000"},
+        reset=["retention.ms"],
+        reason="finer",
+    )
+    assert altered["run", -1] == "success"
+    assert overrides(ctx) == {"segment.ms": "3600000"}
+    recorded = sorted(ctx.store.audit.list_entries(Window(), topic="orders").rows, key=lambda each: each.action)
+    assert [(each.action, each.actor, each.reason, each.detail) for each in recorded] == [
+        ("add_partitions", "dag_test", "more", "3 partitions"),
+        ("alter", "dag_test", "finer", "segment.ms=3600000, reset retention.ms"),
+        ("create", "dag_test", "new", "2 partition(s), retention.ms=604800000"),
+    ]
+    assert all(each.origin.startswith("airflow:change_topics:") for each in recorded)
+
+
+def test_a_change_that_was_made_already_commits_nothing(ctx: Context) -> None:
+    """A task that was killed after its commit runs again: no error, no second commit."""
+    create: dict[str, Any] = {"partitions": 2, "config": {"segment.ms": "3600000"}}
+    assert "Created orders" in change(ctx, "create", **create)
+    made = count_commits(ctx)
+    assert "Nothing was changed" in change(ctx, "create", **create)
+    assert "Nothing was changed" in change(ctx, "add_partitions", partitions=2)
+    assert "Nothing was changed" in change(
+        ctx, "alter", config={"segment.ms": "3600000"}, reset=["retention.ms"], expected={"segment.ms": None}
+    )
+    assert count_commits(ctx) == made
+    with pytest.raises(ConfigurationError, match="exists, with other partitions or another configuration"):
+        change(ctx, "create", partitions=3)
+
+
+def test_a_change_decided_on_other_values_than_the_present_ones_is_refused(ctx: Context) -> None:
+    """Two people edit the same topic: the later one is told, and neither value is lost unseen."""
+    create_topic(ctx, "orders", 1, {"segment.ms": "3600000"})
+    with pytest.raises(UsageError, match=r"segment\.ms got another value since you looked"):
+        change(ctx, "alter", config={"segment.ms": "7200000"}, expected={"segment.ms": None})
+    assert overrides(ctx) == {"segment.ms": "3600000"}
+    change(ctx, "alter", config={"segment.ms": "7200000"}, expected={"segment.ms": "3600000"})
+    assert overrides(ctx) == {"segment.ms": "7200000"}
+
+
+def test_the_answer_says_what_retention_will_take(ctx: Context, tmp_path: Path) -> None:
+    """The consequence is in the sentence that the run leaves behind."""
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 4)])
+    said = change(ctx, "alter", config={"cleanup.policy": "compact,delete", "retention.ms": "1000"})
+    assert "Retention would remove" in said
+    assert "cannot be brought back" in said
+
+
+def test_an_ingest_call_is_undone_once(ctx: Context, tmp_path: Path) -> None:
+    """By its id; a second run finds it undone."""
+    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 4)])
+    (call,) = list_ingests(ctx, "orders").calls
+    assert "Undone" in change(ctx, "undo_ingest", ingest_id=call.ingest_id)
+    assert "undone already" in change(ctx, "undo_ingest", ingest_id=call.ingest_id)
+
+
+@pytest.mark.parametrize(
+    ("action", "params", "said"),
+    [
+        ("drop", {}, "no action drop"),
+        ("alter", {}, "name keys to set"),
+        ("add_partitions", {}, "give the number of partitions"),
+        ("undo_ingest", {}, "name the ingest call"),
+        ("alter", {"config": {"no.such.key": "1"}}, r"no\.such\.key"),
+    ],
+)
+def test_a_change_that_says_too_little_changes_nothing(
+    ctx: Context, action: str, params: dict[str, Any], said: str
+) -> None:
+    """An error with what is missing."""
+    create_topic(ctx, "orders", 1, {})
+    made = count_commits(ctx)
+    with pytest.raises((UsageError, ConfigurationError), match=said):
+        change(ctx, action, **params)
+    assert count_commits(ctx) == made

@@ -1,0 +1,162 @@
+"""The audit log: what people change is in it with who, what and why; and it can never stop a change."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import socket
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli_runner import make_topic, winnow
+from tests.support.world import TOPIC, World, build_versions, open_world
+from winnow.pipeline.admin.checkpoints import import_checkpoints
+from winnow.pipeline.admin.delete_records import delete_records
+from winnow.pipeline.admin.partitions import pause_partitions, release_partitions, resume_partitions
+from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
+from winnow.pipeline.admin.topics import alter_topic, create_topic
+from winnow.pipeline.audit import MAXIMUM_NAMED_TOPICS, record_request
+from winnow.pipeline.compaction.uncleanable import mark_uncleanable
+from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.sources.checkpoint_file import CheckpointEntry
+from winnow.store.audit import AuditAction, AuditEntry
+from winnow.store.values import Window
+
+RUN = "airflow:change_topics:manual__1"
+SHELL_USER = f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        opened.create(2, cleanup_policy="compact,delete")
+        yield opened
+
+
+def in_dag_run(world: World, **more: Any) -> Any:
+    """The context of a task of a DAG run that anna triggered, and why."""
+    return replace(world.ctx, holder=RUN, actor="anna", reason="ticket 7", **more)
+
+
+def entries(world: World) -> list[AuditEntry]:
+    """The audit log, without the topic that every test begins with."""
+    rows = world.ctx.store.audit.list_entries(Window()).rows
+    return [each for each in rows if (each.action, each.topic) != ("create", TOPIC)]
+
+
+def said(world: World) -> list[tuple[str, str]]:
+    """Each action, and what exactly."""
+    return sorted((each.action, each.detail) for each in entries(world))
+
+
+def test_every_change_of_a_topic_is_recorded_once_with_the_user_the_dag_run_and_the_reason(world: World) -> None:
+    """Doing it again changes nothing, so nobody did anything."""
+    ctx = in_dag_run(world)
+    ingest_id = world.ingest(build_versions(0, 6)).ingest_id
+    assert ingest_id is not None
+    for _ in range(2):
+        pause_partitions(ctx, TOPIC, [1], by="ticket 7")
+    for _ in range(2):
+        resume_partitions(ctx, TOPIC, by="ticket 7")
+    mark_uncleanable(ctx, TOPIC, "plan-1", {0: "Damaged."})
+    for _ in range(2):
+        release_partitions(ctx, TOPIC, why="ticket 7")
+    for _ in range(2):
+        undo_ingest(ctx, TOPIC, ingest_id)
+    world.ingest(build_versions(0, 6))
+    alter_topic(ctx, TOPIC, {"segment.ms": "1000"}, ["cleanup.policy"], partitions=3)
+    alter_topic(ctx, TOPIC, {"cleanup.policy": "compact,delete"}, [])
+    for _ in range(2):
+        import_checkpoints(ctx, TOPIC, [CheckpointEntry(TOPIC, 0, 2), CheckpointEntry(TOPIC, 9, 2)])
+    for _ in range(2):
+        delete_records(ctx, TOPIC, {0: 4})
+    for _ in range(2):
+        delete_topic(ctx, TOPIC)
+    for _ in range(2):
+        restore_topic(ctx, TOPIC)
+    create_topic(ctx, "clicks", 1, {"segment.ms": "1000"})
+    assert {(each.actor, each.origin, each.reason) for each in entries(world)} == {("anna", RUN, "ticket 7")}
+    assert {each.topic for each in entries(world) if each.action != "create"} == {TOPIC}
+    assert said(world) == [
+        ("add_partitions", "3 partitions"),
+        ("alter", "cleanup.policy=compact,delete"),
+        ("alter", "segment.ms=1000, reset cleanup.policy"),
+        ("create", "1 partition(s), segment.ms=1000"),
+        ("delete", said(world)[4][1]),
+        ("delete_records", "orders-0 below 4"),
+        ("import_checkpoint", "orders-0 clean below 2"),
+        ("pause", "orders-1"),
+        ("release", "orders-0"),
+        ("restore", ""),
+        ("resume", "orders-1"),
+        ("undo_ingest", f"{ingest_id}: 6 records left the log"),
+    ]
+
+
+def test_configuration_that_an_ingest_changes_releases_marks_without_an_entry(world: World) -> None:
+    """Nobody released anything by hand; the change of the configuration is the entry."""
+    mark_uncleanable(world.ctx, TOPIC, "plan-1", {0: "Damaged."})
+    alter_topic(world.ctx, TOPIC, {"segment.ms": "1000"}, [])
+    assert world.state(0).uncleanable is None
+    assert [each.action for each in entries(world)] == ["alter"]
+
+
+def test_request_by_hand_is_one_entry_a_topic_and_one_for_all(world: World) -> None:
+    """A task that is tried again asked for nothing new; somebody at a shell did."""
+    ctx = in_dag_run(world)
+    for _ in range(2):
+        record_request(ctx, AuditAction.SWEEP, ["orders", "clicks"])
+        record_request(ctx, AuditAction.SCRUB, [])
+    record_request(ctx, AuditAction.COMPACT, [f"t-{number}" for number in range(MAXIMUM_NAMED_TOPICS + 1)])
+    assert sorted((each.action, each.topic, each.detail) for each in entries(world)) == [
+        ("compact", "", "21 topics"),
+        ("scrub", "", "all topics"),
+        ("sweep", "clicks", ""),
+        ("sweep", "orders", ""),
+    ]
+    for _ in range(2):
+        record_request(world.ctx, AuditAction.SWEEP, ["orders"])
+    assert [each.origin for each in entries(world) if each.topic == "orders"].count("shell") == 2
+
+
+def test_change_is_done_and_warned_about_if_the_audit_log_cannot_be_written(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commit is the truth, and its snapshot names it; the warning says what is missing."""
+    with sqlite3.connect(world.folder / "home" / "store.db") as database:
+        database.execute("DROP TABLE winnow_audit")
+    with caplog.at_level(logging.WARNING, "winnow.audit"):
+        pause_partitions(in_dag_run(world), TOPIC, [0], by="ticket 7")
+    assert world.state(0).paused_by == ("ticket 7",)
+    assert "The audit log did not get this: anna: pause orders." in caplog.text
+
+
+def test_commands_record_the_user_of_the_shell_and_the_reason_that_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is logged in to the machine; no option can name somebody else."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("WINNOW_HOME", str(home))
+    make_topic(TOPIC, tmp_path / "records.jsonl")
+    for command in (
+        ["topics", "alter", TOPIC, "--config", "segment.ms=1000", "--reason", "smaller files"],
+        ["partitions", "pause", TOPIC, "--by", "restore-42"],
+        ["sweep", TOPIC],
+        ["topics", "delete", TOPIC, "--reason", "not needed"],
+    ):
+        winnow(*command)
+    with sqlite3.connect(home / "store.db") as database:
+        rows = database.execute("SELECT actor, origin, action, reason FROM winnow_audit ORDER BY at_ms").fetchall()
+    assert {(actor, origin) for actor, origin, *_ in rows} == {(SHELL_USER, "shell")}
+    assert [(action, reason) for _, _, action, reason in rows] == [
+        ("create", ""),
+        ("alter", "smaller files"),
+        ("pause", "restore-42"),
+        ("sweep", ""),
+        ("delete", "not needed"),
+    ]

@@ -1,0 +1,152 @@
+"""The short suite of one environment: ingest, compact by spark-submit, read, DAG parse, against the oracle.
+
+The commands run in the environment under trial; records are made and compared here, by the project's own Python.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from oracle.surviving_records import compute_survivors
+from winnow.model import Record, Strategy
+
+PARTITIONS = 2
+RECORDS = 600
+KEYS = 40
+SEED = 18
+COMMAND_TIMEOUT_S = 600
+
+DAGS = (
+    "backfill_topics", "change_partitions", "change_topics", "compact_now", "compact_topics", "example_consumer",
+    "ingest_topics", "scrub_topics", "sweep_topics", "watch_topics",
+)  # fmt: skip
+
+_PARSE = """
+import json, logging
+logging.disable(logging.ERROR)
+try:
+    from airflow.dag_processing.dagbag import DagBag
+except ImportError:
+    from airflow.models.dagbag import DagBag
+from winnow.embedded.bundle import find_bundled_folder
+bag = DagBag(str(find_bundled_folder("dags")))
+errors = [str(each).strip().splitlines()[-1] for each in bag.import_errors.values()]
+print("PARSED", json.dumps([sorted(bag.dags), errors]))
+"""
+
+
+class TrialFailedError(Exception):
+    """An environment did not do what it has to; the message says at which step."""
+
+
+def make_records() -> list[Record]:
+    """Make a log with overwritten keys and tombstones, the same each time."""
+    chance = random.Random(SEED)
+    return [
+        Record(
+            offset=offset,
+            key=f"key-{chance.randrange(KEYS)}".encode(),
+            value=None if chance.random() < 0.1 else f"value-{partition}-{offset}".encode(),
+            timestamp_ms=1_700_000_000_000,
+            partition=partition,
+        )
+        for partition in range(PARTITIONS)
+        for offset in range(RECORDS)
+    ]
+
+
+def find_survivors(records: list[Record]) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """Return what the oracle keeps: partition, offset, key and value."""
+    return [
+        (each.partition, each.offset, each.key, each.value)
+        for partition in range(PARTITIONS)
+        for each in compute_survivors(
+            [record for record in records if record.partition == partition],
+            next_first_dirty_offset=RECORDS,
+            strategy=Strategy.OFFSET,
+            header=None,
+            expired=lambda _: False,
+        ).kept
+    ]
+
+
+def try_environment(binaries: Path, folder: Path) -> list[str]:
+    """Run the suite with the commands in ``binaries``, keeping its data in ``folder``; return the steps that passed.
+
+    Raises:
+        TrialFailedError: a step failed.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    env = _build_environment(binaries, folder)
+    records = make_records()
+    source = folder / "records.jsonl"
+    source.write_text("".join(json.dumps(_format_record(each)) + "\n" for each in records))
+
+    def run(*command: str) -> str:
+        return _run(command, env, folder)
+
+    run("winnow", "topics", "create", "trial", "--partitions", str(PARTITIONS))
+    run("winnow", "ingest", "files", "trial", str(source))
+    _compare("ingest", run("winnow", "read", "trial"), [(r.partition, r.offset, r.key, r.value) for r in records])
+    run("winnow", "compact", "trial", "--now")
+    _compare("compact", run("winnow", "read", "trial"), find_survivors(records))
+    parsed = run("python", "-W", "ignore", "-c", _PARSE)
+    names, errors = json.loads(parsed.rpartition("PARSED ")[2].splitlines()[0])
+    if errors or tuple(names) != DAGS:
+        raise TrialFailedError(f"DAG parse: {names}, {errors}")
+    return ["ingest", "compact by spark-submit", "read", "DAG parse"]
+
+
+def _build_environment(binaries: Path, folder: Path) -> dict[str, str]:
+    cleared = {"PYTHONPATH", "SPARK_HOME", "VIRTUAL_ENV"}
+    kept = {name: value for name, value in os.environ.items() if name not in cleared and not name.startswith("WINNOW_")}
+    bundled = next(binaries.parent.glob("lib/python3*/site-packages/winnow/_bundled"))
+    return kept | {
+        "PATH": f"{binaries}{os.pathsep}{kept.get('PATH', os.defpath)}",
+        "PYTHONPATH": str(bundled / "plugins"),
+        "WINNOW_HOME": str(folder / "home"),
+        "WINNOW_SPARK__MASTER": "local[2]",
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(bundled / "plugins"),
+    }
+
+
+def _run(command: tuple[str, ...], env: Mapping[str, str], folder: Path) -> str:
+    done = subprocess.run(
+        command, env=env, cwd=folder, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, errors="replace"
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()[-3:]
+        raise TrialFailedError(f"{' '.join(command[:3])}: exit code {done.returncode}: {' '.join(said)}")
+    return done.stdout
+
+
+def _format_record(record: Record) -> dict[str, object]:
+    return {
+        "partition": record.partition, "offset": record.offset, "timestamp": record.timestamp_ms,
+        "key": _encode(record.key), "value": _encode(record.value),
+    }  # fmt: skip
+
+
+def _compare(step: str, read: str, expected: list[tuple[int, int, bytes | None, bytes | None]]) -> None:
+    rows = [json.loads(line) for line in read.splitlines()]
+    found = [(row["partition"], row["offset"], _decode(row["key"]), _decode(row["value"])) for row in rows]
+    if sorted(found) != sorted(expected, key=lambda row: row[:2]):
+        raise TrialFailedError(f"{step}: {len(found)} records are read, and the oracle has {len(expected)} others")
+
+
+def _encode(part: bytes | None) -> str | None:
+    return None if part is None else base64.b64encode(part).decode()
+
+
+def _decode(part: str | None) -> bytes | None:
+    return None if part is None else base64.b64decode(part)

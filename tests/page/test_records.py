@@ -1,0 +1,151 @@
+"""Records on the page: who may read them, what the answers hold, and that nothing of them is anywhere else."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from tests.page.conftest import Visitor
+from tests.support import reader_lake
+from tests.support.reader_lake import OTHERS, PLANTED, PLANTED_HEADER, PLANTED_KEY
+from winnow.store.values import Window
+
+OWN = {"X-Winnow-Page": "1"}
+RECORDS = "api/topics/orders/records"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lake, made once: reading changes nothing of it but the audit log."""
+    made = tmp_path_factory.mktemp("lake")
+    reader_lake.build_lake(made)
+    return made
+
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(viewer_login: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
+    """Posts a question about records as the viewer, at a page with the named settings; by default they may read."""
+    from winnow_airflow.page.app import app
+    from winnow_airflow.page.dependencies import Lake, open_lake
+    from winnow_airflow.page.reader_process import readers
+
+    known: list[Any] = [{}]
+
+    def post(path: str, body: Any, **page: Any) -> Any:
+        if known[0] != page:  # a process that waits for its question has the settings of its start
+            viewer_login.client.portal.call(readers.close)  # type: ignore[union-attr]
+            known[0] = page
+        with reader_lake.at_lake(folder, {"record_readers": "viewer", **page}, monkeypatch) as (settings, store):
+            app.dependency_overrides[open_lake] = lambda: Lake(settings, store)
+            return viewer_login.post(f"{RECORDS}{path}", body, headers=OWN)
+
+    yield post
+    viewer_login.client.portal.call(readers.close)  # type: ignore[union-attr]
+    app.dependency_overrides.clear()
+
+
+def decode(shown: dict[str, Any]) -> str:
+    """The text of a key or value as shown."""
+    return base64.b64decode(shown["base64"]).decode()
+
+
+def test_nobody_may_read_records_by_default(ask: Ask) -> None:
+    """403, and what to do; no process is started, so this is quick."""
+    for path, body in (("", {"partition": 0}), ("/record", {"partition": 0, "offset": "1"}), ("/key", {"key": "k"})):
+        answer = ask(path, body, record_readers="")
+        assert answer.status_code == 403
+        assert "page.record_readers" in answer.json()["detail"]
+        assert "Winnow records" in answer.json()["detail"]
+
+
+def test_auth_manager_has_a_say_too(ask: Ask, viewer_login: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked about a view of that name; its no counts more than the settings' yes."""
+    from airflow.api_fastapi.app import get_auth_manager
+
+    asked: list[str] = []
+
+    def refuse(_: object, *, resource_name: str, **__: object) -> bool:
+        asked.append(resource_name)
+        return False
+
+    monkeypatch.setattr(type(get_auth_manager()), "is_authorized_custom_view", refuse)
+    assert ask("", {"partition": 0}).status_code == 403
+    assert asked == ["Winnow records"]
+    assert viewer_login.json("api/me")["can"]["read_records"] is False
+
+
+def test_each_look_is_in_the_audit_log_without_the_key(ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who, which topic, partition and offsets; never the key."""
+    with reader_lake.at_lake(folder, {}, monkeypatch) as (_, store):
+        before = store.audit.list_entries(Window(1, 1)).total
+        ask("/key", {"key": PLANTED_KEY})
+        ask("", {"partition": 0, "limit": 2, "offset": "10"})
+        entries = store.audit.list_entries(Window(1, 10), topic="orders", action="records_read")
+        assert store.audit.list_entries(Window(1, 1)).total == before + 2
+    details = {each.detail for each in entries.rows}
+    assert f"versions of a key, orders-0: 2 record(s) from offset 2 to {OTHERS}" in details
+    assert "orders-0: 2 record(s) from offset 10 to 11" in details
+    assert {(each.actor, each.origin) for each in entries.rows} == {("viewer", "page")}
+
+
+def test_without_an_audit_entry_there_is_no_answer(ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store cannot take the entry: an error, and nothing of the record in it."""
+    with reader_lake.at_lake(folder, {}, monkeypatch) as (settings, _):
+        engine = create_engine(settings.store_url)
+        rename = "ALTER TABLE {} RENAME TO {}"
+        try:
+            with engine.begin() as connection:
+                connection.execute(text(rename.format("winnow_audit", "winnow_audit_away")))
+            answer = ask("", {"partition": 0, "limit": 1, "offset": "2"})
+        finally:
+            with engine.begin() as connection:
+                connection.execute(text(rename.format("winnow_audit_away", "winnow_audit")))
+            engine.dispose()
+    assert answer.status_code >= 500
+    assert "records" not in answer.text
+
+
+def test_planted_bytes_are_found_nowhere_but_in_the_answer(
+    ask: Ask, viewer_login: Visitor, folder: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not in logs of either process, the store with its audit log, addresses, or any other route of the page."""
+    caplog.set_level(logging.DEBUG)
+    spellings = [
+        form for word in PLANTED for form in (word, base64.b64encode(word.encode()).decode(), word.encode().hex())
+    ]
+    answers = [
+        ask("/key", {"key": PLANTED_KEY}),
+        ask("", {"partition": 0, "limit": 4}),
+        ask("/record", {"partition": 0, "offset": str(OTHERS)}),
+        ask("/why", {"partition": 0, "offset": str(OTHERS)}),
+    ]
+    assert decode(answers[1].json()["records"][0]["headers"][0]["value"]) == PLANTED_HEADER
+    refused = [
+        ask("/key", {"key": PLANTED_KEY, "encoding": "hex"}),
+        ask("/key", {"key": PLANTED_KEY}, reader_memory_bytes=300_000_000),
+        ask("/key", {"key": PLANTED_KEY}, record_readers=""),
+    ]
+    assert [each.status_code for each in refused] == [422, 504, 403]
+    others = [viewer_login.get(path) for path in ("api/topics", "api/topics/orders", "api/topics/orders/partitions")]
+    others += [viewer_login.get(f"api/topics/orders/{name}") for name in ("explain", "forecast", "ingests", "runs")]
+    addresses = " ".join(str(each.request.url) for each in answers)
+    printed = capfd.readouterr()
+    places = {
+        "logs": caplog.text,
+        "output": printed.out + printed.err,
+        "addresses": addresses,
+        "refusals": " ".join(each.text for each in refused),
+        "other routes": " ".join(each.text for each in others),
+        **{path.name: path.read_bytes().decode("latin-1") for path in (folder / "home").glob("store.db*")},
+    }
+    found = [(place, word) for place, content in places.items() for word in spellings if word in content]
+    assert found == []

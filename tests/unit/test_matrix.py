@@ -1,0 +1,73 @@
+"""`make matrix` in short: the lower end resolves to the lower bounds, and the page says what was tried."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from datetime import date
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.matrix.combinations import COMBINATIONS
+from tests.matrix.environments import UV, build_arguments
+from tests.matrix.page import Trial, format_page
+from tests.matrix.suite import find_survivors, make_records
+
+
+def test_lower_end_resolves_to_the_lower_bounds(root: Path, tmp_path: Path) -> None:
+    """What `make matrix` tries as the lower end is what pyproject.toml promises."""
+    (lower,) = (each for each in COMBINATIONS if each.name == "lower end")
+    (_, *arguments) = build_arguments(lower, tmp_path / "x.whl")
+    split = arguments.index("--resolution")
+    wanted, options = arguments[:split], arguments[split:]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    (tmp_path / "wanted.in").write_text("\n".join(wanted))
+    done = subprocess.run(
+        [str(UV), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python-version", lower.python,
+         *options, str(tmp_path / "wanted.in")],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if "error sending request" in done.stderr or "dns error" in done.stderr:
+        pytest.skip("The registry cannot be reached.")
+    assert done.returncode == 0, done.stderr
+    found = dict(re.findall(r"^([\w.-]+)(?:\[.*?\])?==(\S+)", done.stdout, re.MULTILINE))
+    bounds = [Requirement(each) for each in project["dependencies"] + project["optional-dependencies"]["driver"]]
+    for bound in bounds:
+        (lowest,) = (each.version for each in bound.specifier if each.operator == ">=")
+        assert found[bound.name].startswith(lowest), bound
+    assert found["apache-airflow"] == "3.1.0"
+
+
+def test_page_shows_what_each_combination_had_and_what_came_of_it() -> None:
+    """Also one that this machine cannot try."""
+    first, second = COMBINATIONS[:2]
+    trials = [
+        Trial(first, {"pyspark": "3.5.2"}, "passed: ingest", 60),
+        Trial(second, {}, "not tried here: no Python 3.12 here", 1),
+    ]
+    page = format_page(trials, {"": 310, "driver": 1200}, date(2026, 1, 31))
+    assert "on 2026-01-31" in page
+    assert "| 310 MB |" in page
+    assert "| pyspark | 3.5.2 | - |" in page
+    assert "| outcome | passed: ingest | not tried here: no Python 3.12 here |" in page
+
+
+def test_combinations_cover_every_python_airflow_and_spark_that_is_promised(root: Path) -> None:
+    """Python 3.11 to 3.13; the ends, and Spark 3.5, 4.0 and 4.1 between."""
+    assert {each.python for each in COMBINATIONS} == {"3.11", "3.12", "3.13"}
+    asked = " ".join(requirement for each in COMBINATIONS for requirement in each.requirements)
+    for part in ("apache-airflow==3.1", "apache-airflow==3.2", "apache-airflow==3.3", "pyspark>=3.5", "pyspark==4.0"):
+        assert part in asked
+    page = (root / "docs" / "versions.md").read_text()
+    assert [each.name for each in COMBINATIONS if each.name not in page] == []
+    assert "failed:" not in page
+
+
+def test_suite_has_something_to_lose_at_each_step() -> None:
+    """Keys are overwritten and deleted, so that neither keeping all nor losing one goes unseen."""
+    records, kept = make_records(), find_survivors(make_records())
+    assert 0 < len(kept) < len(records) / 4
+    assert any(each[3] is None for each in kept)

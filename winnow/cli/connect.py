@@ -1,0 +1,38 @@
+"""``winnow connect``: what another program needs to read a topic's table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.output import print_lines, write_json
+from winnow.pipeline.explain.reader_names import ReaderName
+
+
+def connect(
+    topic: Topic,
+    *,
+    reader: Annotated[
+        ReaderName, typer.Option("--for", help="The program that is to read the table.", show_default=False)
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print the settings and a first query for a program that is to read the topic's table.
+
+    They are those of this installation's catalog and warehouse, to be pasted as they are. Secrets are not printed: the
+    text names the environment variables that hold them.
+
+    Example: winnow connect orders --for spark > read_orders.py
+
+    Example: winnow connect orders --for trino
+    """
+    with open_installation(to_read=True) as ctx:
+        from winnow.pipeline.explain.connect import write_connection
+
+        written = write_connection(ctx, topic, reader)
+    if as_json:
+        write_json({"topic": topic, "reader": reader.value, "text": written})
+    else:
+        print_lines(written.rstrip("\n"))

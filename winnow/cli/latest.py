@@ -1,0 +1,170 @@
+"""``winnow latest``: the latest value of each key, as rows, as SQL for another engine, or as a view in the catalog."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from winnow.cli.key_text import KeyForm, parse_key
+from winnow.cli.options import Topic, open_installation
+from winnow.cli.output import format_count, print_lines, print_message
+from winnow.cli.read import Format, check_output, write_to_file, write_to_output
+from winnow.errors import UsageError
+from winnow.pipeline.explain.reader_names import SqlEngine
+
+if TYPE_CHECKING:
+    from winnow.pipeline.explain.value_columns import ValueReader
+
+
+def latest(
+    topic: Topic,
+    *,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="P", min=0, help="Only this partition.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="KEY", help="Only this key: text, or hex:KEY, or base64:KEY.", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=0, help="At most N keys in all.", show_default=False)
+    ] = None,
+    text: Annotated[
+        bool,
+        typer.Option("--text", help="Bytes as text instead of base64; what is not UTF-8 as an object with base64."),
+    ] = False,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="NAME:TYPE[=PATH]",
+            help="A typed column of JSON values, such as city:string=$.address.city; may be repeated. Types: string, "
+            "long, double, boolean, timestamp, json.",
+            show_default=False,
+        ),
+    ] = None,
+    avro_schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--avro-schema",
+            metavar="FILE",
+            help="The Avro schema of the values; its fields are columns.",
+            show_default=False,
+        ),
+    ] = None,
+    confluent: Annotated[
+        bool, typer.Option("--confluent", help="Avro values begin with the five bytes of Confluent's serializers.")
+    ] = False,
+    output_format: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.JSONL,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="To a file, complete or not at all; .gz compresses.", show_default=False
+        ),
+    ] = None,
+    sql: Annotated[
+        SqlEngine | None,
+        typer.Option("--sql", help="Print the query in this engine's SQL instead of the rows.", show_default=False),
+    ] = None,
+    create_view: Annotated[
+        bool,
+        typer.Option(
+            "--create-view", help="Write the query as a view into the Iceberg catalog, for Spark and Trino, instead."
+        ),
+    ] = False,
+) -> None:
+    """Print the latest value of each key: a table of the topic.
+
+    The winner of a key is chosen by the topic's compaction.strategy over everything that readers see, compacted or not;
+    a key whose winner is a tombstone has no row. Rows are in offset order per partition. Values that do not fit the
+    type of a column give null there, and are counted on standard error.
+
+    Example: winnow latest customers --text
+
+    Example: winnow latest orders --column total:double=$.total --column city:string=$.address.city
+
+    Example: winnow latest orders --sql trino
+    """
+    _check_options(
+        output_format,
+        output,
+        text=text,
+        typed=bool(column) or avro_schema is not None,
+        both=bool(column) and avro_schema is not None,
+        confluent=confluent and avro_schema is None,
+    )
+    wanted_key = None if key is None else parse_key(key, KeyForm.TEXT)
+    if sql is not None or create_view:
+        narrowed = partition is not None or wanted_key is not None or limit is not None or output is not None
+        if narrowed or avro_schema is not None or (sql is not None and create_view):
+            raise UsageError("--sql and --create-view take no option but --column and --text, and not each other.")
+        _write_query(topic, sql, column or (), text=text)
+        return
+    standard_output = sys.stdout
+    with open_installation(to_read=True) as ctx:
+        from winnow.pipeline.explain.latest import make_state_schema, read_latest_batches, select_state
+
+        values = _make_reader(column or (), avro_schema, confluent=confluent)
+        found = read_latest_batches(ctx, topic, partition=partition, key=wanted_key, limit=limit)
+        rows = select_state(found, values)
+        if output is None:
+            write_to_output(rows, standard_output, as_text=text)
+        else:
+            written = write_to_file(rows, output, output_format, as_text=text, schema=make_state_schema(values))
+            print_message(f"Wrote {format_count(written, 'key')} to {output}")
+    for name, misfits in values.misfits.items() if values is not None else ():
+        print_message(f"{format_count(misfits, 'value')} did not fit column {name}: null there.")
+
+
+def _check_options(
+    output_format: Format, output: Path | None, *, text: bool, typed: bool, both: bool, confluent: bool
+) -> None:
+    if both:
+        raise UsageError("--column and --avro-schema both say which columns there are. Leave one out.")
+    if confluent:
+        raise UsageError("--confluent goes with --avro-schema: it is about values in Avro.")
+    if text and output_format is Format.PARQUET and not typed:
+        raise UsageError("--text goes with JSON lines: a Parquet file holds the bytes as they are.")
+    check_output(output_format, output)
+
+
+def _make_reader(columns: list[str] | tuple[()], avro_schema: Path | None, *, confluent: bool) -> ValueReader | None:
+    from winnow.pipeline.explain.value_columns import AvroValues, JsonValues, parse_columns
+
+    if avro_schema is not None:
+        return AvroValues(avro_schema, confluent=confluent)
+    return JsonValues(parse_columns(columns)) if columns else None
+
+
+def _write_query(topic: str, engine: SqlEngine | None, columns: list[str] | tuple[()], *, text: bool) -> None:
+    from winnow.pipeline.explain.latest_sql import build_latest_sql
+    from winnow.pipeline.explain.value_columns import parse_columns
+
+    parsed = parse_columns(columns)
+    with open_installation(to_read=engine is not None) as ctx:
+        from winnow.pipeline.compaction.topic_view import load_topic_view
+        from winnow.pipeline.explain.latest import build_query, choose_table
+        from winnow.pipeline.explain.latest_view import replace_view
+
+        view = load_topic_view(ctx, topic)
+        if engine is None:
+            name = replace_view(ctx, view, parsed, as_text=text)
+            written = (
+                f"The view {name} shows the latest state of {topic}. After a change of its strategy, create it anew."
+            )
+        else:
+            query = build_query(view, choose_table(engine, topic), parsed)
+            head = f"-- The latest value of each key of {topic}, by {query.order.words}."
+            settings = f"-- How to reach the table: winnow connect {topic} --for {engine.value}"
+            written = f"{head}\n{settings}\n{build_latest_sql(engine, query, as_text=text)};"
+            if query.log_starts:
+                print_message(
+                    "Records below the log start are left out by their offsets. When topics delete-records or "
+                    "retention raise it, write the query anew."
+                )
+    print_lines(written)

@@ -1,0 +1,190 @@
+"""Finds the keys of one partition whose latest value differs between two extents of its log.
+
+A key whose records are all in both extents has the same winner in both, so only keys with a record in one of the two
+are candidates. Of everything else nothing but key and ordering columns is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from winnow.engine.strategy_diff import RecordOrder
+from winnow.engine.task_resources import TaskBudget
+from winnow.engine.winners import build_greatest_offset_sql
+from winnow.files import duckdb_connection, storage
+from winnow.files.duckdb_connection import quote_file_list
+from winnow.files.page_checksums import check_pages
+from winnow.model import Segment
+
+if TYPE_CHECKING:
+    import duckdb
+
+CHANGE_SCHEMA = pa.schema(
+    [
+        pa.field("change", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("previous_offset", pa.int64()),
+    ]
+)
+"""``change``: inserted, updated or deleted. A deleted key has no value, offset and timestamp."""
+
+BATCH_ROWS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class LogExtent:
+    """The records of ``segments`` in [``start_offset``, ``end_offset``)."""
+
+    segments: tuple[Segment, ...]
+    start_offset: int
+    end_offset: int
+
+    def list_readable(self) -> list[Segment]:
+        """List the segments that may hold records of the extent."""
+        return [s for s in self.segments if s.last_offset >= self.start_offset and s.first_offset < self.end_offset]
+
+
+def read_key_changes(
+    partition: int,
+    before: LogExtent,
+    after: LogExtent,
+    order: RecordOrder,
+    budget: TaskBudget,
+    *,
+    compares_records: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changed keys in batches of :data:`CHANGE_SCHEMA`, by the offset of the newer of their two winners.
+
+    ``compares_records``: one offset may have two records, because an ingest was undone between the extents; so winners
+    with the same offset are compared too.
+
+    Raises:
+        DamagedSegmentError: a segment on a local disk is not what was written.
+        duckdb.Error, OSError: a segment cannot be read.
+    """
+    segments = list(dict.fromkeys([*before.list_readable(), *after.list_readable()]))
+    if not segments:
+        return
+    for segment in segments:
+        # On an object store pages are checked while they are read (winnow.files.checked_filesystem).
+        if storage.is_local(segment.path):
+            check_pages(segment.path)
+    with duckdb_connection.open_connection(
+        memory_limit_bytes=budget.memory_limit_bytes,
+        threads=budget.threads,
+        spill_folder=budget.spill_folder,
+        uris=[segment.path for segment in segments],
+    ) as connection:
+        _create_candidates(connection, before, after)
+        for name, extent in (("alive_before", before), ("alive_after", after)):
+            _create_alive(connection, name, extent, order, compares_records=compares_records)
+        _create_changes(connection)
+        yield from _read_changes(connection, partition, after)
+
+
+def _create_candidates(connection: duckdb.DuckDBPyConnection, before: LogExtent, after: LogExtent) -> None:
+    """Create ``candidates(key)``: the keys of records that are in exactly one of both extents."""
+    old, new = {s.path for s in before.list_readable()}, {s.path for s in after.list_readable()}
+    selects = [
+        _select_keys([s for s in extent.list_readable() if s.path not in other], _within(extent))
+        for extent, other in ((before, new), (after, old))
+    ]
+    both = [segment for segment in before.list_readable() if segment.path in new]
+    selects.append(_select_keys(both, f"({_within(before)}) <> ({_within(after)})"))
+    union = " UNION ".join(each for each in selects if each) or "SELECT NULL::BLOB AS key WHERE false"
+    connection.execute(f"CREATE TEMP TABLE candidates AS {union}")
+
+
+def _select_keys(segments: Sequence[Segment], condition: str) -> str:
+    if not segments:
+        return ""
+    return f"SELECT DISTINCT key FROM {_read(segments)} WHERE key IS NOT NULL AND {condition}"
+
+
+def _create_alive(
+    connection: duckdb.DuckDBPyConnection, name: str, extent: LogExtent, order: RecordOrder, *, compares_records: bool
+) -> None:
+    """Create the table ``name(key, offset, digest)``: the candidates' winners in ``extent`` that are no tombstones."""
+    segments = extent.list_readable()
+    if not segments:
+        connection.execute(f'CREATE TEMP TABLE {name} (key BLOB, "offset" BIGINT, digest UBIGINT)')
+        return
+    greatest = build_greatest_offset_sql(order.strategy, order.header)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE {name}_winners AS SELECT key, {greatest} AS "offset"
+        FROM {_read(segments)} AS log SEMI JOIN candidates USING (key) WHERE {_within(extent)} GROUP BY key
+        """
+    )
+    if compares_records:
+        connection.execute(
+            f"""
+            CREATE TEMP TABLE {name} AS SELECT won.key, won."offset", hash(value, "timestamp", headers) AS digest
+            FROM {name}_winners AS won JOIN {_read(segments)} AS log ON won."offset" = log."offset"
+            WHERE log.value IS NOT NULL
+            """
+        )
+        return
+    holding = [segment for segment in segments if segment.tombstones]
+    gone = (
+        f'ANTI JOIN (SELECT "offset" FROM {_read(holding)} WHERE value IS NULL) AS gone USING ("offset")'
+        if holding
+        else ""
+    )
+    connection.execute(
+        f'CREATE TEMP TABLE {name} AS SELECT key, "offset", 0::UBIGINT AS digest FROM {name}_winners {gone}'
+    )
+
+
+def _create_changes(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(
+        """
+        CREATE TEMP TABLE changes AS
+        SELECT coalesce(new.key, old.key) AS key, new."offset" AS "offset", old."offset" AS previous_offset,
+               CASE WHEN old."offset" IS NULL THEN 'inserted' WHEN new."offset" IS NULL THEN 'deleted'
+                    ELSE 'updated' END AS change
+        FROM alive_before AS old FULL JOIN alive_after AS new ON old.key = new.key
+        WHERE old."offset" IS DISTINCT FROM new."offset" OR old.digest IS DISTINCT FROM new.digest
+        """
+    )
+
+
+def _read_changes(connection: duckdb.DuckDBPyConnection, partition: int, after: LogExtent) -> Iterator[pa.RecordBatch]:
+    row = duckdb_connection.fetch_one_row(connection, 'SELECT min("offset"), max("offset") FROM changes')
+    assert row is not None
+    lowest, highest = row
+    found = [
+        s for s in after.list_readable() if lowest is not None and s.last_offset >= lowest and s.first_offset <= highest
+    ]
+    values = (
+        f'LEFT JOIN {_read(found)} AS log ON changes."offset" = log."offset"'
+        if found
+        else 'LEFT JOIN (SELECT NULL::BLOB AS value, NULL::TIMESTAMPTZ AS "timestamp") AS log ON false'
+    )
+    relation = connection.sql(
+        f"""
+        SELECT change, {partition}::INTEGER AS partition, changes.key, log.value, changes."offset", log."timestamp",
+               previous_offset
+        FROM changes {values} ORDER BY coalesce(changes."offset", previous_offset), previous_offset
+        """
+    )
+    for batch in relation.to_arrow_reader(BATCH_ROWS):
+        if batch.num_rows:
+            columns = [column.cast(field.type) for column, field in zip(batch.columns, CHANGE_SCHEMA, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=CHANGE_SCHEMA)
+
+
+def _within(extent: LogExtent) -> str:
+    return f'"offset" >= {extent.start_offset} AND "offset" < {extent.end_offset}'
+
+
+def _read(segments: Iterable[Segment]) -> str:
+    return f"read_parquet({quote_file_list(segment.path for segment in segments)})"

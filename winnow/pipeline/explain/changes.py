@@ -1,0 +1,145 @@
+"""Lists the keys whose latest value changed between two snapshots, or between two offsets of each partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from winnow.engine.key_changes import LogExtent, read_key_changes
+from winnow.errors import UsageError
+from winnow.log.head import Head
+from winnow.log.state import read_receipt
+from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
+from winnow.pipeline.context import Context
+from winnow.pipeline.explain.latest import explain_scan_errors, get_present_order
+from winnow.planning.cleanable import PartitionLog, find_cleaned_offset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBounds:
+    """Offsets as they were asked for: one for every partition, or by partition."""
+
+    everywhere: int | None = None
+    by_partition: Mapping[int, int] = field(default_factory=dict)
+
+    def find(self, partition: int) -> int | None:
+        """Return the offset for ``partition``; None: not asked for."""
+        return self.by_partition.get(partition, self.everywhere)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any offset was asked for."""
+        return self.everywhere is not None or bool(self.by_partition)
+
+
+def read_snapshot_changes(
+    ctx: Context, topic: str, from_snapshot: int, to_snapshot: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changed keys between two snapshots; ``to_snapshot`` None: the newest.
+
+    Both states are those of the topic's present strategy. A compaction alone changes no key.
+
+    Raises:
+        UsageError: the table has no such snapshot, or no longer.
+        DamagedSegmentError, RunAgainError, ServiceError: a segment cannot be read.
+    """
+    view = load_topic_view(ctx, topic)
+    before = view.log.snapshot(from_snapshot)
+    after = view.head if to_snapshot is None else view.log.snapshot(to_snapshot)
+    old, new = _list_extents(view, before), _list_extents(view, after)
+    undone = before.state.undone_ingests != after.state.undone_ingests
+    nothing = LogExtent((), 0, 0)
+    for partition in sorted({*old, *new}):
+        yield from _read_changes(
+            ctx, view, partition, old.get(partition, nothing), new.get(partition, nothing), compares_records=undone
+        )
+
+
+def read_offset_changes(
+    ctx: Context, topic: str, from_offset: OffsetBounds, to_offset: OffsetBounds
+) -> Iterator[pa.RecordBatch]:
+    """Yield the keys that the records in [``from_offset``, ``to_offset``) of each partition changed.
+
+    Where no end was asked for, it is the log end; where no beginning was, the log start: then every key is inserted.
+
+    Raises:
+        UsageError: there is no such partition, the beginning lies behind the end or beyond the log, or a compaction
+            has removed what was there at the beginning.
+        DamagedSegmentError, RunAgainError, ServiceError: a segment cannot be read.
+    """
+    view = load_topic_view(ctx, topic)
+    for partition in {*from_offset.by_partition, *to_offset.by_partition}:
+        if partition >= len(view.partitions):
+            raise UsageError(
+                f"Topic {topic} has partitions 0 to {len(view.partitions) - 1}; there is no partition {partition}."
+            )
+    cleaned = _find_cleaned_ends(ctx, view)
+    bounds = [
+        _choose_bounds(log, from_offset.find(log.partition), to_offset.find(log.partition), cleaned[log.partition])
+        for log in view.partitions
+    ]
+    for log, (start, end) in zip(view.partitions, bounds, strict=True):
+        low = log.state.log_start_offset
+        before, after = LogExtent(log.segments, low, start), LogExtent(log.segments, low, end)
+        yield from _read_changes(ctx, view, log.partition, before, after)
+
+
+def _choose_bounds(log: PartitionLog, start: int | None, end: int | None, cleaned: int) -> tuple[int, int]:
+    state = log.state
+    name = f"{log.topic}-{log.partition}"
+    first = state.log_start_offset if start is None else max(start, state.log_start_offset)
+    last = state.log_end_offset if end is None else min(end, state.log_end_offset)
+    if start is not None and start > state.log_end_offset:
+        raise UsageError(f"{name} ends at offset {state.log_end_offset}, before --from-offset {start}.")
+    if start is not None and end is not None and start > end:
+        raise UsageError(f"--from-offset {start} of {name} lies behind --to-offset {end}.")
+    for asked, offset in (("--from-offset", first), ("--to-offset", last)):
+        if state.log_start_offset < offset < cleaned:
+            raise UsageError(
+                f"{asked} {offset} of {name} lies below {cleaned}, up to where a compaction has removed superseded "
+                f"records, so what readers saw at that offset is not known any more. Ask from {cleaned} on, or between "
+                "snapshots (--from-snapshot)."
+            )
+    return first, max(first, last)
+
+
+def _find_cleaned_ends(ctx: Context, view: TopicView) -> dict[int, int]:
+    """Return, by partition, the offset below which any compaction has removed records, by state and receipts."""
+    found = {
+        log.partition: find_cleaned_offset(log.state) if log.state.strategy is not None else 0
+        for log in view.partitions
+    }
+    for reference in view.log.receipt_references(view.head):
+        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
+        for part in receipt.partitions:
+            if part.records_in and part.partition in found:
+                found[part.partition] = max(found[part.partition], part.next_first_dirty_offset)
+    return found
+
+
+def _list_extents(view: TopicView, head: Head) -> dict[int, LogExtent]:
+    segments = view.log.segments(head)
+    return {
+        number: LogExtent(segments.get(number, ()), state.log_start_offset, state.log_end_offset)
+        for number, state in head.state.partitions.items()
+    }
+
+
+def _read_changes(
+    ctx: Context,
+    view: TopicView,
+    partition: int,
+    before: LogExtent,
+    after: LogExtent,
+    *,
+    compares_records: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    if before == after:
+        return
+    (log,) = (each for each in view.partitions if each.partition == partition)
+    everything = tuple(dict.fromkeys([*before.segments, *after.segments]))
+    order = get_present_order(view.rules)
+    with explain_scan_errors(view.log, PartitionLog(log.topic, partition, everything, log.state)):
+        yield from read_key_changes(partition, before, after, order, ctx.budget, compares_records=compares_records)

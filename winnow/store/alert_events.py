@@ -1,0 +1,120 @@
+"""The history of alerts: when each was raised, acknowledged, muted or released, and when it recovered."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from itertools import count
+from typing import Final
+
+from sqlalchemy import Index, Integer, func, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from winnow.results import OpenAlert
+from winnow.store import bulk_statements
+from winnow.store.database import StorePart
+from winnow.store.tables import Base
+from winnow.store.values import Listed, Window
+
+_number = count()
+"""Keeps keys that one process writes within a millisecond distinct and ordered."""
+
+
+class AlertEventTable(Base):
+    """History: what happened to an alert. ``actor`` empty: the pipeline itself. ``text``: why, or what was found."""
+
+    __tablename__ = "winnow_alert_event"
+    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"))
+
+    event_id: Mapped[str] = mapped_column(primary_key=True)
+    at_ms: Mapped[int]
+    event: Mapped[str]
+    kind: Mapped[str]
+    topic: Mapped[str]
+    partition: Mapped[int | None] = mapped_column(Integer)
+    actor: Mapped[str]
+    text: Mapped[str]
+
+
+class AlertEventKind(StrEnum):
+    """What can happen to an alert."""
+
+    RAISED = "raised"
+    ACKNOWLEDGED = "acknowledged"
+    MUTED = "muted"
+    UNMUTED = "unmuted"
+    MUTE_ENDED = "mute_ended"
+    RELEASED = "released"
+    RECOVERED = "recovered"
+    CLOSED = "closed"
+    """Another alert covers it now, or its topic is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertEvent:
+    """One thing that happened to an alert; the columns of ``winnow_alert_event``."""
+
+    at_ms: int
+    event: str
+    kind: str
+    topic: str
+    partition: int | None
+    actor: str
+    text: str
+
+
+_COLUMNS: Final = tuple(each.name for each in fields(AlertEvent))
+
+
+class AlertHistory(StorePart):
+    """One row per thing that happened to an alert, the newest first."""
+
+    def list_events(
+        self, window: Window, *, topic: str | None = None, kind: str | None = None, event: str | None = None
+    ) -> Listed[AlertEvent]:
+        """List one page of what happened to the alerts of a topic or a kind, the newest first; None: any."""
+        row = AlertEventTable
+        found = select(row)
+        for column, wanted in ((row.topic, topic), (row.kind, kind), (row.event, event)):
+            if wanted is not None:
+                found = found.where(column == wanted)
+        page = found.order_by(row.event_id.desc()).offset(window.offset).limit(window.size)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
+            rows = tuple(
+                AlertEvent(**{name: getattr(each, name) for name in _COLUMNS}) for each in session.scalars(page)
+            )
+        return Listed(total, rows)
+
+
+def make_ordered_key(now_ms: int) -> str:
+    """Make a key that is unique, and greater than those made before."""
+    return f"{now_ms:015d}-{next(_number):09d}-{uuid.uuid4().hex[:8]}"
+
+
+def note_events(
+    session: Session,
+    event: AlertEventKind,
+    alerts: Iterable[OpenAlert],
+    now_ms: int,
+    *,
+    actor: str = "",
+    text: str | None = None,
+) -> None:
+    """Note what happened to ``alerts``, in the transaction that does it. ``text`` None: each alert's own message."""
+    rows = [
+        {
+            "event_id": make_ordered_key(now_ms),
+            "at_ms": now_ms,
+            "event": event.value,
+            "kind": each.kind,
+            "topic": each.topic,
+            "partition": each.partition,
+            "actor": actor,
+            "text": each.message if text is None else text,
+        }
+        for each in alerts
+    ]
+    bulk_statements.insert(session, AlertEventTable, rows)

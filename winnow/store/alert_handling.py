@@ -1,0 +1,179 @@
+"""What people do about open alerts: acknowledge them, mute them until an instant, and look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
+
+from winnow.results import OpenAlert
+from winnow.store import bulk_statements, tables
+from winnow.store.alert_events import AlertEventKind, note_events
+from winnow.store.alerts import make_open_alert
+from winnow.store.database import StorePart
+from winnow.store.values import Listed, Window
+
+MAXIMUM_REASON_CHARACTERS = 1_000
+"""Maximum characters of a reason; longer ones are cut."""
+
+
+class AlertState(StrEnum):
+    """Which open alerts a list has."""
+
+    NEW = "new"
+    """Nobody has acknowledged or muted it."""
+    ACKNOWLEDGED = "acknowledged"
+    MUTED = "muted"
+
+
+@dataclass(frozen=True, slots=True)
+class HandledAlert:
+    """An open alert, and what people have done about it.
+
+    ``key`` names it among the open ones. ``muted_until_ms`` None: it is not muted.
+    """
+
+    key: str
+    kind: str
+    topic: str
+    partition: int | None
+    since_ms: int
+    sent_at_ms: int
+    message: str
+    safe: str
+    next: str
+    plan_id: str | None
+    released: str | None
+    acknowledged_by: str | None
+    acknowledged_why: str | None
+    acknowledged_at_ms: int | None
+    muted_by: str | None
+    muted_why: str | None
+    muted_until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCounts:
+    """Numbers of open alerts; ``new``: neither acknowledged nor muted."""
+
+    open: int
+    new: int
+    muted: int
+
+
+class AlertHandling(StorePart):
+    """Changes that people make to open alerts. Each is written together with its entry in the alerts' history."""
+
+    def acknowledge(self, keys: Collection[str], now_ms: int, *, by: str, why: str) -> list[OpenAlert]:
+        """Note that somebody deals with these alerts; return those that are open."""
+        changed = {"acknowledged_by": by, "acknowledged_why": _cut(why), "acknowledged_at_ms": now_ms}
+        return self._change(keys, changed, AlertEventKind.ACKNOWLEDGED, now_ms, by, _cut(why))
+
+    def mute(self, keys: Collection[str], until_ms: int, now_ms: int, *, by: str, why: str) -> list[OpenAlert]:
+        """Keep these alerts from every channel until ``until_ms``; return those that are open.
+
+        They are sent once when that time has come, if they are still open. A recovery is sent at any time.
+        """
+        changed = {"muted_by": by, "muted_why": _cut(why), "muted_until_ms": until_ms}
+        return self._change(keys, changed, AlertEventKind.MUTED, now_ms, by, _cut(why))
+
+    def unmute(self, keys: Collection[str], now_ms: int, *, by: str, why: str) -> list[OpenAlert]:
+        """End the mutes of these alerts now; the next watch sends those that are still open."""
+        muted = tables.AlertTable.muted_until_ms > now_ms
+        changed = {"muted_until_ms": now_ms}
+        return self._change(keys, changed, AlertEventKind.UNMUTED, now_ms, by, _cut(why), only=muted)
+
+    def list_alerts(
+        self,
+        window: Window,
+        now_ms: int,
+        *,
+        topic: str | None = None,
+        kind: str | None = None,
+        state: AlertState | None = None,
+    ) -> Listed[HandledAlert]:
+        """List one page of the open alerts of a topic, a kind or a state, the newest first; None: any."""
+        row = tables.AlertTable
+        found = select(row)
+        for column, wanted in ((row.topic, topic), (row.kind, kind)):
+            if wanted is not None:
+                found = found.where(column == wanted)
+        if state is not None:
+            found = found.where(_match_state(now_ms)[state])
+        page = found.order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
+        with self._database.reading() as session:
+            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
+            return Listed(total, tuple(_make_handled(each, now_ms) for each in session.scalars(page)))
+
+    def count(self, now_ms: int) -> AlertCounts:
+        """Count the open alerts."""
+        states = _match_state(now_ms)
+        new, muted = (func.count().filter(states[each]) for each in (AlertState.NEW, AlertState.MUTED))
+        with self._database.reading() as session:
+            found = session.execute(select(func.count(), new, muted).select_from(tables.AlertTable)).one()
+        return AlertCounts(open=found[0], new=found[1], muted=found[2])
+
+    def _change(
+        self,
+        keys: Collection[str],
+        changed: Mapping[str, object],
+        event: AlertEventKind,
+        now_ms: int,
+        by: str,
+        why: str,
+        *,
+        only: ColumnElement[bool] | None = None,
+    ) -> list[OpenAlert]:
+        row = tables.AlertTable
+        done: list[OpenAlert] = []
+        with self._database.writing() as session:
+            for share in bulk_statements.split_chunks(sorted(set(keys))):
+                mine = update(row).where(row.key.in_(share)).values(changed).returning(row)
+                if only is not None:
+                    mine = mine.where(only)
+                found = session.scalars(mine, execution_options={"synchronize_session": False})
+                done.extend(map(make_open_alert, found))
+            note_events(session, event, done, now_ms, actor=by, text=why)
+        return done
+
+
+def _match_state(now_ms: int) -> dict[AlertState, ColumnElement[bool]]:
+    row = tables.AlertTable
+    muted = and_(row.muted_until_ms.is_not(None), row.muted_until_ms > now_ms)
+    return {
+        AlertState.NEW: and_(
+            row.acknowledged_at_ms.is_(None), or_(row.muted_until_ms.is_(None), row.muted_until_ms <= now_ms)
+        ),
+        AlertState.ACKNOWLEDGED: row.acknowledged_at_ms.is_not(None),
+        AlertState.MUTED: muted,
+    }
+
+
+def _make_handled(row: tables.AlertTable, now_ms: int) -> HandledAlert:
+    alert = make_open_alert(row)
+    is_muted = row.muted_until_ms is not None and row.muted_until_ms > now_ms
+    return HandledAlert(
+        key=row.key,
+        kind=alert.kind,
+        topic=alert.topic,
+        partition=alert.partition,
+        since_ms=alert.since_ms,
+        sent_at_ms=row.sent_at_ms,
+        message=alert.message,
+        safe=alert.safe,
+        next=alert.next,
+        plan_id=alert.plan_id,
+        released=alert.released,
+        acknowledged_by=row.acknowledged_by,
+        acknowledged_why=row.acknowledged_why,
+        acknowledged_at_ms=row.acknowledged_at_ms,
+        muted_by=row.muted_by if is_muted else None,
+        muted_why=row.muted_why if is_muted else None,
+        muted_until_ms=row.muted_until_ms if is_muted else None,
+    )
+
+
+def _cut(why: str) -> str:
+    return why[:MAXIMUM_REASON_CHARACTERS]

@@ -1,0 +1,129 @@
+"""Figures of receipts, summed up and ranked: what compaction saved and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
+
+from winnow.store import tables
+from winnow.store.database import StorePart
+from winnow.store.page_tables import ReceiptFiguresTable
+
+DAY_MS: Final = 86_400_000
+
+
+class RunRank(StrEnum):
+    """Orders of runs: by the time from planning to publishing, or by the time that their Spark tasks worked."""
+
+    LONGEST = "longest"
+    DEAREST = "dearest"
+
+
+@dataclass(frozen=True, slots=True)
+class DayFigures:
+    """What the runs of one day in UTC did. ``day_ms``: when it begins. ``bytes_saved``: input minus output.
+
+    ``task_seconds``: of all Spark tasks together. ``cpu_seconds``: of the runs that measured it.
+    """
+
+    day_ms: int
+    runs: int
+    records_removed: int
+    bytes_read: int
+    bytes_written: int
+    bytes_saved: int
+    task_seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRun:
+    """One published run. ``duration_ms``: from planning to publishing, waits included; None: it is not known."""
+
+    plan_id: str
+    topic: str
+    finished_at_ms: int
+    duration_ms: int | None
+    partitions: int
+    bytes_in: int
+    bytes_saved: int
+    task_seconds: float
+    cpu_seconds: float | None
+
+
+_ROW: Final = ReceiptFiguresTable
+
+_SAVED: Final = _ROW.bytes_in - _ROW.bytes_out + _ROW.bytes_retired
+
+
+def sum_saved_bytes(session: Session, topic: str | None = None) -> int:
+    """Sum up the bytes that all runs saved, of one topic or of all."""
+    found = select(func.sum(_SAVED))
+    return int(session.scalar(found if topic is None else found.where(_ROW.topic == topic)) or 0)
+
+
+class ReceiptFigures(StorePart):
+    """One row per published run."""
+
+    def sum_by_day(self, since_ms: int, topic: str | None = None) -> list[DayFigures]:
+        """Sum up the runs since ``since_ms``, of one topic or of all, by day; days without runs are left out."""
+        day = (_ROW.finished_at_ms // DAY_MS).label("day")
+        removed = _ROW.records_in - _ROW.records_kept + _ROW.records_retired
+        sums: list[ColumnElement[Any]] = [
+            func.count(),
+            func.sum(removed),
+            func.sum(_ROW.bytes_in),
+            func.sum(func.coalesce(_ROW.bytes_written, _ROW.bytes_out)),
+            func.sum(_SAVED),
+            func.sum(_ROW.seconds),
+            func.sum(func.coalesce(_ROW.cpu_seconds, 0.0)),
+        ]
+        found = select(day, *sums).where(_ROW.finished_at_ms >= since_ms).group_by(day).order_by(day)
+        if topic is not None:
+            found = found.where(_ROW.topic == topic)
+        with self._database.reading() as session:
+            return [_make_day(tuple(each)) for each in session.execute(found)]
+
+    def sum_saved_bytes(self, topic: str | None = None) -> int:
+        """Sum up the bytes that all runs saved, of one topic or of all."""
+        with self._database.reading() as session:
+            return sum_saved_bytes(session, topic)
+
+    def list_ranked(self, rank: RunRank, since_ms: int, limit: int) -> list[RankedRun]:
+        """List the runs published since ``since_ms`` that took the most, by ``rank``."""
+        run = tables.RunTable
+        duration_ms = _ROW.finished_at_ms - run.opened_at_ms
+        key: dict[RunRank, ColumnElement[Any]] = {
+            RunRank.LONGEST: func.coalesce(duration_ms, -1),
+            RunRank.DEAREST: func.coalesce(_ROW.cpu_seconds, _ROW.seconds),
+        }
+        found = (
+            select(
+                *(_ROW.plan_id, _ROW.topic, _ROW.finished_at_ms, duration_ms, _ROW.partitions, _ROW.bytes_in, _SAVED),
+                *(_ROW.seconds, _ROW.cpu_seconds),
+            )
+            .outerjoin(run, run.plan_id == _ROW.plan_id)
+            .where(_ROW.finished_at_ms >= since_ms)
+            .order_by(key[rank].desc(), _ROW.finished_at_ms.desc(), _ROW.plan_id)
+            .limit(limit)
+        )
+        with self._database.reading() as session:
+            return [RankedRun(*each) for each in session.execute(found)]
+
+
+def _make_day(row: tuple[Any, ...]) -> DayFigures:
+    day, runs, removed, read, written, saved, task_seconds, cpu_seconds = row
+    return DayFigures(
+        int(day) * DAY_MS,
+        runs,
+        int(removed),
+        int(read),
+        int(written),
+        int(saved),
+        round(task_seconds, 3),
+        round(cpu_seconds, 3),
+    )

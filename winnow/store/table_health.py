@@ -1,0 +1,108 @@
+"""The health of topics' tables: files by size, manifests, snapshots, retired bytes, and what the last sweep left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from sqlalchemy.orm import Session
+
+from winnow.store import bulk_statements
+from winnow.store.database import StorePart
+from winnow.store.page_tables import TableHealthTable, TopicSweepTable
+
+
+@dataclass(frozen=True, slots=True)
+class SizeClass:
+    """The files of one size class. ``below_bytes``: larger files are of the next class; None: of the last one."""
+
+    below_bytes: int | None
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    """The files of a topic's table; the columns of ``winnow_table_health``.
+
+    ``manifests`` None: nothing counted them. ``metadata_files``: earlier metadata files that the table still names.
+    ``condemned``: retired files that a sweep has begun to delete.
+    """
+
+    topic: str
+    recorded_at_ms: int
+    segment_bytes: int
+    files: int
+    size_bytes: int
+    small_files: int
+    small_bytes: int
+    largest_bytes: int
+    file_sizes: tuple[SizeClass, ...]
+    manifests: int | None
+    snapshots: int
+    oldest_snapshot_ms: int | None
+    metadata_files: int
+    retired_files: int
+    retired_bytes: int
+    oldest_retired_ms: int | None
+    condemned_files: int
+    condemned_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSweep:
+    """The last sweep of a topic. ``orphaned``: files of dead runs and ingests that it may not delete yet."""
+
+    topic: str
+    swept_at_ms: int
+    files_deleted: int
+    bytes_deleted: int
+    snapshots_expired: int
+    orphaned_files: int
+    orphaned_bytes: int
+
+
+_HEALTH_COLUMNS: Final = tuple(field.name for field in fields(TableHealth))
+
+_SWEEP_COLUMNS: Final = tuple(field.name for field in fields(TopicSweep))
+
+
+def write_table_health(session: Session, found: Sequence[TableHealth]) -> None:
+    """Replace the health of tables; the number of manifests stays where nobody counted them now."""
+    rows = [_make_row(each) for each in found]
+    counted = [row for row in rows if row["manifests"] is not None]
+    others = [{name: row[name] for name in row if name != "manifests"} for row in rows if row["manifests"] is None]
+    bulk_statements.upsert(session, TableHealthTable, counted)
+    bulk_statements.upsert(session, TableHealthTable, others)
+
+
+def _make_row(health: TableHealth) -> dict[str, Any]:
+    classes = [[each.below_bytes, each.files, each.size_bytes] for each in health.file_sizes]
+    return {**{name: getattr(health, name) for name in _HEALTH_COLUMNS}, "file_sizes": json.dumps(classes)}
+
+
+class TablesHealth(StorePart):
+    """One row per topic, written with its overview; and one per topic of its last sweep."""
+
+    def find(self, topic: str) -> TableHealth | None:
+        """Find the health of the table of ``topic``; None if no overview was recorded yet."""
+        with self._database.reading() as session:
+            row = session.get(TableHealthTable, topic)
+            if row is None:
+                return None
+            values = {name: getattr(row, name) for name in _HEALTH_COLUMNS}
+            classes = tuple(SizeClass(*each) for each in json.loads(row.file_sizes))
+            return TableHealth(**{**values, "file_sizes": classes})
+
+    def find_sweep(self, topic: str) -> TopicSweep | None:
+        """Find the last sweep of ``topic``; None if there was none."""
+        with self._database.reading() as session:
+            row = session.get(TopicSweepTable, topic)
+            return None if row is None else TopicSweep(**{name: getattr(row, name) for name in _SWEEP_COLUMNS})
+
+    def record_sweep(self, sweep: TopicSweep) -> None:
+        """Replace the last sweep of a topic."""
+        with self._database.writing() as session:
+            bulk_statements.upsert(session, TopicSweepTable, [asdict(sweep)])
