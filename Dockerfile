@@ -13,6 +13,7 @@ COPY jobs jobs
 COPY dags dags
 COPY plugins plugins
 COPY expectations expectations
+COPY demo demo
 COPY docs/operations.md docs/operations.md
 RUN VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --no-deps --no-build-isolation --compile-bytecode . \
  && ln -s "$(/opt/winnow/bin/python -c 'from winnow.embedded.bundle import bundled; print(bundled("dags").parent)')" \
