@@ -10,6 +10,18 @@ from tests.mutants.integrity import INTEGRITY
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
+from tests.mutants.readers import READERS
 from tests.mutants.validation import VALIDATION
 
-MUTANTS = (*DECISIONS, *ENGINE, *PUBLISHING, *VALIDATION, *INGEST, *DURABILITY, *INTEGRITY, *MAINTENANCE, *PAGE)
+MUTANTS = (
+    *DECISIONS,
+    *ENGINE,
+    *PUBLISHING,
+    *VALIDATION,
+    *INGEST,
+    *DURABILITY,
+    *INTEGRITY,
+    *MAINTENANCE,
+    *PAGE,
+    *READERS,
+)

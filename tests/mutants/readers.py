@@ -1,0 +1,39 @@
+"""What programs that read the log are promised, what is put into other people's folders, and files of HDFS."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import always, assign, drop_statement, never, replace, return_value, set_keyword
+from tests.mutants.mutant import Mutant
+
+READERS = (
+    Mutant("latest-shows-deleted-keys", "the latest value of a key that was deleted is the tombstone")
+    .changes("read_partition_latest", always("null_count"))
+    .caught_by("test_latest_of_a_deleted_key_is_nothing_also_where_an_older_value_is_still_in_the_log"),
+    Mutant("latest-without-checksums", "the latest state is read without the checksums of its pages")
+    .changes("read_latest_records", drop_statement("check_pages"))
+    .caught_by("test_damaged_value_is_found_and_the_segment_named"),
+    Mutant("changes-within-a-file", "records of a file that both sides have, between the two offsets, change no key")
+    .changes("_create_candidates", drop_statement("selects", "append"))
+    .caught_by("test_bounds_inside_one_file_are_between_its_records"),
+    Mutant("undone-record-unnoticed", "a record at the offset of an undone one counts as the same")
+    .changes("read_snapshot_changes", set_keyword("compares_records", "False"))
+    .caught_by("test_record_at_the_offset_of_an_undone_one_is_an_update"),
+    Mutant("changes-from-what-is-gone", "changes are told from an offset whose records a compaction has removed")
+    .changes("changes._choose_bounds", never("cleaned"))
+    .caught_by("test_state_before_a_compaction_is_asked_by_snapshot_and_refused_by_offset"),
+    Mutant("query-forgets-the-log-start", "a query shows records that were deleted below the log start")
+    .changes("latest.build_query", replace("LatestQuery(A, B, C, D)", "LatestQuery(A, B, {}, D)"))
+    .caught_by("test_query_leaves_out_records_below_the_log_start_and_says_that_it_grows_old"),
+    Mutant("order-of-others-claimed", "files name a sort order that somebody else declared")
+    .changes("find_sort_order_id", return_value("declared.order_id"))
+    .caught_by("test_order_that_somebody_else_declared_stays"),
+    Mutant("files-of-others-replaced", "installing DAGs replaces a file that did not come from Winnow")
+    .changes("_list_foreign", return_value("[]", "known"))
+    .caught_by("test_a_file_of_somebody_else_is_not_replaced"),
+    Mutant("installation-without-both-hashes", "an installation that was killed takes its own files for somebody's")
+    .changes("_copy_all", drop_statement("_write_record", "both"))
+    .caught_by("test_copying_that_was_killed_is_completed"),
+    Mutant("file-in-hdfs-seen-early", "a file of HDFS is there under its name while it is written")
+    .changes("HadoopHandler.open_output_stream", assign("target", "uuid4"))
+    .caught_by("test_a_file_that_is_being_written_is_not_there_yet"),
+)
