@@ -23,9 +23,9 @@ from pyarrow import fs
 from tests.cluster.airflow_api import AirflowApi
 from tests.cluster.compose_file import load
 from tests.cluster.local_services import Machine
-from tests.support.world import compute_survivors, record, write_jsonl
+from tests.cluster.order_log import PARTITIONS, RECORDS, make_order_log
+from tests.support.world import compute_survivors, write_jsonl
 from winnow.clock import format_ms, read_wall_clock_ms
-from winnow.model import Record
 
 pytestmark = [
     # Thrice the usual patience: on a machine at work everything that starts here takes its time.
@@ -34,24 +34,6 @@ pytestmark = [
 ]
 
 TOPIC = "orders"
-PARTITIONS, KEYS, RECORDS = 2, 300, 2_000
-AT_MS = 1_700_000_000_000
-
-
-def records() -> list[Record]:
-    """Two thousand records in each partition: every key many times, some deleted, some with headers."""
-    return [
-        record(
-            offset,
-            f"key-{offset * 7 % KEYS}".encode(),
-            None if offset % 11 == 0 else f"value-{partition}-{offset}".encode(),
-            AT_MS + offset,
-            headers=(("source", b"till"), ("note", None)) if offset % 5 == 0 else None,
-            partition=partition,
-        )
-        for partition in range(PARTITIONS)
-        for offset in range(RECORDS)
-    ]
 
 
 @dataclass(frozen=True)
@@ -120,7 +102,7 @@ def server(machine: Machine) -> Server:
     """A topic with records, and a compaction that an administrator asked for over the REST API."""
     said = machine.run("airflow-apiserver", "team-server", "login").split()
     api = AirflowApi.login(said[0], said[said.index("login:") + 1], said[said.index("password:") + 1])
-    path = write_jsonl(machine.folder / "tmp" / "orders.jsonl", records())
+    path = write_jsonl(machine.folder / "tmp" / "orders.jsonl", make_order_log())
     settings = ["--config", "segment.ms=1000", "--config", "winnow.retired.grace.ms=0"]
     machine.run("airflow-scheduler", "winnow", "topics", "create", TOPIC, "--partitions", str(PARTITIONS), *settings)
     machine.run("airflow-scheduler", "winnow", "ingest", "files", TOPIC, path)
@@ -134,7 +116,7 @@ def test_a_compaction_asked_for_over_the_api_leaves_what_the_oracle_keeps(server
 
     read = [json.loads(line) for line in server.winnow("read", TOPIC).splitlines()]
 
-    expected = compute_survivors(records())
+    expected = compute_survivors(make_order_log())
     assert len(expected) < PARTITIONS * RECORDS / 2
     assert [(each["partition"], each["offset"], _bytes(each["key"]), _bytes(each["value"])) for each in read] == [
         (each.partition, each.offset, each.key, each.value) for each in expected
@@ -153,7 +135,8 @@ def test_table_store_and_receipt_agree_on_the_compaction(server: Server) -> None
     assert runs == [(receipt["plan_id"], "published", f"airflow:compact_topics:{server.compaction['run_id']}")]
     checkpoints = server.rows("SELECT partition, first_dirty_offset FROM winnow_checkpoint ORDER BY partition")
     assert checkpoints == [(number, RECORDS) for number in range(PARTITIONS)]
-    kept = [sum(each.partition == number for each in compute_survivors(records())) for number in range(PARTITIONS)]
+    survivors = compute_survivors(make_order_log())
+    kept = [sum(each.partition == number for each in survivors) for number in range(PARTITIONS)]
     assert [part["records_kept"] for part in receipt["partitions"]] == kept
 
 
@@ -184,7 +167,7 @@ def test_the_lake_is_in_the_bucket_and_the_sweep_empties_it_of_what_was_replaced
     assert swept["run"] == "success", swept
     left = {key for key in server.objects() if key.startswith(data)}
     assert left == {key for key in before if key.startswith(f"{data}{plan_id}/")}
-    assert len(server.winnow("read", TOPIC).splitlines()) == len(compute_survivors(records()))
+    assert len(server.winnow("read", TOPIC).splitlines()) == len(compute_survivors(make_order_log()))
 
 
 def test_an_archive_in_the_bucket_is_ingested_by_the_spark_cluster(server: Server) -> None:

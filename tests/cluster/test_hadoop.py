@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from tests.cluster.order_log import PARTITIONS, RECORDS, make_order_log
 from tests.support.hadoop_cluster import HadoopCluster, put_package_on_executors, run_hadoop
-from tests.support.world import compute_survivors, record
+from tests.support.world import compute_survivors
 from winnow.files import storage
 from winnow.model import Record
 
@@ -30,23 +31,6 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
-PARTITIONS, KEYS, RECORDS = 2, 200, 1_500
-AT_MS = 1_700_000_000_000
-
-
-def records() -> list[Record]:
-    """Fifteen hundred records in each partition: every key many times, some deleted."""
-    return [
-        record(
-            offset,
-            f"key-{offset * 7 % KEYS}".encode(),
-            None if offset % 11 == 0 else f"value-{partition}-{offset}".encode(),
-            AT_MS + offset,
-            partition=partition,
-        )
-        for partition in range(PARTITIONS)
-        for offset in range(RECORDS)
-    ]
 
 
 @dataclass(frozen=True)
@@ -95,7 +79,7 @@ def installation() -> Iterator[Installation]:
     """HDFS and YARN, with an archive of the topic in HDFS and the topic made from it on YARN."""
     with tempfile.TemporaryDirectory(prefix="winnow-hadoop-") as folder, run_hadoop(Path(folder, "hadoop")) as cluster:
         for partition in range(PARTITIONS):
-            lines = [_format(each) for each in records() if each.partition == partition]
+            lines = [_format(each) for each in make_order_log(with_headers=False) if each.partition == partition]
             storage.write_bytes(f"{cluster.address}/archive/orders-{partition}-0.jsonl", "\n".join(lines).encode())
         made = Installation(cluster, Path(folder, "home"))
         settings = ("--config", "segment.ms=1000", "--config", "winnow.retired.grace.ms=0")
@@ -123,7 +107,7 @@ def test_a_topic_on_hdfs_is_ingested_and_compacted_by_yarn_to_what_the_oracle_ke
     installation.winnow("compact", TOPIC)
 
     read = [json.loads(line) for line in installation.winnow("read", TOPIC).splitlines()]
-    expected = compute_survivors(records())
+    expected = compute_survivors(make_order_log(with_headers=False))
     assert len(expected) < PARTITIONS * RECORDS / 2
     assert [(each["partition"], each["offset"], each["key"], each["value"]) for each in read] == [
         (each.partition, each.offset, _text(each.key), _text(each.value)) for each in expected
