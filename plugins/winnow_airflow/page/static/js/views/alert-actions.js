@@ -6,9 +6,9 @@ import { createButton } from "../components.js";
 import { openDialog } from "../dialog.js";
 import { announceToScreenReader, createId, h } from "../dom.js";
 import { formatCountWithNoun, splitWords } from "../format.js";
+import { createReasonField } from "../reason-field.js";
 import { formatInstant, parseInstant } from "../time-zone.js";
 
-const MAXIMUM_REASON_CHARACTERS = 200;
 const HOUR = 3_600_000;
 const DURATIONS = [
   [HOUR, "1 hour"],
@@ -101,16 +101,7 @@ function openMuteDialog(alert, done) {
 }
 
 function openAlertDialog(action, alerts, done, { title, text, verb, fields = [], more = () => ({}) }) {
-  const field = createId("field");
-  const reason = h("input", {
-    id: field,
-    name: "reason",
-    maxlength: MAXIMUM_REASON_CHARACTERS,
-    required: true,
-    autofocus: true,
-    autocomplete: "off",
-    "aria-describedby": `${field}-hint`,
-  });
+  const reason = createReasonField("Shown with the alert, in its history and in the audit log.");
   openDialog({
     title,
     body: [
@@ -123,14 +114,12 @@ function openAlertDialog(action, alerts, done, { title, text, verb, fields = [],
           )
         : null,
       fields,
-      h("label", { for: field }, "Reason"),
-      reason,
-      h("p", { class: "quiet", id: `${field}-hint` }, "Shown with the alert, in its history and in the audit log."),
+      reason.elements,
     ],
     confirmLabel: verb,
     confirm: async () => {
       const keys = alerts.map((each) => each.key);
-      await sendJson("POST", `alerts/${action}`, { keys, reason: reason.value.trim(), ...more() });
+      await sendJson("POST", `alerts/${action}`, { keys, reason: reason.read(), ...more() });
       announceToScreenReader(`${verb}: ${nameAlerts(alerts)}`);
       done();
     },

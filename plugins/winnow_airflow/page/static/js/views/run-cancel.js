@@ -2,23 +2,13 @@
 
 import { changeAirflow, encodePathPart } from "../api.js";
 import { openDialog } from "../dialog.js";
-import { createId, h } from "../dom.js";
+import { h } from "../dom.js";
 import { formatCountWithNoun } from "../format.js";
-
-const MAXIMUM_REASON_CHARACTERS = 200;
+import { createReasonField } from "../reason-field.js";
 
 /** Opens the dialog that names every topic whose compaction ends with this one. */
 export function openCancelDialog({ job, topics }, refresh) {
-  const field = createId("field");
-  const input = h("input", {
-    id: field,
-    name: "reason",
-    maxlength: MAXIMUM_REASON_CHARACTERS,
-    required: true,
-    autofocus: true,
-    autocomplete: "off",
-    "aria-describedby": `${field}-hint`,
-  });
+  const reason = createReasonField("Becomes the note of the task in Airflow.");
   const isMapped = job.map_index !== null && job.map_index >= 0;
   const task = isMapped ? `${job.task_id} [${job.map_index}]` : job.task_id;
   openDialog({
@@ -40,16 +30,14 @@ export function openCancelDialog({ job, topics }, refresh) {
         {},
         "Nothing was published, so readers see no change and no record is lost. What Spark has written so far is left behind in the tables' folders; nobody reads it, and the next sweep deletes it. The topics are free again when the DAG run has ended, and the next run compacts what is due.",
       ),
-      h("label", { for: field }, "Reason"),
-      input,
-      h("p", { class: "quiet", id: `${field}-hint` }, "Becomes the note of the task in Airflow."),
+      reason.elements,
     ],
     confirmLabel: "Cancel the compaction",
     dismissLabel: "Keep it running",
     confirm: async () => {
       await changeAirflow(buildTaskInstancePath(job), {
         new_state: "failed",
-        note: `Cancelled on Winnow's page: ${input.value.trim()}`,
+        note: `Cancelled on Winnow's page: ${reason.read()}`,
       });
       refresh();
     },
