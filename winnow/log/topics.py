@@ -23,6 +23,7 @@ from winnow.files.disk_sync import sync_folder
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from winnow.log.latest_tables import LatestTable
     from winnow.log.quarantine import Quarantine
     from winnow.log.topic_log import TopicLog
 
@@ -213,6 +214,14 @@ class TopicLogs:
         from winnow.log.quarantine import Quarantine
 
         return Quarantine(self.catalog, topic, storage.join(self._warehouse, "winnow_quarantine", topic))
+
+    def latest_table(self, topic: str) -> LatestTable:
+        """Open the side table of the latest state of ``topic``, which may not exist."""
+        from winnow.files import storage
+        from winnow.log.latest_tables import NAMESPACE as LATEST
+        from winnow.log.latest_tables import LatestTable
+
+        return LatestTable(self.catalog, topic, storage.join(self._warehouse, LATEST, topic))
 
 
 def _sync_files(catalog: Catalog, warehouse: str) -> None:
