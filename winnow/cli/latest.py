@@ -163,7 +163,7 @@ def _update_table(topic: str) -> None:
 
 def _drop_table(topic: str) -> None:
     with open_installation() as ctx:
-        from winnow.pipeline.admin.latest_table_removal import drop_latest_table
+        from winnow.pipeline.admin.latest_table_files import drop_latest_table
         from winnow.pipeline.leases import hold_lease
 
         with hold_lease(ctx, topic):

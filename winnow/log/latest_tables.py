@@ -114,6 +114,10 @@ class LatestTable:
             except NoSuchTableError:
                 return None
 
+    def owns(self, table: Table) -> bool:
+        """Check whether Winnow created ``table`` for this topic."""
+        return table.properties.get(TOPIC_PROPERTY) == self.topic
+
     def load(self) -> LatestHead | None:
         """Load the newest snapshot; None if there is no table.
 
@@ -208,7 +212,7 @@ class LatestTable:
         return LatestHead(table, None)
 
     def _make_head(self, table: Table) -> LatestHead:
-        if table.properties.get(TOPIC_PROPERTY) != self.topic:
+        if not self.owns(table):
             raise self.make_foreign_table_error()
         wrong = find_contradiction(table.metadata)
         if wrong is not None:
