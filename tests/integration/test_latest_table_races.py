@@ -12,7 +12,6 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from tests.integration.test_latest_table import (
     HOUR_MS,
-    TOPIC,
     create,
     expect,
     list_paths,
@@ -24,7 +23,7 @@ from tests.integration.test_latest_table import (
     world,
 )
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.world import World, build_versions, record
+from tests.support.world import TOPIC, World, build_versions, record
 from winnow.engine import latest_update
 from winnow.errors import CommitConflictError, ForeignTableError, UsageError
 from winnow.files import storage
@@ -38,6 +37,8 @@ from winnow.pipeline.compaction import latest_table
 from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.topic_view import TopicView
 from winnow.pipeline.context import Context
+from winnow.pipeline.doctor.check_runner import CheckStatus
+from winnow.pipeline.doctor.services import check_latest_tables
 from winnow.planning.cleanable import PartitionLog
 
 __all__ = ["world"]  # the fixture
@@ -385,7 +386,7 @@ def test_topic_without_the_setting_keeps_no_table(world: World) -> None:
 
 def test_sweeps_keep_what_the_table_is_brought_up_to_date_from(world: World) -> None:
     """However long no update came: the next one still reads only what changed."""
-    create(world, **{"winnow.retired.grace.ms": str(HOUR_MS)})
+    create(world, winnow_retired_grace_ms=str(HOUR_MS))
     world.ingest(build_versions(0, 6))
     world.compact()
     for n in range(3):
@@ -402,7 +403,7 @@ def test_sweeps_keep_what_the_table_is_brought_up_to_date_from(world: World) -> 
 
 def test_sweeps_delete_what_no_kept_snapshot_of_the_table_names(world: World) -> None:
     """Replaced files go after their grace, and a crash's files at once; then there is nothing left to do."""
-    create(world, **{"winnow.retired.grace.ms": str(HOUR_MS)})
+    create(world, winnow_retired_grace_ms=str(HOUR_MS))
     for n in range(4):
         world.ingest(build_versions(3 * n, 3))
         update(world)
@@ -497,6 +498,28 @@ def test_dropped_table_leaves_no_file_and_can_be_written_again(world: World) -> 
     assert drop_latest_table(world.ctx, TOPIC) is None
     assert update(world).rebuilt == "it is new"
     assert read_rows(world) == expect(world)
+
+
+def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -> None:
+    """Since when, and what to type; an ingest alone makes no table late."""
+    logs = world.ctx.log
+    assert check_latest_tables(logs) == []
+    create(world)
+    world.ingest(build_versions(0, 6))
+    world.compact()
+    world.ingest(build_versions(6, 6))
+    assert [each.status for each in check_latest_tables(logs)] == [CheckStatus.OK]
+    with suppressed_updates():
+        world.compact()
+    (found,) = check_latest_tables(logs)
+    assert found.status is CheckStatus.WARNING
+    assert "winnow_latest.orders is behind the newest publish: it shows the log as of 20" in found.detail
+    assert found.fix == "winnow latest orders --update-table"
+    update(world)
+    assert [each.status for each in check_latest_tables(logs)] == [CheckStatus.OK]
+    world.ctx.log.open(TOPIC).set_config({}, ["winnow.latest.table"])
+    (found,) = check_latest_tables(logs)
+    assert "is not brought up to date any more" in found.detail
 
 
 def test_commands_say_what_they_did(tmp_path: Path) -> None:

@@ -215,8 +215,29 @@ class TopicLogs:
 
         return Quarantine(self.catalog, topic, storage.join(self._warehouse, "winnow_quarantine", topic))
 
+    def list_latest_tables(self) -> list[str]:
+        """List the topics that have a side table of their latest state, sorted.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        from winnow.log.catalog_access import translate_catalog_errors
+        from winnow.log.latest_tables import NAMESPACE as LATEST
+
+        with translate_catalog_errors("The tables of latest states could not be listed"):
+            try:
+                return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(LATEST))
+            except NoSuchNamespaceError:
+                return []
+
     def latest_table(self, topic: str) -> LatestTable:
         """Open the side table of the latest state of ``topic``, which may not exist."""
+        try:
+            validate_topic_name(topic)
+        except ConfigurationError as problem:
+            raise UnknownTopicError(str(problem)) from problem
         from winnow.files import storage
         from winnow.log.latest_tables import NAMESPACE as LATEST
         from winnow.log.latest_tables import LatestTable

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from winnow.clock import format_ms
 from winnow.engine.key_changes import LogExtent
 from winnow.engine.latest_records import read_latest_records
 from winnow.engine.latest_update import PartitionUpdate, RowWriter, delete_files, update_partition
@@ -24,6 +25,7 @@ from winnow.files import storage
 from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
+from winnow.log.topics import TopicLogs
 from winnow.model import Segment
 from winnow.pipeline.compaction.latest_state import build_partition_plan, explain_scan_errors, get_present_order
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
@@ -141,6 +143,30 @@ def update_after_publish(ctx: Context, topic: str, head: Head) -> None:
             said,
             topic,
         )
+
+
+def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
+    """Describe how the side table of ``topic`` is behind the newest publish of its log; None: it reflects it.
+
+    Raises:
+        DeletedTopicError, UnknownTopicError, ForeignTableError, DamagedMetadataError, ServiceError: topic or table
+            cannot be opened.
+    """
+    present = logs.latest_table(topic).load()
+    topic_log = logs.open(topic)
+    head = topic_log.head()
+    name = f"winnow_latest.{topic}"
+    if not topic_log.config(head).latest_table:
+        return f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow latest {topic} --drop-table)"
+    shown = None if present is None else present.reflected
+    if shown is None:
+        return f"{name} is empty: its first update did not succeed"
+    if shown.table_uuid != head.table_uuid or head.table.snapshot_by_id(shown.snapshot_id) is None:
+        return f"{name} shows a snapshot of the log that is gone, of {format_ms(shown.committed_ms)}"
+    base = topic_log.snapshot(shown.snapshot_id)
+    if base.state.receipts[-1:] == head.state.receipts[-1:]:
+        return None
+    return f"{name} is behind the newest publish: it shows the log as of {format_ms(shown.committed_ms)}"
 
 
 def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
