@@ -40,6 +40,10 @@ class FileReferences:
         """List all paths."""
         return self.data | self.manifests | self.manifest_lists | self.states
 
+    def list_names(self) -> set[str]:
+        """List the files' names, which nothing else has: a catalog may write a folder another way (file:/ for file:///)."""
+        return {path.rpartition("/")[2] for path in self.list_paths()}
+
     def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
         """Add everything ``snapshot`` refers to; manifests in ``known`` were read already."""
         self.manifest_lists.add(snapshot.manifest_list)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from winnow.errors import CommitConflictError, WinnowError
 from winnow.files import storage
@@ -19,9 +18,6 @@ from winnow.log.snapshot_expiry import collect_references, expire_latest
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.store.audit import AuditAction
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 log = logging.getLogger("winnow")
 
@@ -92,7 +88,7 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
     head = latest.load()  # after the listing
     if head is None or head.reflected is None:
         return SweptTable(snapshots_expired=expired)
-    strays = _select_others(listed, wanted | _list_names(head.table))
+    strays = _select_others(listed, wanted | collect_references(head.table).list_names())
     if strays:
         fenced = latest.commit(head, head.reflected, add=(), remove=(), operation="fence-latest")
         if fenced is not None:  # else an update came first, and the next sweep looks again
@@ -100,20 +96,12 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
         head = latest.load()
         if head is None:
             return SweptTable(snapshots_expired=expired)
-    named = _list_names(head.table)
+    named = collect_references(head.table).list_names()
     gone = [file for file in _select_others(listed, named) if _get_name(file.uri) in wanted]
     for file in gone:
         storage.delete(file.uri)
     storage.remove_emptied_folders((file.uri for file in gone), latest.location)
     return SweptTable(len(gone), sum(file.size_bytes for file in gone), expired)
-
-
-def _list_names(table: Table) -> set[str]:
-    """List the names of all files that a snapshot of ``table`` names.
-
-    By their names, which nothing else has: a catalog may write the same place another way (file:/ for file:///).
-    """
-    return set(map(_get_name, collect_references(table).list_paths()))
 
 
 def _select_others(files: Iterable[storage.FileEntry], names: set[str]) -> list[storage.FileEntry]:

@@ -157,7 +157,10 @@ def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
     head = topic_log.head()
     name = f"winnow_latest.{topic}"
     if not topic_log.config(head).latest_table:
-        return f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow latest {topic} --drop-table)"
+        return (
+            f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow latest {topic} "
+            "--drop-table)"
+        )
     shown = None if present is None else present.reflected
     if shown is None:
         return f"{name} is empty: its first update did not succeed"
