@@ -36,6 +36,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "integration/test_demo_survivors.py": ("spark", "slow"),
         "integration/test_doctor.py": ("spark",),
         "integration/test_facts_in_spark.py": ("spark",),
+        "integration/test_latest_table.py": ("slow",),
         "integration/test_state_machine.py": ("slow",),
         "spark/test_application.py": ("spark",),
         "spark/test_cli_compact.py": ("spark",),

@@ -23,6 +23,7 @@ from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.engine import staging
 from winnow.errors import WinnowError
 from winnow.files import storage
+from winnow.log.latest_tables import LatestTable
 from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import TopicLog
 from winnow.log.topics import TopicLogs
@@ -118,6 +119,8 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "publish after the commit": (lambda: kill_after(Transaction, "commit_transaction"), compact),
     "publish before the checkpoint": (lambda: kill_before(Projection, "record_publication"), compact),
     "publish within the checkpoint": (lambda: kill_after(Projection, "record_publication"), compact),
+    "latest table before its commit": (lambda: kill_before(LatestTable, "commit"), compact),
+    "latest table after its commit": (lambda: kill_after(LatestTable, "commit"), compact),
     "sweep before expiry": (lambda: kill_before(sweeping, "expire_snapshots"), sweep),
     "sweep after expiry": (lambda: kill_after(sweeping, "expire_snapshots"), sweep),
     "sweep amid deletion": (lambda: kill_before(RetiredFiles, "mark_deleted"), sweep),

@@ -15,10 +15,12 @@ from tests.faults.forked_processes import ForkServer
 from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
+from winnow.log.latest_tables import LatestHead
 from winnow.log.state import PLAN_PROPERTY
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
+from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import is_process_dead
@@ -268,6 +270,45 @@ def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt
     ]
     assert world.compact() is None
     assert_clean(world)
+
+
+@pytest.mark.parametrize("moment", ["latest table before its commit", "latest table after its commit"])
+def test_table_of_the_latest_state_is_as_before_or_up_to_date_and_then_completed(
+    world: World, killed: Kill, moment: str
+) -> None:
+    """The publish stands and its checkpoint has moved; what the dead update wrote goes with the next sweep."""
+    world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+    update_latest_table(world.ctx, TOPIC)
+    before = read_latest_rows(world)
+    assert before == [(9, b"value-0-9"), (10, b"value-0-10"), (11, b"value-0-11")]
+    world.ingest(build_versions(12, 2))
+    killed(world, moment)
+    assert_held_by_the_dead(world)
+    assert the_run(world).status is RunState.PUBLISHED
+    after = [(11, b"value-0-11"), (12, b"value-0-12"), (13, b"value-0-13")]
+    assert read_latest_rows(world) == (before if "before" in moment else after)
+    with hold_lease(world.ctx, TOPIC):
+        assert settle_open_runs(world.ctx, TOPIC) == []
+        assert update_latest_table(world.ctx, TOPIC).changed == ("before" in moment)
+    assert read_latest_rows(world) == after
+    world.clock.now_ms += 2 * GRACE_MS
+    sweep_topics(world.ctx, [TOPIC])
+    assert read_latest_rows(world) == after
+    (live,) = world.ctx.log.latest_table(TOPIC).segments(load_latest(world))[0]
+    files = [name for name in world.listing(below="winnow_latest") if name.endswith(".parquet")]
+    assert [name.rpartition("/")[2] for name in files] == [live.path.rpartition("/")[2]]
+
+
+def load_latest(world: World) -> LatestHead:
+    head = world.ctx.log.latest_table(TOPIC).load()
+    assert head is not None
+    return head
+
+
+def read_latest_rows(world: World) -> list[tuple[int, bytes]]:
+    """Offset and value of each row, as PyIceberg reads the table."""
+    rows = load_latest(world).table.scan().to_arrow().to_pylist()
+    return sorted((row["offset"], row["value"]) for row in rows)
 
 
 def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World, killed: Kill) -> None:

@@ -18,6 +18,7 @@ from tests.support.world import World, open_world
 from winnow.embedded.kafka_jars import resolve_jars
 from winnow.model import Record, Strategy
 from winnow.pipeline.admin.delete_records import delete_records
+from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.explain.connect import write_connection
 from winnow.pipeline.explain.connect_python import SQLITE_JAR
@@ -110,7 +111,7 @@ def as_state(rows: list[list[Any]]) -> set[tuple[Any, ...]]:
 
 
 def test_spark_reads_the_latest_state_of_the_embedded_catalog_under_every_strategy(tmp_path: Path) -> None:
-    """Settings and queries as printed; with a log start inside a file, and a topic name that needs quotes."""
+    """Settings and queries as printed, and the side table; with a log start inside a file, and a name in quotes."""
     with open_world(tmp_path) as world:
         topics = {strategy: f"shop.{strategy.value}-1" for strategy in Strategy}
         for seed, (strategy, topic) in enumerate(topics.items()):
@@ -123,13 +124,19 @@ def test_spark_reads_the_latest_state_of_the_embedded_catalog_under_every_strate
         columns = parse_columns(["n:long", "s:string", "missing:double"])
         typed = build_query(load_topic_view(world.ctx, topic), choose_table(SqlEngine.SPARK, topic), columns)
         queries.append(build_latest_sql(SqlEngine.SPARK, typed, as_text=True))
+        for topic in topics.values():
+            world.ctx.log.open(topic).set_config({"winnow.latest.table": "true"}, [])
+            update_latest_table(world.ctx, topic)
+            queries.append(f"SELECT partition, key, value, offset, timestamp FROM winnow.winnow_latest.`{topic}`")
 
         answers = ask_spark(tmp_path, write_connection(world.ctx, topic, ReaderName.SPARK), queries)
 
-        for (strategy, topic), rows in zip(topics.items(), answers, strict=False):
-            assert as_state(rows) == expect(world, topic, strategy), strategy
+        *by_query, as_text = answers[: len(topics) + 1]
+        by_table = answers[len(topics) + 1 :]
+        for (strategy, topic), queried, table in zip(topics.items(), by_query, by_table, strict=True):
+            assert as_state(queried) == as_state(table) == expect(world, topic, strategy), strategy
         wanted = expect(world, topics[Strategy.HEADER], Strategy.HEADER)
-        assert {(row[0], row[2], row[3], row[4]) for row in answers[-1]} == {
+        assert {(row[0], row[2], row[3], row[4]) for row in as_text} == {
             (partition, offset, f"v{offset}", None) for partition, _, _, offset in wanted
         }
 

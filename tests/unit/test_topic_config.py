@@ -223,6 +223,13 @@ ROWS = (
         (("1", "Expected value to be either true or false"),),
     ),
     Row(
+        "winnow.latest.table",
+        "latest_table",
+        False,
+        (("true", True), ("False", False)),
+        (("yes", "Expected value to be either true or false"),),
+    ),
+    Row(
         "winnow.expectations",
         "expectations",
         "",

@@ -77,6 +77,16 @@ def latest(
             "--create-view", help="Write the query as a view into the Iceberg catalog, for Spark and Trino, instead."
         ),
     ] = False,
+    update_table: Annotated[
+        bool,
+        typer.Option(
+            "--update-table",
+            help="Bring the table of the latest state, winnow_latest.TOPIC, up to date now, instead.",
+        ),
+    ] = False,
+    drop_table: Annotated[
+        bool, typer.Option("--drop-table", help="Drop that table and delete its files, instead.")
+    ] = False,
 ) -> None:
     """Print the latest value of each key: a table of the topic.
 
@@ -89,6 +99,8 @@ def latest(
     Example: winnow latest orders --column total:double=$.total --column city:string=$.address.city
 
     Example: winnow latest orders --sql trino
+
+    Example: winnow latest orders --update-table
     """
     _check_options(
         output_format,
@@ -99,8 +111,14 @@ def latest(
         confluent=confluent and avro_schema is None,
     )
     wanted_key = None if key is None else parse_key(key, KeyForm.TEXT)
+    narrowed = partition is not None or wanted_key is not None or limit is not None or output is not None
+    if update_table or drop_table:
+        others = narrowed or bool(column) or avro_schema is not None or text or sql is not None or create_view
+        if others or (update_table and drop_table):
+            raise UsageError("--update-table and --drop-table take no other option, and not each other.")
+        (_update_table if update_table else _drop_table)(topic)
+        return
     if sql is not None or create_view:
-        narrowed = partition is not None or wanted_key is not None or limit is not None or output is not None
         if narrowed or avro_schema is not None or (sql is not None and create_view):
             raise UsageError("--sql and --create-view take no option but --column and --text, and not each other.")
         _write_query(topic, sql, column or (), text=text)
@@ -119,6 +137,41 @@ def latest(
             print_message(f"Wrote {format_count(written, 'key')} to {output}")
     for name, misfits in values.misfits.items() if values is not None else ():
         print_message(f"{format_count(misfits, 'value')} did not fit column {name}: null there.")
+
+
+def _update_table(topic: str) -> None:
+    with open_installation() as ctx:
+        from winnow.pipeline.compaction.latest_table import update_latest_table
+        from winnow.pipeline.leases import hold_lease
+
+        with hold_lease(ctx, topic):
+            done = update_latest_table(ctx, topic)
+    if done.reflects is None:
+        print_lines(f"Topic {topic} has no records yet; {done.table} is made when it has.")
+        return
+    shown = f"{done.table} reflects snapshot {done.reflects} of topic {topic}: {format_count(done.rows, 'row')}"
+    if not done.changed:
+        print_lines(f"{shown}. It was up to date.")
+    elif done.rebuilt is not None:
+        print_lines(f"{shown}. It was written as a whole: {done.rebuilt}.")
+    else:
+        print_lines(
+            f"{shown}; {done.rows_inserted:,} inserted, {done.rows_updated:,} updated, {done.rows_deleted:,} deleted, "
+            f"{format_count(done.files_replaced, 'file')} replaced by {done.files_written:,}."
+        )
+
+
+def _drop_table(topic: str) -> None:
+    with open_installation() as ctx:
+        from winnow.pipeline.admin.latest_table_files import drop_latest_table
+        from winnow.pipeline.leases import hold_lease
+
+        with hold_lease(ctx, topic):
+            deleted = drop_latest_table(ctx, topic)
+    if deleted is None:
+        print_lines(f"There is no table winnow_latest.{topic}.")
+    else:
+        print_lines(f"Dropped winnow_latest.{topic}; {format_count(deleted, 'file')} deleted.")
 
 
 def _check_options(

@@ -19,6 +19,10 @@ MAXIMUM_TAGS = 20
 """Maximum tags of one topic."""
 
 
+LATEST_TABLE = "winnow.latest.table"
+"""The key that has a topic keep a table of its latest state."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerName:
     """The broker's name for a topic key. A broker value times ``factor`` is the value in the topic key's unit.
@@ -272,6 +276,13 @@ DEFINITIONS: tuple[Definition, ...] = (
         None,
         "With cleanup.policy=compact,delete: records that retention would remove are compacted instead, so the "
         "latest record of a key is never removed by its age.",
+    ),
+    Definition(
+        LATEST_TABLE,
+        ValueType.BOOLEAN,
+        "false",
+        None,
+        "Whether each publish brings the table winnow_latest.TOPIC up to date: the latest state, a row for each key.",
     ),
     Definition(
         "winnow.expectations",

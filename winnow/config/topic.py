@@ -78,6 +78,7 @@ class TopicConfig:
     retired_grace_ms: int
     late_arrival_ms: int
     retention_protect_latest: bool
+    latest_table: bool
     expectations: str
     owner: str
     tags: tuple[str, ...]
@@ -220,6 +221,7 @@ def _make_config(
         retired_grace_ms=number("winnow.retired.grace.ms"),
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
+        latest_table=cast(bool, found["winnow.latest.table"]),
         expectations=str(found["winnow.expectations"]),
         owner=str(found["winnow.owner"]),
         tags=tuple(sorted(set(cast(tuple[str, ...], found["winnow.tags"])))),

@@ -83,14 +83,14 @@ def read_key_changes(
         spill_folder=budget.spill_folder,
         uris=[segment.path for segment in segments],
     ) as connection:
-        _create_candidates(connection, before, after)
+        create_candidates(connection, before, after)
         for name, extent in (("alive_before", before), ("alive_after", after)):
-            _create_alive(connection, name, extent, order, compares_records=compares_records)
+            create_alive(connection, name, extent, order, compares_records=compares_records)
         _create_changes(connection)
         yield from _read_changes(connection, partition, after)
 
 
-def _create_candidates(connection: duckdb.DuckDBPyConnection, before: LogExtent, after: LogExtent) -> None:
+def create_candidates(connection: duckdb.DuckDBPyConnection, before: LogExtent, after: LogExtent) -> None:
     """Create ``candidates(key)``: the keys of records that are in exactly one of both extents."""
     old, new = {s.path for s in before.list_readable()}, {s.path for s in after.list_readable()}
     selects = [
@@ -109,7 +109,7 @@ def _select_keys(segments: Sequence[Segment], condition: str) -> str:
     return f"SELECT DISTINCT key FROM {_read(segments)} WHERE key IS NOT NULL AND {condition}"
 
 
-def _create_alive(
+def create_alive(
     connection: duckdb.DuckDBPyConnection, name: str, extent: LogExtent, order: RecordOrder, *, compares_records: bool
 ) -> None:
     """Create the table ``name(key, offset, digest)``: the candidates' winners in ``extent`` that are no tombstones."""

@@ -102,7 +102,10 @@ def require_consistent(topic: str, table: Table) -> None:
             f"The table {topic} in Winnow's namespace is not a topic: Winnow did not create it, or its property "
             f"{PARTITIONS_PROPERTY} is gone from {table.metadata_location}. Nothing was changed."
         )
-    wrong = _find_contradiction(metadata)
+    wrong = find_contradiction(metadata)
+    text = metadata.properties.get(PARTITIONS_PROPERTY, "0")
+    if wrong is None and current is None and not (text.isdecimal() and int(text) > 0):
+        wrong = f"the property {PARTITIONS_PROPERTY} is no number of partitions"
     if wrong is not None:
         raise _make_damage_error(topic, table.metadata_location, wrong)
 
@@ -134,7 +137,8 @@ def require_below(topic: str, table: Table, path: str) -> None:
         raise _make_damage_error(topic, table.metadata_location, wrong)
 
 
-def _find_contradiction(metadata: TableMetadata) -> str | None:
+def find_contradiction(metadata: TableMetadata) -> str | None:
+    """Find what in the metadata of a table with a log's columns contradicts itself; None: nothing."""
     main = metadata.refs.get(MAIN)
     current = metadata.current_snapshot()
     if current is None and (metadata.snapshots or metadata.current_snapshot_id is not None or main is not None):
@@ -151,9 +155,6 @@ def _find_contradiction(metadata: TableMetadata) -> str | None:
     spec = [(each.source_id, each.field_id, str(each.transform)) for each in metadata.spec().fields]
     if spec != [(each.source_id, each.field_id, str(each.transform)) for each in LOG_SPEC.fields]:
         return "the table is not partitioned by the topic partition"
-    text = metadata.properties.get(PARTITIONS_PROPERTY, "0")
-    if current is None and not (text.isdecimal() and int(text) > 0):
-        return f"the property {PARTITIONS_PROPERTY} is no number of partitions"
     return None
 
 

@@ -96,6 +96,30 @@ def list_ingest_references(state: TopicState) -> list[IngestReference]:
     return found
 
 
+def contains_history(state: TopicState, earlier: TopicState) -> bool:
+    """Check whether the log of ``state`` came from that of ``earlier`` by appends, publishes and raised log starts.
+
+    It did if the last ingest call and the last publish of ``earlier`` are in the history of ``state``, no ingest call
+    was undone in between, and no log start or end is lower than before: then no other program has rolled the table back
+    past it. That is known for ever, while parents of snapshots expire.
+
+    Raises:
+        DamagedMetadataError: a link is missing or differs from the committed one.
+    """
+    if state.undone_ingests != earlier.undone_ingests:
+        return False
+    for number, before in earlier.partitions.items():
+        now = state.partitions.get(number)
+        if now is None or now.log_start_offset < before.log_start_offset or now.log_end_offset < before.log_end_offset:
+            return False
+    publish, ingest = earlier.receipts[-1:], earlier.ingests[-1:]
+    return (
+        not publish
+        or publish[0] in state.receipts
+        or publish[0] in list_receipt_references(state, since_ms=publish[0].finished_at_ms)
+    ) and (not ingest or ingest[0] in state.ingests or ingest[0] in list_ingest_references(state))
+
+
 def count_receipts(state: TopicState) -> int:
     """Count the receipts of all published plans; reads no file."""
     return _count_references(state.receipts, state.older_receipts)

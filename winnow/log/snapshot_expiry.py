@@ -21,6 +21,8 @@ from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, TopicLog
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from winnow.log.latest_tables import LatestTable
+
 
 @dataclass
 class FileReferences:
@@ -33,6 +35,14 @@ class FileReferences:
 
     def __contains__(self, path: str) -> bool:
         return path in self.data or path in self.manifests or path in self.manifest_lists or path in self.states
+
+    def list_paths(self) -> set[str]:
+        """List all paths."""
+        return self.data | self.manifests | self.manifest_lists | self.states
+
+    def list_names(self) -> set[str]:
+        """List the files' names, which nothing else has: a catalog may write a folder another way (file:/ for file:///)."""
+        return {path.rpartition("/")[2] for path in self.list_paths()}
 
     def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
         """Add everything ``snapshot`` refers to; manifests in ``known`` were read already."""
@@ -97,10 +107,13 @@ class Expiry:
     states: frozenset[str]
 
 
-def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int) -> Expiry:
-    """Plan which snapshots to expire now, and which metadata files only they refer to. Changes nothing."""
+def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int, kept: Collection[int] = ()) -> Expiry:
+    """Plan which snapshots to expire now, and which metadata files only they refer to. Changes nothing.
+
+    ``kept``: snapshots that stay however old they are.
+    """
     table = log.head().table
-    going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
+    going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms) - set(kept)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
     left = collect_references(table, staying)
     gone = collect_references(table, going)
@@ -166,6 +179,30 @@ def expire_quarantine(quarantine: Quarantine, snapshot_ids: Collection[int]) -> 
             f"Other commits to the quarantine of topic {quarantine.topic} came first {MAXIMUM_COMMIT_TRIES} times; its "
             "old snapshots stay. Run the sweep again."
         )
+
+
+def expire_latest(latest: LatestTable, *, now_ms: int, grace_ms: int) -> tuple[int, set[str]]:
+    """Expire old snapshots of a side table of the latest state; return how many, and the paths that only they named.
+
+    Nothing can refer to these files any more: whoever computes an update from an expired snapshot cannot commit it.
+
+    Raises:
+        CommitConflictError: other commits came first too often; the snapshots stay.
+        DamagedMetadataError: a manifest list or a manifest is damaged.
+        ServiceError: the catalog cannot be reached.
+    """
+    table = latest.table()
+    going = set() if table is None else list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
+    if table is None or not going:
+        return 0, set()
+    gone = collect_references(table, going)
+    left = collect_references(table, {each.snapshot_id for each in table.metadata.snapshots} - going)
+    if not _expire(latest.table, going, latest.name):
+        raise CommitConflictError(
+            f"Other commits to {latest.name} came first {MAXIMUM_COMMIT_TRIES} times; its old snapshots stay. Run the "
+            "sweep again."
+        )
+    return len(going), {path for path in gone.list_paths() if path not in left}
 
 
 def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], where: str) -> bool:

@@ -80,10 +80,18 @@ def declare_sort_order(transaction: Transaction) -> None:
 
 
 def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
-    """Make the table properties at creation: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
+    """Make a log's table properties at creation: its configuration, and those of :func:`make_table_properties`."""
     return {
         PARTITIONS_PROPERTY: str(partitions),
         **make_initial_property({PARTITIONS_PROPERTY: str(partitions), **overrides}),
+        **make_table_properties(schema),
+        **overrides,
+    }
+
+
+def make_table_properties(schema: Schema = LOG_SCHEMA) -> dict[str, str]:
+    """Make table properties: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
+    return {
         "schema.name-mapping.default": schema.name_mapping.model_dump_json(),
         "write.metadata.metrics.default": "counts",
         "write.metadata.metrics.column.partition": "full",
@@ -100,7 +108,6 @@ def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: S
         # PyIceberg's own retry accepts the same offsets from two writers and swaps over a concurrent append with an
         # old summary; Winnow's commit loop re-reads the state instead.
         "commit.retry.num-retries": "0",
-        **overrides,
     }
 
 

@@ -23,6 +23,7 @@ from winnow.files.disk_sync import sync_folder
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from winnow.log.latest_tables import LatestTable
     from winnow.log.quarantine import Quarantine
     from winnow.log.topic_log import TopicLog
 
@@ -213,6 +214,35 @@ class TopicLogs:
         from winnow.log.quarantine import Quarantine
 
         return Quarantine(self.catalog, topic, storage.join(self._warehouse, "winnow_quarantine", topic))
+
+    def list_latest_tables(self) -> list[str]:
+        """List the topics that have a side table of their latest state, sorted.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        from winnow.log.catalog_access import translate_catalog_errors
+        from winnow.log.latest_tables import NAMESPACE as LATEST
+
+        with translate_catalog_errors("The tables of latest states could not be listed"):
+            try:
+                return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(LATEST))
+            except NoSuchNamespaceError:
+                return []
+
+    def latest_table(self, topic: str) -> LatestTable:
+        """Open the side table of the latest state of ``topic``, which may not exist."""
+        try:
+            validate_topic_name(topic)
+        except ConfigurationError as problem:
+            raise UnknownTopicError(str(problem)) from problem
+        from winnow.files import storage
+        from winnow.log.latest_tables import NAMESPACE as LATEST
+        from winnow.log.latest_tables import LatestTable
+
+        return LatestTable(self.catalog, topic, storage.join(self._warehouse, LATEST, topic))
 
 
 def _sync_files(catalog: Catalog, warehouse: str) -> None:

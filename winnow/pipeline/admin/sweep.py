@@ -33,6 +33,7 @@ from winnow.log.snapshot_expiry import (
 from winnow.log.topic_log import TopicLog
 from winnow.model import RetiredFile, TopicState
 from winnow.pipeline.admin import leftovers
+from winnow.pipeline.admin.latest_table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, RunLeftovers
 from winnow.pipeline.admin.store_maintenance import prune_history
 from winnow.pipeline.admin.topic_deletion import find_grace_ms, remove_topic
@@ -145,7 +146,9 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         head = log.head()
         config: TopicConfig = log.config(head)
         now_ms = ctx.now_ms()
-        expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms)
+        # From this one the side table is brought up to date; without it all rows would have to be written again.
+        kept = find_reflected_snapshot(ctx, topic) if config.latest_table else None
+        expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms, kept=() if kept is None else (kept,))
         _record_expiring_files(ctx, topic, expiry, now_ms)
         expire_snapshots(log, expiry.snapshot_ids)
         quarantine = ctx.log.quarantine(topic)
@@ -177,16 +180,17 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
             refresh_overview(ctx, topic, after)
         orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
         _record_sweep(ctx, topic, deleted, orphaned, expired)
+        side = sweep_latest_table(ctx, topic, now_ms, config.retired_grace_ms) if config.latest_table else SweptTable()
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
     waiting = state.waiting_files
     report = SweepReport(
         topic=topic,
-        files_deleted=len(deleted),
-        bytes_deleted=sum(file.size_bytes for file in deleted),
-        snapshots_expired=expired,
+        files_deleted=len(deleted) + side.files_deleted,
+        bytes_deleted=sum(file.size_bytes for file in deleted) + side.bytes_deleted,
+        snapshots_expired=expired + side.snapshots_expired,
         files_waiting=len(waiting),
         bytes_waiting=sum(file.size_bytes for file in waiting),
-        message=_format_message(topic, len(deleted), len(waiting), config.retired_grace_ms, rows),
+        message=_format_message(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows),
         history_rows_removed=rows,
         pages_removed=pages,
     )

@@ -207,6 +207,10 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     aside = quarantine.table()
     listed = _list_files(head.location)
     listed_aside = _list_files(quarantine.location)
+    latest = ctx.log.latest_table(topic)
+    side = latest.table()
+    owns_side = side is None or latest.owns(side)
+    listed_side = _list_files(latest.location) if owns_side else []
     left = len(storage.list_files(head.location)) - len(listed)
     runs = ctx.store.runs.list_runs(topic)
     now = log.head(even_deleted=True)
@@ -216,20 +220,22 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
         staging.delete_plan(run.plan_uri)
     if aside is not None:
         quarantine.drop(aside.metadata_location)
+    if side is not None and owns_side:
+        latest.drop(side.metadata_location)
     snapshot = now.table.current_snapshot()
     # By their names, which nothing else has: a catalog may write the same place another way (file:/ for file:///).
     needed = {_get_name(now.table.metadata_location)}
     if snapshot is not None:
         needed.add(_get_name(find_state_path(now.table, snapshot) or ""))
     last = [file for file in listed if _get_name(file.uri) in needed]
-    gone = [*listed_aside, *(file for file in listed if _get_name(file.uri) not in needed)]
+    gone = [*listed_aside, *listed_side, *(file for file in listed if _get_name(file.uri) not in needed)]
     for file in gone:
         storage.delete(file.uri)
     ctx.store.projection.forget_topic(topic)
     ctx.log.drop(topic, now.table.metadata_location)
     for file in last:  # a topic could not be opened without them while its entry was there
         storage.delete(file.uri)
-    for location in (head.location, quarantine.location):
+    for location in (head.location, quarantine.location, latest.location):
         storage.remove_empty_folders(location)
     return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
 

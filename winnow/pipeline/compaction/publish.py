@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from winnow.config.definitions import LATEST_TABLE
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
 from winnow.files.quarantine_files import make_keyless_move_id
 from winnow.log.fence import end_attempts
@@ -168,6 +169,11 @@ def move_checkpoint(
         if run.status is not RunState.PUBLISHED:
             _log_published(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
     refresh_overview(ctx, receipt.topic, head, live)
+    if LATEST_TABLE in head.table.properties:
+        # The engine takes a while to load, and most topics keep no such table.
+        from winnow.pipeline.compaction.latest_table import update_after_publish
+
+        update_after_publish(ctx, receipt.topic, head)
     return receipt
 
 

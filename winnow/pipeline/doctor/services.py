@@ -13,7 +13,7 @@ from urllib.parse import urlparse, urlsplit
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, Clock
 from winnow.config.settings import Settings
-from winnow.errors import ServiceError, WinnowError
+from winnow.errors import DeletedTopicError, ServiceError, WinnowError
 from winnow.files.storage import is_local, parse_local_path
 from winnow.files.storage_health import find_nearest_folder, probe_folder
 from winnow.log.catalog_health import CatalogHealth, examine_catalog, write_through_catalog
@@ -138,6 +138,9 @@ def _build_test_alert(at_ms: int) -> Alert:
 
 MAXIMUM_SHOWN_TOPICS = 3
 
+MAXIMUM_LATEST_TABLES = 50
+"""Maximum tables of latest states that are looked at: each is opened with its topic."""
+
 DEFAULT_CONNECT_TIMEOUT_S = 5
 
 
@@ -149,13 +152,47 @@ def check_catalog(settings: Settings) -> list[CheckResult]:
         health = examine_catalog(logs)
     except WinnowError as problem:
         return [build_failure_from_error("catalog", problem, fix)]
-    findings = [_check_topics(health)]
+    findings = [_check_topics(health), *check_latest_tables(logs)]
     try:
         write_through_catalog(logs, settings.warehouse)
     except ServiceError as problem:
         fix = "Give the catalog the same access: WINNOW_CATALOG__S3__*, or the environment's AWS_*; then: winnow doctor"
         findings.append(build_failure_from_error("catalog-files", problem, fix))
     return findings
+
+
+def check_latest_tables(logs: TopicLogs) -> list[CheckResult]:
+    """Check whether tables of latest states reflect the newest publish of their topics; nothing if there are none."""
+    from winnow.pipeline.compaction.latest_table import describe_late_table
+
+    late: dict[str, str] = {}
+    try:
+        topics = logs.list_latest_tables()
+    except WinnowError as problem:
+        return [build_failure_from_error("latest-tables", problem, "winnow doctor")]
+    for topic in topics[:MAXIMUM_LATEST_TABLES]:
+        try:
+            found = describe_late_table(logs, topic)
+        except DeletedTopicError:
+            continue  # it goes with its topic, or comes back with it
+        except WinnowError as problem:
+            found = str(problem).rstrip(".")
+        if found is not None:
+            late[topic] = found
+    if not topics:
+        return []
+    checked = "" if len(topics) <= MAXIMUM_LATEST_TABLES else f"; {MAXIMUM_LATEST_TABLES} of them were checked"
+    if not late:
+        return [build_ok("latest-tables", f"{len(topics):,} reflect the newest publish of their topics{checked}.")]
+    named = list(late)[:MAXIMUM_SHOWN_TOPICS]
+    more = f" And {len(late) - len(named)} more." if len(late) > len(named) else ""
+    return [
+        build_warning(
+            "latest-tables",
+            f"{'. '.join(late[topic] for topic in named)}.{more}{checked}",
+            f"winnow latest {named[0]} --update-table",
+        )
+    ]
 
 
 def _check_topics(health: CatalogHealth) -> CheckResult:

@@ -26,10 +26,10 @@ from winnow.errors import (
 from winnow.files import storage
 from winnow.model import Assessment, Strategy
 from winnow.pipeline.compaction.assess import assess_view
+from winnow.pipeline.compaction.latest_state import get_present_order
 from winnow.pipeline.compaction.spark_submit import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
-from winnow.pipeline.explain.latest import get_present_order
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import (
     apply_retention,

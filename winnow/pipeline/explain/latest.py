@@ -7,17 +7,15 @@ compaction of everything up to the log end. Keys meet within one topic partition
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import pyarrow as pa
 
-from winnow.engine.damage import explain_failure
-from winnow.engine.latest_records import build_latest_plan, read_latest_records
+from winnow.engine.latest_records import read_latest_records
 from winnow.engine.strategy_diff import RecordOrder
-from winnow.errors import DamagedSegmentError, RunAgainError, UsageError
+from winnow.errors import UsageError
 from winnow.log.topic_log import TopicLog
 from winnow.log.topics import NAMESPACE
-from winnow.model import PartitionPlan, Strategy
+from winnow.pipeline.compaction.latest_state import build_partition_plan, explain_scan_errors, get_present_order
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.explain.key_scan import KeyScan, find_segment
@@ -25,20 +23,7 @@ from winnow.pipeline.explain.latest_sql import LatestQuery
 from winnow.pipeline.explain.read import read_log_segment
 from winnow.pipeline.explain.reader_names import SqlEngine
 from winnow.pipeline.explain.value_columns import ValueColumn, ValueReader
-from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
-
-
-def get_present_order(rules: Rules) -> RecordOrder:
-    """Return the total order of the topic's present strategy."""
-    return RecordOrder(rules.strategy, rules.strategy_header if rules.strategy is Strategy.HEADER else None)
-
-
-def build_partition_plan(log: PartitionLog) -> PartitionPlan:
-    """Build the plan of a compaction of every readable record of one partition, in which no tombstone stays."""
-    state = log.state
-    return build_latest_plan(
-        log.partition, state.log_start_offset, find_first_dirty_offset(state), state.log_end_offset, log.segments
-    )
+from winnow.planning.cleanable import PartitionLog
 
 
 def read_latest_batches(
@@ -148,29 +133,3 @@ def build_query(view: TopicView, table: tuple[str, ...], columns: Sequence[Value
         if log.segments and log.segments[0].first_offset < log.state.log_start_offset
     }
     return LatestQuery(table, get_present_order(view.rules), starts, columns)
-
-
-@contextmanager
-def explain_scan_errors(topic_log: TopicLog, log: PartitionLog) -> Iterator[None]:
-    """Turn the error of a scan of one partition into one that names the cause, without any of the records' bytes.
-
-    Raises:
-        RunAgainError: a segment was swept meanwhile.
-        WinnowError: see :func:`winnow.engine.damage.explain_failure`.
-    """
-    try:
-        yield
-    except Exception as problem:
-        found = explain_failure(problem, log.topic, build_partition_plan(log))
-        name = f"{log.topic}-{log.partition}"
-        if isinstance(found, DamagedSegmentError | FileNotFoundError):
-            live = topic_log.segments(topic_log.head()).get(log.partition, ())
-            if not set(log.segments) <= set(live):
-                raise RunAgainError(
-                    f"A segment of {name} was swept while it was being read, so what was written is incomplete. Run "
-                    "it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms."
-                ) from None
-        raise type(found)(
-            f"{name} could not be read: {str(found).rstrip('.')}. What was written so far is incomplete; nothing was "
-            f"changed. What of the topic is damaged: winnow scrub {log.topic}"
-        ) from None

@@ -1,0 +1,240 @@
+"""Brings the rows of one partition in the side table of the latest state up to date, by rewriting files that change.
+
+The rows that are there are one side of the comparison, the log the other: of keys that may have another winner now,
+winners are found in the log anew. Of everything else nothing but key, offset and ordering columns is read. Files in
+which a row changed are written again without it, together with small ones; new rows follow in the same files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from winnow.engine.damage import CopyCountError
+from winnow.engine.key_changes import LogExtent, create_alive, create_candidates
+from winnow.engine.latest_records import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
+from winnow.engine.strategy_diff import RecordOrder
+from winnow.engine.task_resources import TaskBudget, open_connection
+from winnow.errors import ServiceError
+from winnow.files import storage
+from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
+from winnow.files.page_checksums import check_local_pages
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
+from winnow.model import Segment, Strategy
+
+if TYPE_CHECKING:
+    import duckdb
+
+FILE_BYTES: Final = 64 << 20
+"""Size to which files of the side table are written: the smaller, the less is written again for a changed row."""
+MAXIMUM_SMALL_FILES: Final = 8
+"""Maximum files below half of :data:`FILE_BYTES` per partition before an update puts them together."""
+
+_COLUMNS: Final = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
+_DECIDING: Final = ("key", "offset", "timestamp", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUpdate:
+    """What changes in one partition of the side table: files in and out, and the rows of keys that changed."""
+
+    added: tuple[Segment, ...] = ()
+    removed: tuple[Segment, ...] = ()
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+
+
+class RowWriter:
+    """Writes rows of one partition into files below ``folder``; on an exception it deletes them again."""
+
+    def __init__(self, partition: int, folder: str) -> None:
+        self._writer = SegmentWriter(
+            partition=partition,
+            segment_bytes=FILE_BYTES,
+            name=lambda _: storage.join(folder, f"{uuid.uuid4().hex}.parquet"),
+        )
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Segment, ...]:
+        """Write ``batches`` in offset order and return the files; they are complete, but not synced yet."""
+        try:
+            for batch in batches:
+                self._writer.write(cast_to_segment_schema(batch))
+            return self._writer.finish()
+        except BaseException:
+            delete_files(self._writer.abandon())
+            raise
+
+
+def delete_files(uris: Iterable[str]) -> None:
+    """Delete files that nothing refers to; one that cannot be deleted stays for a sweep."""
+    for uri in uris:
+        with contextlib.suppress(OSError, ServiceError):
+            storage.delete(uri)
+
+
+def update_partition(
+    rows: Sequence[Segment],
+    before: LogExtent,
+    after: LogExtent,
+    partition: int,
+    order: RecordOrder,
+    budget: TaskBudget,
+    *,
+    folder: str,
+) -> PartitionUpdate:
+    """Write the files that bring ``rows``, the latest state of ``before``, to the latest state of ``after``.
+
+    ``after`` has to come from ``before`` by appends, compactions, retention and a raised log start alone, so that no
+    offset has another record than before. ``order`` is that by which ``rows`` were chosen.
+
+    Raises:
+        CopyCountError: other rows were found than are to be written.
+        DamagedSegmentError: a file on a local disk is not what was written.
+        duckdb.Error, OSError: a file cannot be read or written.
+    """
+    involved = list(dict.fromkeys([*before.list_readable(), *after.list_readable()]))
+    # On an object store pages are checked while they are read (winnow.files.checked_filesystem).
+    check_local_pages((each.path for each in (*involved, *rows)), _DECIDING)
+    with open_connection(budget, [*involved, *rows]) as connection:
+        if order.strategy is Strategy.OFFSET:
+            extent = _create_candidates_by_offset(connection, rows, before, after)
+        else:
+            create_candidates(connection, before, after)
+            extent = after
+        check_local_pages((each.path for each in extent.list_readable() if each.tombstones), ("value",))
+        create_alive(connection, "alive", extent, order, compares_records=False)
+        _create_changes(connection, rows)
+        return _write_changes(connection, rows, after, partition, folder)
+
+
+def _create_candidates_by_offset(
+    connection: duckdb.DuckDBPyConnection, rows: Sequence[Segment], before: LogExtent, after: LogExtent
+) -> LogExtent:
+    """Create ``candidates(key)`` where the highest offset wins; return the extent in which their winners lie.
+
+    A key has another winner now if it has a record at or above the former end, which then is the winner; or if its
+    winner is gone: its tombstone expired meanwhile, too, or retention or a raised log start took it.
+    """
+    newer = LogExtent(after.segments, max(after.start_offset, before.end_offset), after.end_offset)
+    found = newer.list_readable()
+    source = _read(found) if found else '(SELECT NULL::BLOB AS key, NULL::BIGINT AS "offset" WHERE false)'
+    connection.execute(
+        f"CREATE TEMP TABLE candidates AS SELECT DISTINCT key FROM {source} WHERE key IS NOT NULL AND {_within(newer)}"
+    )
+    if not rows:
+        return newer
+    there = after.list_readable()
+    gone = (
+        f'ANTI JOIN (SELECT "offset" FROM {_read(there)} WHERE {_within(after)}) AS log USING ("offset")'
+        if there
+        else ""
+    )
+    connection.execute(f"CREATE TEMP TABLE lost AS SELECT key FROM {_read(rows)} AS held {gone}")
+    row = fetch_one_row(connection, "SELECT count(*) FROM lost ANTI JOIN candidates USING (key)")
+    assert row is not None
+    if not row[0]:
+        return newer
+    connection.execute("INSERT INTO candidates SELECT key FROM lost ANTI JOIN candidates USING (key)")
+    return after
+
+
+def _create_changes(connection: duckdb.DuckDBPyConnection, rows: Sequence[Segment]) -> None:
+    """Create ``held(name, key, offset)``, the candidates' rows; ``gone``, those to remove; ``fresh``, those to add."""
+    connection.execute('CREATE TEMP TABLE held (name VARCHAR, key BLOB, "offset" BIGINT)')
+    if rows:
+        connection.execute(
+            f"""
+            INSERT INTO held SELECT parse_filename(filename), key, "offset"
+            FROM read_parquet({_quote(rows)}, filename = true) AS there SEMI JOIN candidates USING (key)
+            """
+        )
+    connection.execute('CREATE TEMP TABLE gone AS SELECT * FROM held ANTI JOIN alive USING (key, "offset")')
+    connection.execute(
+        'CREATE TEMP TABLE fresh AS SELECT key, "offset" FROM alive ANTI JOIN held USING (key, "offset")'
+    )
+
+
+def _write_changes(
+    connection: duckdb.DuckDBPyConnection, rows: Sequence[Segment], after: LogExtent, partition: int, folder: str
+) -> PartitionUpdate:
+    counted = fetch_one_row(
+        connection,
+        """
+        SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM fresh),
+               (SELECT count(*) FROM gone SEMI JOIN fresh USING (key))
+        """,
+    )
+    assert counted is not None
+    gone, fresh, updated = counted
+    if not gone and not fresh:
+        return PartitionUpdate()
+    names = {name for (name,) in connection.execute("SELECT DISTINCT name FROM gone").fetchall()}
+    touched = [segment for segment in rows if segment.path.rpartition("/")[2] in names]
+    complete = len(touched) == len(names)
+    others = [each for each in rows if each not in touched and each.size_bytes < FILE_BYTES // 2]
+    if len(others) >= MAXIMUM_SMALL_FILES:
+        touched += others
+    sources = _list_sources(connection, after) if fresh else []
+    check_local_pages((each.path for each in (*touched, *sources)), ARROW_SCHEMA.names)
+    batches = _read_rows(connection, touched, sources)
+    added = RowWriter(partition, folder).write(batches)
+    expected = sum(segment.records for segment in touched) - gone + fresh
+    found = sum(segment.records for segment in added)
+    if found != expected or not complete:
+        delete_files(segment.path for segment in added)
+        raise CopyCountError(
+            f"{expected:,} rows of the latest state were to be written, but {found:,} records were read. Nothing of it "
+            "counts; keep the log's files for analysis"
+        )
+    return PartitionUpdate(added, tuple(touched), fresh - updated, updated, gone - updated)
+
+
+def _list_sources(connection: duckdb.DuckDBPyConnection, after: LogExtent) -> list[Segment]:
+    """List the segments that hold a fresh row: their values are read, and no others."""
+    readable = after.list_readable()
+    connection.execute("CREATE TEMP TABLE spans (number INTEGER, first BIGINT, last BIGINT)")
+    connection.execute(
+        "INSERT INTO spans SELECT unnest(?), unnest(?), unnest(?)",
+        [
+            list(range(len(readable))),
+            [segment.first_offset for segment in readable],
+            [segment.last_offset for segment in readable],
+        ],
+    )
+    found = connection.execute(
+        'SELECT DISTINCT number FROM spans JOIN fresh ON "offset" BETWEEN first AND last ORDER BY number'
+    )
+    return [readable[number] for (number,) in found.fetchall()]
+
+
+def _read_rows(
+    connection: duckdb.DuckDBPyConnection, kept: Sequence[Segment], sources: Sequence[Segment]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of ``kept`` that stay, and the fresh ones, by offset; what does not fit in memory is spilled."""
+    selects = []
+    if kept:
+        selects.append(f'SELECT {_COLUMNS} FROM {_read(kept)} AS held ANTI JOIN gone USING ("offset")')
+    if sources:
+        selects.append(f'SELECT {_COLUMNS} FROM {_read(sources)} AS log SEMI JOIN fresh USING ("offset")')
+    relation = connection.sql(f'{" UNION ALL ".join(selects)} ORDER BY "offset"')
+    largest_bytes = max(each.size_bytes // max(1, each.records) for each in (*kept, *sources))
+    rows = max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))
+    yield from relation.to_arrow_reader(rows)
+
+
+def _within(extent: LogExtent) -> str:
+    return f'"offset" >= {extent.start_offset} AND "offset" < {extent.end_offset}'
+
+
+def _quote(segments: Iterable[Segment]) -> str:
+    return quote_file_list(segment.path for segment in segments)
+
+
+def _read(segments: Iterable[Segment]) -> str:
+    return f"read_parquet({_quote(segments)})"

@@ -1,0 +1,261 @@
+"""The side table of a topic's latest state: a row for each key, beside the log, in a namespace of its own.
+
+Its files are written as segments are: records of one partition by offset. The summary of every snapshot names the
+snapshot of the log that it reflects. A commit counts only over the snapshot that it was computed from, so a process
+that was paused meanwhile commits nothing, and an update is visible as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.manifest import ManifestContent
+
+from winnow.errors import CommitUnknownError, DamagedMetadataError, ForeignTableError
+from winnow.log.catalog_access import ensure_namespace, find_landed, translate_catalog_errors
+from winnow.log.deleted_topics import drop_table
+from winnow.log.head_checks import find_contradiction
+from winnow.log.log_update import LogUpdate
+from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
+from winnow.log.staged_transaction import StagedTransaction
+from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, make_table_properties
+from winnow.model import Segment
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+
+NAMESPACE: Final = "winnow_latest"
+"""The side tables' own namespace: in the topics' one every name is a topic's."""
+TOPIC_PROPERTY: Final = "winnow.topic"
+"""Says that a table is Winnow's, and of which topic."""
+
+_SNAPSHOT: Final = "winnow.latest.snapshot-id"
+_COMMITTED: Final = "winnow.latest.snapshot-timestamp-ms"
+_UUID: Final = "winnow.latest.table-uuid"
+_ORDER: Final = "winnow.latest.order"
+_OPERATION: Final = "winnow.operation"
+
+_BY_OFFSET = operator.attrgetter("first_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectedLog:
+    """The state of the log that a snapshot of the side table shows.
+
+    ``snapshot_id`` and ``committed_ms``: the log's snapshot, and its time. ``table_uuid``: identity of the log's table.
+    ``order``: the order by which winners were chosen.
+    """
+
+    snapshot_id: int
+    committed_ms: int
+    table_uuid: str
+    order: str
+
+    def to_summary(self) -> dict[str, str]:
+        """Return the properties of a snapshot that shows this."""
+        return {
+            _SNAPSHOT: str(self.snapshot_id),
+            _COMMITTED: str(self.committed_ms),
+            _UUID: self.table_uuid,
+            _ORDER: self.order,
+        }
+
+    @classmethod
+    def from_summary(cls, summary: Mapping[str, str]) -> ReflectedLog | None:
+        """Read it from a snapshot's properties; None if another program wrote them."""
+        try:
+            return cls(int(summary[_SNAPSHOT]), int(summary[_COMMITTED]), summary[_UUID], summary[_ORDER])
+        except (KeyError, ValueError):
+            return None
+
+
+@dataclass(frozen=True)
+class LatestHead:
+    """The newest snapshot of a side table; ``reflected`` None: it has none yet."""
+
+    table: Table
+    reflected: ReflectedLog | None
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The newest snapshot's id; None: there is none."""
+        return self.table.metadata.current_snapshot_id
+
+
+class LatestTable:
+    """The side table of one topic. ``location``: its folder. Cheap to make; the table may not exist yet."""
+
+    def __init__(self, catalog: Catalog, topic: str, location: str) -> None:
+        self._catalog = catalog
+        self._identifier = (NAMESPACE, topic)
+        self.topic = topic
+        self.location = location
+
+    @property
+    def name(self) -> str:
+        """The table's name in the catalog."""
+        return ".".join(self._identifier)
+
+    def table(self) -> Table | None:
+        """Load the table, whoever created it; None if there is none.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        with translate_catalog_errors(f"The table {self.name} could not be opened"):
+            try:
+                return self._catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                return None
+
+    def owns(self, table: Table) -> bool:
+        """Check whether Winnow created ``table`` for this topic."""
+        return table.properties.get(TOPIC_PROPERTY) == self.topic
+
+    def load(self) -> LatestHead | None:
+        """Load the newest snapshot; None if there is no table.
+
+        Raises:
+            ForeignTableError: another program created the table, or committed its newest snapshot.
+            DamagedMetadataError: the table's metadata contradict themselves.
+            ServiceError: the catalog cannot be reached.
+        """
+        table = self.table()
+        return None if table is None else self._make_head(table)
+
+    def segments(self, head: LatestHead) -> dict[int, tuple[Segment, ...]]:
+        """List the files of ``head`` per partition, by their first offset; the offsets of two files may overlap.
+
+        Raises:
+            ForeignTableError: it has files that Winnow did not write, or row-level deletes.
+            DamagedMetadataError: a manifest is damaged.
+            ServiceError: the catalog or its object store cannot be reached.
+        """
+        found: dict[int, list[Segment]] = {}
+        with reduce_garbage_collection(), translate_catalog_errors(f"The files of {self.name} could not be listed"):
+            for manifest in self._list_manifests(head.table):
+                for segment in list_live_segments(head.table.io, manifest, self._make_foreign_file_error):
+                    found.setdefault(segment.partition, []).append(segment)
+        return {number: tuple(sorted(found[number], key=_BY_OFFSET)) for number in sorted(found)}
+
+    def commit(
+        self,
+        head: LatestHead | None,
+        reflected: ReflectedLog,
+        *,
+        add: Sequence[Segment],
+        remove: Collection[Segment],
+        operation: str,
+    ) -> int | None:
+        """Replace files by others in one snapshot over exactly ``head``; return its id, None if another came first.
+
+        ``head`` None: there was no table, and it is created.
+
+        Raises:
+            CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
+            ForeignTableError, ServiceError: as :meth:`load`.
+        """
+        with translate_catalog_errors(f"The commit to {self.name} was not started"):
+            head = head or self._create()
+            if head is None:
+                return None
+            table = head.table
+            transaction = StagedTransaction(table)
+            producer = LogUpdate(
+                transaction,
+                table,
+                self._list_manifests(table),
+                add=add,
+                remove=[segment.path for segment in remove],
+                remove_from={segment.partition for segment in remove},
+            )
+            producer.snapshot_properties = {_OPERATION: operation, **reflected.to_summary()}
+            producer.commit()
+        try:
+            transaction.commit_transaction()
+        except (CommitFailedException, NoSuchTableError):
+            return None
+        except Exception as problem:
+            if find_landed(self._catalog, self._identifier, producer.snapshot_id) is None:
+                raise CommitUnknownError(
+                    f"The catalog did not say whether the commit to {self.name} landed ({type(problem).__name__}). "
+                    f"Nothing was cleaned up; the log of {self.topic} is not concerned. Run it again: winnow latest "
+                    f"{self.topic} --update-table"
+                ) from problem
+        return producer.snapshot_id
+
+    def drop(self, metadata_location: str) -> None:
+        """Drop the table's entry in the catalog if it still is at ``metadata_location``; its files stay."""
+        drop_table(self._catalog, self._identifier, metadata_location, self.name)
+
+    def _create(self) -> LatestHead | None:
+        """Create the table; None if another process created it and committed to it meanwhile."""
+        ensure_namespace(self._catalog, NAMESPACE)
+        try:
+            table = self._catalog.create_table(
+                self._identifier,
+                schema=LOG_SCHEMA,
+                partition_spec=LOG_SPEC,
+                sort_order=LOG_SORT_ORDER,
+                location=self.location,
+                properties={TOPIC_PROPERTY: self.topic, **make_table_properties()},
+            )
+        except TableAlreadyExistsError:
+            found = self.load()
+            return None if found is None or found.reflected is not None else found
+        return LatestHead(table, None)
+
+    def _make_head(self, table: Table) -> LatestHead:
+        if not self.owns(table):
+            raise self.make_foreign_table_error()
+        wrong = find_contradiction(table.metadata)
+        if wrong is not None:
+            raise DamagedMetadataError(
+                f"The metadata of {self.name} are damaged, or another tool changed them: {wrong}. Nothing was changed. "
+                f"{self._format_way_out()}"
+            )
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return LatestHead(table, None)
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        reflected = ReflectedLog.from_summary(summary)
+        if reflected is None:
+            raise ForeignTableError(
+                f"Another program committed the newest snapshot of {self.name}. Nothing was changed. "
+                f"{self._format_way_out()}"
+            )
+        return LatestHead(table, reflected)
+
+    def _list_manifests(self, table: Table) -> list[ManifestFile]:
+        snapshot = table.current_snapshot()
+        manifests = [] if snapshot is None else list_live_manifests(table.io, snapshot)
+        if any(manifest.content != ManifestContent.DATA for manifest in manifests):
+            raise ForeignTableError(
+                f"The table {self.name} holds row-level deletes that Winnow does not write. Nothing was changed. "
+                f"{self._format_way_out()}"
+            )
+        return manifests
+
+    def _make_foreign_file_error(self, path: str) -> ForeignTableError:
+        return ForeignTableError(
+            f"The table {self.name} holds a data file that Winnow did not write: {path}. Nothing was changed. "
+            f"{self._format_way_out()}"
+        )
+
+    def make_foreign_table_error(self) -> ForeignTableError:
+        """Make the error about a table of this name that Winnow did not create."""
+        return ForeignTableError(
+            f"The table {self.name} was not created by Winnow; it was left as it is. Rename it by the program that did."
+        )
+
+    def _format_way_out(self) -> str:
+        return (
+            f"Drop it and have it written anew: winnow latest {self.topic} --drop-table, then winnow latest "
+            f"{self.topic} --update-table"
+        )

@@ -1,0 +1,112 @@
+"""Deletes what the side table of a topic's latest state no longer needs, and the table itself on request.
+
+As in the log, only a commit permits a deletion. Files that no snapshot names are listed first, then a snapshot without
+changes is committed: whoever wrote one of them for an update that began before can commit it no more, and whoever
+begins after writes files of other names. What such an update did commit meanwhile is seen before anything is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from winnow.errors import CommitConflictError, WinnowError
+from winnow.files import storage
+from winnow.log.latest_tables import LatestTable
+from winnow.log.snapshot_expiry import collect_references, expire_latest
+from winnow.pipeline.audit import record_action
+from winnow.pipeline.context import Context
+from winnow.store.audit import AuditAction
+
+log = logging.getLogger("winnow")
+
+
+@dataclass(frozen=True, slots=True)
+class SweptTable:
+    """What a sweep removed of a side table."""
+
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+    snapshots_expired: int = 0
+
+
+def find_reflected_snapshot(ctx: Context, topic: str) -> int | None:
+    """Find the snapshot of the log that the side table reflects; None if there is none, or the table cannot be read."""
+    try:
+        head = ctx.log.latest_table(topic).load()
+    except WinnowError:  # the sweep of the table says why
+        return None
+    return None if head is None or head.reflected is None else head.reflected.snapshot_id
+
+
+def sweep_latest_table(ctx: Context, topic: str, now_ms: int, grace_ms: int) -> SweptTable:
+    """Expire old snapshots of the side table, and delete files that none of the kept ones names.
+
+    A failure is a warning: the log's own sweep does not depend on it, and the next one continues.
+    """
+    try:
+        return _sweep(ctx.log.latest_table(topic), now_ms, grace_ms)
+    except WinnowError as problem:
+        log.warning("Files of the table of the latest state of topic %s were not swept. %s", topic, problem)
+        return SweptTable()
+
+
+def drop_latest_table(ctx: Context, topic: str) -> int | None:
+    """Drop the side table of ``topic`` and delete the files that it names; return how many, None: there is no table.
+
+    Raises:
+        ForeignTableError: Winnow did not create it.
+        CommitConflictError: it was changed meanwhile; it is still there.
+        ServiceError: catalog or object store do not answer.
+    """
+    latest = ctx.log.latest_table(topic)
+    table = latest.table()
+    if table is None:
+        return None
+    if not latest.owns(table):
+        raise latest.make_foreign_table_error()
+    older = [entry.metadata_file for entry in table.metadata.metadata_log]
+    going = sorted({*collect_references(table).list_paths(), *older, table.metadata_location})
+    latest.drop(table.metadata_location)
+    if latest.table() is not None:
+        raise CommitConflictError(f"The table {latest.name} was changed meanwhile and is still there. Run it again.")
+    for path in going:
+        storage.delete(path)
+    storage.remove_empty_folders(latest.location)
+    record_action(ctx, AuditAction.DELETE, topic, detail=f"the table {latest.name}, not the topic")
+    return len(going)
+
+
+def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
+    head = latest.load()
+    if head is None or head.reflected is None:
+        return SweptTable()
+    expired, unneeded = expire_latest(latest, now_ms=now_ms, grace_ms=grace_ms)
+    wanted = set(map(_get_name, unneeded))
+    listed = [file for file in storage.list_files(latest.location) if file.uri.endswith((".parquet", ".avro"))]
+    head = latest.load()  # after the listing
+    if head is None or head.reflected is None:
+        return SweptTable(snapshots_expired=expired)
+    strays = _select_others(listed, wanted | collect_references(head.table).list_names())
+    if strays:
+        fenced = latest.commit(head, head.reflected, add=(), remove=(), operation="fence-latest")
+        if fenced is not None:  # else an update came first, and the next sweep looks again
+            wanted |= {_get_name(file.uri) for file in strays}
+        head = latest.load()
+        if head is None:
+            return SweptTable(snapshots_expired=expired)
+    named = collect_references(head.table).list_names()
+    gone = [file for file in _select_others(listed, named) if _get_name(file.uri) in wanted]
+    for file in gone:
+        storage.delete(file.uri)
+    storage.remove_emptied_folders((file.uri for file in gone), latest.location)
+    return SweptTable(len(gone), sum(file.size_bytes for file in gone), expired)
+
+
+def _select_others(files: Iterable[storage.FileEntry], names: set[str]) -> list[storage.FileEntry]:
+    return [file for file in files if _get_name(file.uri) not in names]
+
+
+def _get_name(uri: str) -> str:
+    return uri.rpartition("/")[2]
