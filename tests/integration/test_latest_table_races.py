@@ -25,7 +25,13 @@ from tests.integration.test_latest_table import (
 from tests.support.cli_runner import make_topic, winnow
 from tests.support.world import TOPIC, World, build_versions, record
 from winnow.engine import latest_update
-from winnow.errors import CommitConflictError, ForeignTableError, UsageError
+from winnow.errors import (
+    CommitConflictError,
+    DamagedMetadataError,
+    DamagedSegmentError,
+    ForeignTableError,
+    UsageError,
+)
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.model import Segment, Strategy
@@ -498,6 +504,35 @@ def test_dropped_table_leaves_no_file_and_can_be_written_again(world: World) -> 
     assert drop_latest_table(world.ctx, TOPIC) is None
     assert update(world).rebuilt == "it is new"
     assert read_rows(world) == expect(world)
+
+
+def test_damaged_table_is_named_and_can_be_dropped_and_written_again(world: World) -> None:
+    """A manifest or a file with another byte is never read as if it were right; the publish goes on."""
+    create(world)
+    world.ingest(build_versions(0, 6))
+    update(world)
+    (path,) = list_paths(world)
+    flip_byte(path)
+    world.ingest(build_versions(6, 6))
+    with pytest.raises(DamagedSegmentError, match="The log is not concerned. Drop the table"):
+        update(world)
+    assert world.compact() is not None
+    snapshot = load(world).table.current_snapshot()
+    assert snapshot is not None
+    flip_byte(snapshot.manifests(load(world).table.io)[0].manifest_path)
+    with pytest.raises(DamagedMetadataError):
+        update(world)
+    assert drop_latest_table(world.ctx, TOPIC) is not None
+    assert world.listing(below="winnow_latest") == {}
+    update(world)
+    assert read_rows(world) == expect(world)
+
+
+def flip_byte(uri: str) -> None:
+    path = storage.parse_local_path(uri)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
 
 
 def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -> None:
