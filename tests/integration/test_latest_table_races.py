@@ -23,7 +23,9 @@ from tests.integration.test_latest_table import (
     world,
 )
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.world import TOPIC, World, build_versions, record
+from tests.support.rest_catalog import serve_rest_catalog
+from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
+from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
 from winnow.errors import (
     CommitConflictError,
@@ -569,6 +571,22 @@ def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -
     world.ctx.log.open(TOPIC).set_config({}, ["winnow.latest.table"])
     (found,) = check_latest_tables(logs)
     assert "is not brought up to date any more" in found.detail
+
+
+def test_table_lives_in_a_rest_catalog_too(tmp_path: Path) -> None:
+    """Created, brought up to date and swept."""
+    clock = FakeClock(read_wall_clock_ms())
+    with serve_rest_catalog() as (_, address), open_world(tmp_path, clock, {"WINNOW_CATALOG__URI": address}) as world:
+        create(world, winnow_retired_grace_ms="0")
+        for n in range(3):
+            world.ingest(build_versions(4 * n, 4))
+            world.compact()
+            assert not update(world).changed
+            assert read_rows(world) == expect(world)
+            world.clock.now_ms += HOUR_MS
+            sweep_topics(world.ctx, [TOPIC])
+            assert read_rows(world) == expect(world)
+        assert world.ctx.log.list_latest_tables() == [TOPIC]
 
 
 def test_commands_say_what_they_did(tmp_path: Path) -> None:
