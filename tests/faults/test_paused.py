@@ -35,6 +35,7 @@ from winnow.files import storage
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.leases import hold_lease
@@ -114,6 +115,26 @@ def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_i
     assert ended is not None
     assert ended.status is RunState.VOID
     assert_everything_is_there(world)
+
+
+def test_an_update_of_the_latest_state_that_was_stopped_puts_no_older_row_back(world: World, stopped: Stop) -> None:
+    """Others have brought the table further and a sweep has taken its files: its commit does not land."""
+    world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+    update_latest_table(world.ctx, TOPIC)
+    world.ingest([record(12, b"key-0", b"older")])
+    with stopped(world, "latest table before its commit") as publisher:
+        world.clock.now_ms += world.ctx.settings.lease_ms + AHEAD_MS
+        world.ingest([record(13, b"key-0", b"newer"), record(14, b"key-1", None)])
+        with hold_lease(world.ctx, TOPIC):
+            assert settle_open_runs(world.ctx, TOPIC) == []
+            assert update_latest_table(world.ctx, TOPIC).changed
+        sweep_after_grace(world)
+        exit_code, told = publisher.go_on()
+    assert (exit_code, told) == (0, "")
+    table = world.ctx.log.latest_table(TOPIC).table()
+    assert table is not None
+    rows = table.scan().to_arrow().to_pylist()
+    assert sorted((row["offset"], row["value"]) for row in rows) == [(11, b"value-0-11"), (13, b"newer")]
 
 
 def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World, stopped: Stop) -> None:

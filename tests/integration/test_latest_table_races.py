@@ -23,9 +23,17 @@ from tests.integration.test_latest_table import (
     world,
 )
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.world import TOPIC, World, build_versions, record
+from tests.support.rest_catalog import serve_rest_catalog
+from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
+from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
-from winnow.errors import CommitConflictError, ForeignTableError, UsageError
+from winnow.errors import (
+    CommitConflictError,
+    DamagedMetadataError,
+    DamagedSegmentError,
+    ForeignTableError,
+    UsageError,
+)
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.model import Segment, Strategy
@@ -170,6 +178,20 @@ def test_snapshot_that_another_tool_expired_makes_the_table_be_written_anew(worl
     done = update(world)
     assert done.rebuilt == "the snapshot of the log that it reflected has expired"
     assert len(load(world).table.metadata.snapshots) == snapshots + 1
+    assert read_rows(world) == expect(world)
+
+
+def test_keys_of_an_added_partition_come_into_the_table(world: World) -> None:
+    """The reflected snapshot does not know the partition; nothing else is written again."""
+    create(world)
+    world.ingest([record(0, b"a", b"1"), record(1, b"b", b"1")])
+    update(world)
+    before = list_paths(world)
+    world.ctx.log.open(TOPIC).add_partitions(3, now_ms=world.clock())
+    world.ingest([record(0, b"a", b"2", partition=2), record(1, b"c", b"1", partition=2)])
+    done = update(world)
+    assert (done.rebuilt, done.rows_inserted, done.rows) == (None, 2, 4)
+    assert before < list_paths(world)
     assert read_rows(world) == expect(world)
 
 
@@ -500,6 +522,35 @@ def test_dropped_table_leaves_no_file_and_can_be_written_again(world: World) -> 
     assert read_rows(world) == expect(world)
 
 
+def test_damaged_table_is_named_and_can_be_dropped_and_written_again(world: World) -> None:
+    """A manifest or a file with another byte is never read as if it were right; the publish goes on."""
+    create(world)
+    world.ingest(build_versions(0, 6))
+    update(world)
+    (path,) = list_paths(world)
+    flip_byte(path)
+    world.ingest(build_versions(6, 6))
+    with pytest.raises(DamagedSegmentError, match="The log is not concerned"):
+        update(world)
+    assert world.compact() is not None
+    snapshot = load(world).table.current_snapshot()
+    assert snapshot is not None
+    flip_byte(snapshot.manifests(load(world).table.io)[0].manifest_path)
+    with pytest.raises(DamagedMetadataError):
+        update(world)
+    assert drop_latest_table(world.ctx, TOPIC) is not None
+    assert world.listing(below="winnow_latest") == {}
+    update(world)
+    assert read_rows(world) == expect(world)
+
+
+def flip_byte(uri: str) -> None:
+    path = storage.parse_local_path(uri)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+
+
 def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -> None:
     """Since when, and what to type; an ingest alone makes no table late."""
     logs = world.ctx.log
@@ -520,6 +571,22 @@ def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -
     world.ctx.log.open(TOPIC).set_config({}, ["winnow.latest.table"])
     (found,) = check_latest_tables(logs)
     assert "is not brought up to date any more" in found.detail
+
+
+def test_table_lives_in_a_rest_catalog_too(tmp_path: Path) -> None:
+    """Created, brought up to date and swept."""
+    clock = FakeClock(read_wall_clock_ms())
+    with serve_rest_catalog() as (_, address), open_world(tmp_path, clock, {"WINNOW_CATALOG__URI": address}) as world:
+        create(world, winnow_retired_grace_ms="0")
+        for n in range(3):
+            world.ingest(build_versions(4 * n, 4))
+            world.compact()
+            assert not update(world).changed
+            assert read_rows(world) == expect(world)
+            world.clock.now_ms += HOUR_MS
+            sweep_topics(world.ctx, [TOPIC])
+            assert read_rows(world) == expect(world)
+        assert world.ctx.log.list_latest_tables() == [TOPIC]
 
 
 def test_commands_say_what_they_did(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.support.foreign_tables import create_kafka_table, make_catalog, make_
 from tests.support.object_store import REGION, ObjectStore, find_free_port, start_object_store
 from tests.support.world import (
     TOPIC,
+    FakeClock,
     build_versions,
     compute_survivors,
     json_line,
@@ -23,11 +24,14 @@ from tests.support.world import (
     open_world,
     record,
 )
+from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import duckdb_connection, object_store, storage
 from winnow.log.snapshot_expiry import collect_references
+from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import open_context
 from winnow.pipeline.explain.changes import OffsetBounds, read_offset_changes
@@ -149,6 +153,26 @@ def test_latest_state_and_changes_are_read_from_s3(bucket: ObjectStore, tmp_path
         changes = [(row["change"], row["key"]) for batch in changed for row in batch.to_pylist()]
     assert [(row["key"], row["value"]) for row in latest] == [(b"a", b"z")]
     assert changes == [("deleted", b"b"), ("updated", b"a")]
+
+
+def test_table_of_the_latest_state_is_kept_and_swept_on_s3(bucket: ObjectStore, tmp_path: Path) -> None:
+    """Files that hold a changed row are found by their names, written anew, and deleted after their grace."""
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), lake=LAKE) as world:
+        world.create(1, segment_ms="1", min_cleanable_dirty_ratio="0", winnow_retired_grace_ms="1000")
+        world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+        world.ingest([record(0, b"a", b"x"), record(1, b"b", b"y")])
+        update_latest_table(world.ctx, TOPIC)
+        world.ingest([record(2, b"a", b"z"), record(3, b"b", None), record(4, b"c", b"n")])
+        assert world.compact() is not None
+        table = world.ctx.log.latest_table(TOPIC).table()
+        assert table is not None
+        rows = table.scan().to_arrow().to_pylist()
+        world.clock.now_ms += 3_600_000
+        sweep_topics(world.ctx, [TOPIC])
+        assert table.refresh().scan().to_arrow().to_pylist() == rows
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [(2, b"a", b"z"), (4, b"c", b"n")]
+    folder = "warehouse/winnow_latest/orders/data/"
+    assert len([key for key in bucket.keys(BUCKET) if key.startswith(folder) and key.endswith(".parquet")]) == 1
 
 
 def test_validation_on_s3_finds_a_staged_file_that_lost_a_byte(bucket: ObjectStore, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +36,8 @@ MAXIMUM_SMALL_FILES: Final = 8
 """Maximum files below half of :data:`FILE_BYTES` per partition before an update puts them together."""
 
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
-_DECIDING: Final = ("key", "offset", "timestamp", "headers")
+_IDENTIFYING: Final = ("key", "offset")
+_DECIDING: Final = (*_IDENTIFYING, "timestamp", "headers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +101,15 @@ def update_partition(
     """
     involved = list(dict.fromkeys([*before.list_readable(), *after.list_readable()]))
     # On an object store pages are checked while they are read (winnow.files.checked_filesystem).
-    check_local_pages((each.path for each in (*involved, *rows)), _DECIDING)
+    _check(rows, _IDENTIFYING)
     with open_connection(budget, [*involved, *rows]) as connection:
         if order.strategy is Strategy.OFFSET:
             extent = _create_candidates_by_offset(connection, rows, before, after)
         else:
+            _check(involved, _DECIDING)
             create_candidates(connection, before, after)
             extent = after
-        check_local_pages((each.path for each in extent.list_readable() if each.tombstones), ("value",))
+        _check([each for each in extent.list_readable() if each.tombstones], ("value",))
         create_alive(connection, "alive", extent, order, compares_records=False)
         _create_changes(connection, rows)
         return _write_changes(connection, rows, after, partition, folder)
@@ -123,6 +125,7 @@ def _create_candidates_by_offset(
     """
     newer = LogExtent(after.segments, max(after.start_offset, before.end_offset), after.end_offset)
     found = newer.list_readable()
+    _check(found, _IDENTIFYING)
     source = _read(found) if found else '(SELECT NULL::BLOB AS key, NULL::BIGINT AS "offset" WHERE false)'
     connection.execute(
         f"CREATE TEMP TABLE candidates AS SELECT DISTINCT key FROM {source} WHERE key IS NOT NULL AND {_within(newer)}"
@@ -130,6 +133,8 @@ def _create_candidates_by_offset(
     if not rows:
         return newer
     there = after.list_readable()
+    older = [segment for segment in there if segment.last_offset < newer.start_offset]
+    _check(older, ("offset",))
     gone = (
         f'ANTI JOIN (SELECT "offset" FROM {_read(there)} WHERE {_within(after)}) AS log USING ("offset")'
         if there
@@ -140,6 +145,7 @@ def _create_candidates_by_offset(
     assert row is not None
     if not row[0]:
         return newer
+    _check(older, ("key",))
     connection.execute("INSERT INTO candidates SELECT key FROM lost ANTI JOIN candidates USING (key)")
     return after
 
@@ -175,13 +181,13 @@ def _write_changes(
     if not gone and not fresh:
         return PartitionUpdate()
     names = {name for (name,) in connection.execute("SELECT DISTINCT name FROM gone").fetchall()}
-    touched = [segment for segment in rows if segment.path.rpartition("/")[2] in names]
+    touched = [segment for segment in rows if _get_name(segment) in names]
     complete = len(touched) == len(names)
-    others = [each for each in rows if each not in touched and each.size_bytes < FILE_BYTES // 2]
+    others = [each for each in rows if _get_name(each) not in names and each.size_bytes < FILE_BYTES // 2]
     if len(others) >= MAXIMUM_SMALL_FILES:
         touched += others
     sources = _list_sources(connection, after) if fresh else []
-    check_local_pages((each.path for each in (*touched, *sources)), ARROW_SCHEMA.names)
+    _check([*touched, *sources], ARROW_SCHEMA.names)
     batches = _read_rows(connection, touched, sources)
     added = RowWriter(partition, folder).write(batches)
     expected = sum(segment.records for segment in touched) - gone + fresh
@@ -226,6 +232,15 @@ def _read_rows(
     largest_bytes = max(each.size_bytes // max(1, each.records) for each in (*kept, *sources))
     rows = max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))
     yield from relation.to_arrow_reader(rows)
+
+
+def _get_name(segment: Segment) -> str:
+    """Return the file's name, which no other file has; DuckDB may write its folder in another way."""
+    return segment.path.rpartition("/")[2]
+
+
+def _check(segments: Iterable[Segment], columns: Collection[str]) -> None:
+    check_local_pages((segment.path for segment in segments), columns)
 
 
 def _within(extent: LogExtent) -> str:

@@ -129,6 +129,15 @@ class LatestTable:
         table = self.table()
         return None if table is None else self._make_head(table)
 
+    def is_newest(self, head: LatestHead) -> bool:
+        """Check whether no snapshot came after ``head``.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        table = self.table()
+        return table is not None and table.metadata.current_snapshot_id == head.snapshot_id
+
     def segments(self, head: LatestHead) -> dict[int, tuple[Segment, ...]]:
         """List the files of ``head`` per partition, by their first offset; the offsets of two files may overlap.
 

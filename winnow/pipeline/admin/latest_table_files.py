@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from winnow.errors import CommitConflictError, WinnowError
+from winnow.errors import CommitConflictError, DamagedMetadataError, WinnowError
 from winnow.files import storage
 from winnow.log.latest_tables import LatestTable
 from winnow.log.snapshot_expiry import collect_references, expire_latest
@@ -20,6 +21,8 @@ from winnow.pipeline.context import Context
 from winnow.store.audit import AuditAction
 
 log = logging.getLogger("winnow")
+
+_SUFFIXES: Final = (".parquet", ".avro")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +69,18 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
         return None
     if not latest.owns(table):
         raise latest.make_foreign_table_error()
-    older = [entry.metadata_file for entry in table.metadata.metadata_log]
-    going = sorted({*collect_references(table).list_paths(), *older, table.metadata_location})
+    try:
+        files = collect_references(table).list_paths()
+    except (DamagedMetadataError, FileNotFoundError):
+        files = {file.uri for file in storage.list_files(latest.location) if file.uri.endswith(_SUFFIXES)}
+    going = sorted({*files, *(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location})
     latest.drop(table.metadata_location)
     if latest.table() is not None:
         raise CommitConflictError(f"The table {latest.name} was changed meanwhile and is still there. Run it again.")
     for path in going:
         storage.delete(path)
     storage.remove_empty_folders(latest.location)
-    record_action(ctx, AuditAction.DELETE, topic, detail=f"the table {latest.name}, not the topic")
+    record_action(ctx, AuditAction.SWEEP, topic, detail=f"dropped the table {latest.name}")
     return len(going)
 
 
@@ -84,7 +90,7 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
         return SweptTable()
     expired, unneeded = expire_latest(latest, now_ms=now_ms, grace_ms=grace_ms)
     wanted = set(map(_get_name, unneeded))
-    listed = [file for file in storage.list_files(latest.location) if file.uri.endswith((".parquet", ".avro"))]
+    listed = [file for file in storage.list_files(latest.location) if file.uri.endswith(_SUFFIXES)]
     head = latest.load()  # after the listing
     if head is None or head.reflected is None:
         return SweptTable(snapshots_expired=expired)

@@ -20,7 +20,15 @@ from winnow.engine.key_changes import LogExtent
 from winnow.engine.latest_records import read_latest_records
 from winnow.engine.latest_update import PartitionUpdate, RowWriter, delete_files, update_partition
 from winnow.engine.strategy_diff import RecordOrder
-from winnow.errors import CommitConflictError, CommitUnknownError, UsageError, WinnowError
+from winnow.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    DamagedMetadataError,
+    DamagedSegmentError,
+    ServiceError,
+    UsageError,
+    WinnowError,
+)
 from winnow.files import storage
 from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
@@ -177,6 +185,15 @@ def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
     table = ctx.log.latest_table(topic)
     # Before the log, so that the log is not older than what the table reflects.
     present = table.load()
+    try:
+        return _update_from(ctx, topic, table, present)
+    except (ServiceError, DamagedMetadataError, DamagedSegmentError):
+        if present is None or table.is_newest(present):
+            raise
+        return None  # another update came, and a sweep took the files of the snapshot that this one began with
+
+
+def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHead | None) -> LatestUpdate | None:
     view = load_topic_view(ctx, topic)
     if not view.config.latest_table:
         raise UsageError(
@@ -283,8 +300,19 @@ def _update_partition(
     after = LogExtent(each.segments, each.state.log_start_offset, each.state.log_end_offset)
     if before == after:
         return PartitionUpdate()
-    with explain_scan_errors(view.log, each):
-        return update_partition(rows, before, after, each.partition, order, ctx.budget, folder=folder)
+    try:
+        with explain_scan_errors(view.log, each):
+            return update_partition(rows, before, after, each.partition, order, ctx.budget, folder=folder)
+    except DamagedSegmentError as problem:
+        damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
+        if damaged is None:
+            raise
+        topic = each.topic
+        raise DamagedSegmentError(
+            f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}. "
+            f"The log is not concerned. Drop the table and have it written anew: winnow latest {topic} --drop-table, "
+            f"then winnow latest {topic} --update-table"
+        ) from problem
 
 
 def _rewrite_partition(
