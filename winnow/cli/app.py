@@ -166,7 +166,7 @@ Python does, is an eighth of the time before a command begins."""
 def _leave_out_others(name: str) -> None:
     """Leave the other commands out if ``name`` is a command or a group: Typer makes all 43 before it looks for one."""
     commands = [each for each in app.registered_commands if each.name == name]
-    groups = [each for each in app.registered_groups if each.typer_instance.info.name == name]
+    groups = [each for each in app.registered_groups if each.typer_instance and each.typer_instance.info.name == name]
     if commands or groups:
         app.registered_commands, app.registered_groups = commands, groups
 
