@@ -148,7 +148,7 @@ def test_spark_reads_the_view_that_a_rest_catalog_holds(tmp_path: Path) -> None:
         assert as_state(rows) == expect(world, "orders", Strategy.TIMESTAMP)
 
 
-@pytest.mark.parametrize("reader", [ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.DUCKDB])
+@pytest.mark.parametrize("reader", [ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.POLARS, ReaderName.DUCKDB])
 def test_python_readers_print_records_when_they_are_pasted(tmp_path: Path, reader: ReaderName) -> None:
     """A program of its own, with nothing but what it says it needs."""
     with open_world(tmp_path) as world:
