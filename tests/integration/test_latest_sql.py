@@ -22,10 +22,11 @@ from tests.support.random_logs import (
     write_segment_file,
 )
 from winnow.errors import UsageError
-from winnow.model import Record, Strategy
+from winnow.model import Record
 from winnow.pipeline.explain.latest_sql import LatestQuery, build_latest_sql
 from winnow.pipeline.explain.reader_names import SqlEngine
 from winnow.pipeline.explain.value_columns import JsonValues, parse_columns
+from winnow.strategies import Strategy
 
 
 def expect(records: list[Record], strategy: Strategy, log_start: int) -> set[tuple[object, ...]]:

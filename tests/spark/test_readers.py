@@ -16,7 +16,7 @@ from oracle.latest_state import compute_latest_state
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import World, open_world
 from winnow.embedded.kafka_jars import resolve_jars
-from winnow.model import Record, Strategy
+from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.explain.connect import write_connection
@@ -27,6 +27,7 @@ from winnow.pipeline.explain.latest_view import replace_view
 from winnow.pipeline.explain.reader_names import ReaderName, SqlEngine
 from winnow.pipeline.explain.table_access import ICEBERG_VERSION
 from winnow.pipeline.explain.value_columns import parse_columns
+from winnow.strategies import Strategy
 
 HEADER = "it's v"
 RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}"

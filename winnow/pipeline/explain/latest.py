@@ -17,7 +17,7 @@ from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import DamagedSegmentError, RunAgainError, UsageError
 from winnow.log.topic_log import TopicLog
 from winnow.log.topics import NAMESPACE
-from winnow.model import PartitionPlan, Strategy
+from winnow.model import PartitionPlan
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.explain.key_scan import KeyScan, find_segment
@@ -26,6 +26,7 @@ from winnow.pipeline.explain.read import read_log_segment
 from winnow.pipeline.explain.reader_names import SqlEngine
 from winnow.pipeline.explain.value_columns import ValueColumn, ValueReader
 from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
+from winnow.strategies import Strategy
 
 
 def get_present_order(rules: Rules) -> RecordOrder:
