@@ -15,6 +15,8 @@ COPY plugins plugins
 COPY expectations expectations
 COPY demo demo
 COPY docs/operations.md docs/operations.md
+# Where the version comes from without git's tags.
+COPY CHANGELOG.md ./
 RUN VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --no-deps --no-build-isolation --compile-bytecode . \
  && ln -s "$(/opt/winnow/bin/python -c 'from winnow.embedded.bundle import bundled; print(bundled("dags").parent)')" \
       /opt/winnow/bundled

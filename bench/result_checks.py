@@ -56,7 +56,7 @@ def read_records(lake: Lake) -> dict[int, list[Record]]:
 
 def compute_expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Record]]:
     """Compute what the oracle keeps of ``before`` when all of it is first compacted right after its newest records."""
-    from winnow.model import Strategy
+    from winnow.strategies import Strategy
 
     config = lake.workload.config
     return {

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from oracle.surviving_records import compute_version
-from winnow.model import Record, Strategy
+from winnow.model import Record
+from winnow.strategies import Strategy
 
 Key = tuple[int, bytes]
 """Partition and key."""

@@ -107,7 +107,8 @@ from oracle.surviving_records import (
     find_history_entry,
     prune_history,
 )
-from winnow.model import ELIGIBLE_REASONS, Cleaning, Reason, Record, Strategy
+from winnow.model import ELIGIBLE_REASONS, Cleaning, Reason, Record
+from winnow.strategies import Strategy
 
 
 class LogModel:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from winnow.model import Cleaning, Record, Strategy
+from winnow.model import Cleaning, Record
+from winnow.strategies import Strategy
 
 _MISSING_TIMESTAMP_MS = -1
 

@@ -21,10 +21,11 @@ from parity.differences import (
 )
 from parity.random_topics import RandomTopic
 from parity.segment_headers import BrokerSegment
-from winnow.model import PartitionState, Reason, Record, Segment, Strategy
+from winnow.model import PartitionState, Reason, Record, Segment
 from winnow.planning.cleanable import MAXIMUM_LONG, PartitionLog, Rules
 from winnow.planning.eligibility import assess
 from winnow.results import PartitionReceipt
+from winnow.strategies import Strategy
 
 MAXIMUM_SHOWN: Final = 5
 HORIZON_TOLERANCE_MS: Final = 1_000

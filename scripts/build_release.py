@@ -18,13 +18,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from winnow.version import find_source_version, read_newest_release
+
 ROOT = Path(__file__).parents[1]
 FALLBACK_EPOCH_S = 1_577_836_800
 """2020-01-01, where there is no commit: zip files know no time before 1980."""
 
 
 def main() -> int:
-    """Build into ``dist``; return 1 if two builds differ."""
+    """Build into ``dist``; return 1 if two builds differ, or if the changelog has no section of a release."""
+    version = find_source_version(ROOT)
+    if (problem := explain_unready(version, *read_newest_release(ROOT))) is not None:
+        sys.stderr.write(f"error: {problem} Nothing was built.\n")
+        return 1
     epoch_s = find_commit_time_s(ROOT)
     with tempfile.TemporaryDirectory() as second:
         built, again = build(ROOT, ROOT / "dist", epoch_s), build(ROOT, Path(second), epoch_s)
@@ -32,11 +38,26 @@ def main() -> int:
         sys.stderr.write(f"error: two builds of one commit differ: {built} and {again}. dist holds the first.\n")
         return 1
     name = f"{next(iter(built)).split('-')[0]}-sbom.cdx.json"
-    (ROOT / "dist" / name).write_text(make_sbom((ROOT / "requirements.lock").read_text(), epoch_s))
+    (ROOT / "dist" / name).write_text(make_sbom((ROOT / "requirements.lock").read_text(), version, epoch_s))
     for file, digest in sorted(built.items()):
         sys.stdout.write(f"{digest}  dist/{file}\n")
     sys.stdout.write(f"Built twice with the same digests; the software bill of materials is dist/{name}.\n")
     return 0
+
+
+def explain_unready(version: str, release: str, day: str | None) -> str | None:
+    """Explain why ``version`` is no release yet; None if it is one, or a development version.
+
+    Args:
+        version: that of the commit.
+        release: the version in the changelog's first heading.
+        day: the day in that heading, None if it says that it is not released.
+    """
+    if version.endswith("+dirty"):
+        return "Files differ from those of the tag; commit or restore them."
+    if ".dev" in version or (version == release and day is not None):
+        return None
+    return f"The tag is v{version}, but CHANGELOG.md begins with {release} ({day or 'unreleased'})."
 
 
 def find_commit_time_s(root: Path) -> int:
@@ -60,8 +81,11 @@ def build(root: Path, folder: Path, epoch_s: int) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
 
 
-def make_sbom(lock: str, epoch_s: int) -> str:
-    """Make the CycloneDX document of a lock: each package with version, package URL and the digests of its files."""
+def make_sbom(lock: str, version: str, epoch_s: int) -> str:
+    """Make the CycloneDX document of ``version`` and its lock.
+
+    Each package has its version, package URL and the digests of its files.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     components = [_make_component(entry) for entry in re.split(r"\n(?=\S)", lock.strip()) if "==" in entry]
     document: dict[str, Any] = {
@@ -76,7 +100,7 @@ def make_sbom(lock: str, epoch_s: int) -> str:
                 "type": "application",
                 "bom-ref": project["name"],
                 "name": project["name"],
-                "version": project["version"],
+                "version": version,
                 "licenses": [{"license": {"id": project["license"]}}],
             },
         },

@@ -6,14 +6,10 @@ __version__: str
 
 
 def __getattr__(name: str) -> str:
-    """``__version__``, read off the installed package when it is first asked for: most commands never do."""
+    """``__version__``, found when it is first asked for: most commands never do."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import metadata
+    from winnow.version import find_version
 
-    try:
-        found = metadata.version("winnow-log")
-    except metadata.PackageNotFoundError:  # a checkout on the path without an installation
-        found = "0.0.0+unknown"
-    globals()[name] = found
+    globals()[name] = found = find_version()
     return found

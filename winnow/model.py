@@ -11,8 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from winnow.epochs import Epoch
-from winnow.strategies import Strategy as Strategy  # noqa: PLC0414
-from winnow.strategies import name_total_order as name_total_order  # noqa: PLC0414
+from winnow.strategies import Strategy
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -211,6 +211,7 @@ def test_every_ratio_rests_on_steps_that_a_suite_runs() -> None:
         ]  # fmt: skip
     results.control = {
         "assess": {"ratio": 1, "peak_mib": 1},
+        "commands": {"help_multiple": 1, "topics_list_multiple": 1, "assess_multiple": 1},
         "topics": {"ms_per_topic": 1},
         "commits": {"publish_ratio": 1, "manifest_ratio": 1},
         "incremental-bytes": {"read_ratio": 1, "written_ratio": 1},

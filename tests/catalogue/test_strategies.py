@@ -16,9 +16,10 @@ from tests.catalogue.record_samples import (
     encode_version,
 )
 from tests.support.world import TOPIC, World, open_world, record
-from winnow.model import Reason, Record, Strategy
+from winnow.model import Reason, Record
 from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
+from winnow.strategies import Strategy
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tests.cluster.compose_file import Service, load, ordered
 from winnow.config.settings import load_settings
 from winnow.embedded.airflow_home import POOLS
 from winnow.embedded.bundle import find_bundled_folder
+from winnow.version import read_newest_release
 
 ROOT = Path(__file__).parents[2]
 SERVICES = load(ROOT / "docker-compose.yml")
@@ -53,10 +54,11 @@ def test_image_is_pinned_to_a_version(service: Service) -> None:
     assert re.fullmatch(r"v?\d+\.\d+(\.\d+)?(-\w+)*", tag), service.image
 
 
-def test_own_image_is_tagged_with_the_version_of_the_project() -> None:
+def test_own_image_is_tagged_with_the_version_of_the_changelog() -> None:
     """And is the same for Airflow and Spark."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert {SERVICES[name].image for name in OWN} == {f"{project['name']}:{project['version']}"}
+    release, _ = read_newest_release(ROOT)
+    assert {SERVICES[name].image for name in OWN} == {f"{project['name']}:{release}"}
     assert {"airflow-scheduler", "spark-master", "spark-worker"} <= set(OWN)
 
 
@@ -225,6 +227,7 @@ def test_everything_that_the_image_copies_is_sent_to_the_build() -> None:
     assert sources == {line.removeprefix("!") for line in lines if line.startswith("!")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]) <= sources
+    assert "CHANGELOG.md" in sources, "the version of a build without git"
     assert all((ROOT / source).exists() for source in sources)
 
 

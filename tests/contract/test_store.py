@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -49,6 +50,7 @@ from winnow.store.database import Database
 from winnow.store.migration import MIGRATIONS, make_alembic_config
 from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
+from winnow.store.store import PARTS
 from winnow.store.tables import Base
 
 # Fixtures are found by the names they have here.
@@ -124,6 +126,8 @@ def genuine_migrations(migrated_once: Callable[[Database, Connection], None], mo
 def test_an_empty_database_is_migrated_to_the_newest_revision(store_url: str) -> None:
     """Opening creates the tables and writes down the revision in Winnow's own version table."""
     Store.open(store_url).close()
+    for module, _ in PARTS.values():  # each declares its tables when it is imported
+        import_module(f"winnow.store.{module}")
     with engine_for(store_url) as engine, engine.connect() as connection:
         assert connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all() == [HEAD_REVISION]
         assert set(inspect(connection).get_table_names()) == {*Base.metadata.tables, VERSION_TABLE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,33 @@ def test_version_is_one_line() -> None:
     from winnow import __version__
 
     assert winnow("--version").stdout == f"winnow {__version__}\n"
+
+
+EACH_HELP = """
+import os, sys
+from winnow.cli import main
+for command in sys.argv[1:]:
+    print(f"# {command}", flush=True)
+    if os.fork() == 0:
+        sys.argv = ["winnow", *command.split(), "--help"]
+        main()
+    os.wait()
+"""
+
+
+def test_console_script_finds_every_command_though_it_makes_the_named_one_only() -> None:
+    """Its help is the one that it has among all others, but for where lines are folded."""
+    commands = [("",), *COMMANDS]
+    done = subprocess.run(
+        [sys.executable, "-c", EACH_HELP, *(" ".join(command) for command in commands)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stderr == ""
+    printed = re.split(r"^# .*\n", done.stdout, flags=re.MULTILINE)[1:]
+    expected = [winnow(*filter(None, command), "--help").stdout for command in commands]
+    assert [each.split() for each in printed] == [each.split() for each in expected]
 
 
 @pytest.mark.parametrize(

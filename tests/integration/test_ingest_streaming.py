@@ -65,8 +65,38 @@ def expected(rows: Sequence[Row]) -> list[tuple[int, int, bytes]]:
     return [(partition, offset, value_of(partition, offset)) for partition, offset in sorted(rows)]
 
 
+def refuse_to_stream(*_: object) -> None:
+    """Send the input over the spool."""
+    raise stream.NotStreamableError
+
+
 def interleaved(partitions: int, each: int, start: int = 0) -> list[Row]:
     return [(partition, offset) for offset in range(start, start + each) for partition in range(partitions)]
+
+
+@pytest.mark.parametrize("in_one_pass", [True, False], ids=["in one pass", "over the spool"])
+def test_bytes_and_records_are_reported_while_they_are_read(
+    world: World, tmp_path: Path, in_one_pass: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records also within a file; in the end all of both."""
+    if not in_one_pass:
+        monkeypatch.setattr(stream.StreamingAppender, "read", refuse_to_stream)
+    world.create(1)
+    rows = interleaved(1, 50_000)
+    paths = [write(tmp_path / "1.parquet", rows[:40_000]), write(tmp_path / "2.parquet", rows[40_000:])]
+    seen: list[tuple[int, int, int]] = []
+    report = ingest.ingest_files(
+        world.ctx,
+        TOPIC,
+        paths,
+        as_of_ms=world.clock(),
+        progress=lambda *each: seen.append(each),
+    )
+    assert report.records_appended == 50_000
+    total_bytes = sum(Path(path).stat().st_size for path in paths)
+    assert seen[-1] == (total_bytes, total_bytes, 50_000)
+    assert [records for done_bytes, _, records in seen if done_bytes == 0 and records > 0]
+    assert {total for _, total, _ in seen} == {total_bytes}
 
 
 def test_interleaved_partitions_are_streamed_and_every_record_lands_once(

@@ -28,9 +28,10 @@ from winnow.engine.latest_records import build_latest_plan, read_latest_records
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import DamagedSegmentError, UsageError
 from winnow.files import storage
-from winnow.model import Record, Strategy
+from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.explain.latest import read_latest_batches
+from winnow.strategies import Strategy
 
 HOUR_MS = 3_600_000
 STRATEGIES = list(Strategy)

@@ -36,7 +36,7 @@ from winnow.errors import (
 )
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
-from winnow.model import Segment, Strategy
+from winnow.model import Segment
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.latest_table_files import drop_latest_table
 from winnow.pipeline.admin.sweep import sweep_topics
@@ -48,6 +48,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.services import check_latest_tables
 from winnow.planning.cleanable import PartitionLog
+from winnow.strategies import Strategy
 
 __all__ = ["world"]  # the fixture
 

@@ -30,7 +30,7 @@ from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
 from winnow.errors import UndoRefusedError
 from winnow.log.head import Head
-from winnow.model import Cleaning, Record, Strategy
+from winnow.model import Cleaning, Record
 from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
@@ -48,6 +48,7 @@ from winnow.pipeline.leases import hold_lease
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.store import RunState
 from winnow.store.projection import Projection
+from winnow.strategies import Strategy
 
 HOUR_MS = 3_600_000
 LATER_MS = 4_102_444_800_000

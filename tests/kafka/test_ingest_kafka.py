@@ -79,6 +79,26 @@ def test_every_committed_record_arrives_as_it_was_written(broker: KafkaBroker, w
     assert [world.state(p, topic.name).log_end_offset for p in range(2)] == [topic.find_end(p) for p in range(2)]
 
 
+def test_progress_is_told_in_offsets_and_records(broker: KafkaBroker, world: World) -> None:
+    """Brokers tell no bytes; aborted records and markers take offsets, too."""
+    topic = create_live_topic(broker)
+    topic.write(make_rows(random.Random(3), 40))
+    topic.write_transaction(make_rows(random.Random(4), 15), commits=False)
+    seen: list[tuple[int, int, int]] = []
+    cluster = Cluster(read_client_settings(broker.bootstrap_servers))
+    ingest_kafka_topics(
+        world.ctx,
+        cluster,
+        {topic.name: topic.name},
+        KafkaRequest(creates=True),
+        as_of_ms=world.clock(),
+        progress=lambda *each: seen.append(each),
+    )
+    offsets = sum(topic.find_end(partition) for partition in range(2))
+    assert offsets > len(topic.records)
+    assert seen[-1] == (offsets, offsets, len(topic.records))
+
+
 def test_what_comes_later_is_appended_and_nothing_twice(broker: KafkaBroker, world: World, on: str) -> None:
     topic = create_live_topic(broker)
     chosen = random.Random(2)

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from oracle.surviving_records import compute_survivors
-from winnow.model import Record, Strategy
+from winnow.model import Record
+from winnow.strategies import Strategy
 
 PARTITIONS = 2
 RECORDS = 600

@@ -16,7 +16,7 @@ from oracle.latest_state import compute_latest_state
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import World, open_world
 from winnow.embedded.kafka_jars import resolve_jars
-from winnow.model import Record, Strategy
+from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.topic_view import load_topic_view
@@ -28,6 +28,7 @@ from winnow.pipeline.explain.latest_view import replace_view
 from winnow.pipeline.explain.reader_names import ReaderName, SqlEngine
 from winnow.pipeline.explain.table_access import ICEBERG_VERSION
 from winnow.pipeline.explain.value_columns import parse_columns
+from winnow.strategies import Strategy
 
 HEADER = "it's v"
 RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}"
@@ -155,7 +156,7 @@ def test_spark_reads_the_view_that_a_rest_catalog_holds(tmp_path: Path) -> None:
         assert as_state(rows) == expect(world, "orders", Strategy.TIMESTAMP)
 
 
-@pytest.mark.parametrize("reader", [ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.DUCKDB])
+@pytest.mark.parametrize("reader", [ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.POLARS, ReaderName.DUCKDB])
 def test_python_readers_print_records_when_they_are_pasted(tmp_path: Path, reader: ReaderName) -> None:
     """A program of its own, with nothing but what it says it needs."""
     with open_world(tmp_path) as world:

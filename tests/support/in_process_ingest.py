@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from winnow import documents
 from winnow.engine.ingest import build_units
@@ -12,8 +12,7 @@ from winnow.files import storage
 from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.range_work import carry_out_part
-
-Progress = Callable[[int, int], None]
+from winnow.pipeline.ingest.spool import Progress
 
 
 def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:

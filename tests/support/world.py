@@ -21,7 +21,7 @@ from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.log.head import Change, Committed, Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionState, Record, Segment, Strategy, TopicState
+from winnow.model import PartitionState, Record, Segment, TopicState
 from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.plan import plan_topic
@@ -34,6 +34,7 @@ from winnow.pipeline.leases import hold_lease
 from winnow.planning.plans import PlanReference
 from winnow.results import Receipt, StagingManifest, Verdict
 from winnow.store import RunState
+from winnow.strategies import Strategy
 
 NOW_MS = 1_760_000_000_000
 TOPIC = "orders"

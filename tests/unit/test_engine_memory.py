@@ -20,7 +20,8 @@ from winnow.engine.rewrite import MAXIMUM_OVERHEAD_BYTES, SegmentGroup, compact_
 from winnow.engine.task_resources import TaskBudget, open_connection
 from winnow.files.duckdb_connection import MINIMUM_MEMORY_BYTES
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
-from winnow.model import PartitionPlan, Plan, Reason, Segment, Strategy
+from winnow.model import PartitionPlan, Plan, Reason, Segment
+from winnow.strategies import Strategy
 
 MIB = 1 << 20
 Rows = npt.NDArray[np.int64]

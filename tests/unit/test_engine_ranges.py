@@ -28,8 +28,9 @@ from winnow.engine.splitting import PartUnit, ShareUnit, WorkUnit
 from winnow.engine.task_resources import TaskBudget
 from winnow.engine.winners import MAXIMUM_MALFORMED_OFFSETS
 from winnow.log.snapshot_expiry import list_attempt_files
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment, Strategy
+from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment
 from winnow.results import StagedPartition
+from winnow.strategies import Strategy
 
 URI = "plans/plan.json"
 

@@ -27,8 +27,9 @@ from winnow.engine.task_resources import TaskBudget, Throttle, open_connection
 from winnow.engine.winners import KeyShare
 from winnow.files import duckdb_connection
 from winnow.files.partitioner import choose_partition
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Strategy
+from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record
 from winnow.results import StagedPartition
+from winnow.strategies import Strategy
 
 _rows = st.lists(
     st.tuples(

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from tests.unit.staging_builder import ATTEMPT, Case, Scene, build_orders_cases, record, stage
 from winnow.files import duckdb_connection
-from winnow.model import OffsetRange, Record, Strategy
+from winnow.model import OffsetRange, Record
 from winnow.quality import fast_key_census
 from winnow.quality.fast_key_census import FastKeyCensus, KeyTable, RecordPositions
 from winnow.quality.key_census import EXACT, KeyCensus
 from winnow.quality.recomputation import IndependentFacts, recompute_facts
+from winnow.strategies import Strategy
 
 # The leading part of a hash chooses the slot: these crowd into few of them.
 _hashes = st.sampled_from([0, 1, 2, 3, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1])

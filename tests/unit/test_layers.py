@@ -42,7 +42,16 @@ PACKAGES = ("winnow", "oracle", "demo", "bench", "parity", "plugins")
 ALLOWED_IMPORTS = {
     "dags": ("airflow.sdk", "winnow.clock", "winnow.config", "winnow.errors", "winnow_airflow"),
     "jobs": ("winnow.engine", "winnow.kafka", "winnow.pipeline.ingest.range_work", "winnow.quality"),
-    "scripts": ("mkdocs", "psycopg", "pyarrow", "scripts.docs_site", "typer", "winnow.cli.app", "winnow.embedded"),
+    "scripts": (
+        "mkdocs",
+        "psycopg",
+        "pyarrow",
+        "scripts.docs_site",
+        "typer",
+        "winnow.cli.app",
+        "winnow.embedded",
+        "winnow.version",
+    ),
 }
 """What the folders that are no packages may import beside the standard library."""
 

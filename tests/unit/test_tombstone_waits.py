@@ -26,10 +26,10 @@ from winnow.model import (
     Reason,
     Record,
     Segment,
-    Strategy,
 )
 from winnow.pipeline.compaction.partition_states import MAXIMUM_HISTORY_ENTRIES, apply_cleaning
 from winnow.quality.recomputation import IndependentFacts, recompute_facts
+from winnow.strategies import Strategy
 
 _rows = st.lists(
     st.tuples(

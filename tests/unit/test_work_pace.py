@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.cli.work_pace import ASSUMED_BYTES_PER_SECOND, WorkPace
+from winnow.cli.progress import format_figures
+from winnow.cli.work_pace import ASSUMED_BYTES_PER_SECOND, Estimate, WorkPace
 
 MIB = 1 << 20
 
@@ -54,6 +55,35 @@ def test_without_a_measured_run_a_usual_pace_is_assumed() -> None:
     assert found is not None
     assert found.bytes_per_second == ASSUMED_BYTES_PER_SECOND
     assert found.records_per_second is None
+
+
+def test_records_counted_on_the_way_are_the_pace_and_do_not_slow_the_estimate() -> None:
+    """The records of a file are counted while it is read; its bytes are reported at its end."""
+    counted, silent = make_pace(records=None), make_pace(records=None)
+    for second in (1.0, 2.0, 3.0):
+        counted.report(0, second, int(second) * 5_000)
+    found, expected = counted.estimate(3.0), silent.estimate(3.0)
+    assert found is not None
+    assert expected is not None
+    assert (found.records_per_second, found.done_bytes) == (5_000, expected.done_bytes)
+    assert expected.records_per_second is None
+    counted.report(60 * MIB, 4.0, 20_000)
+    later = counted.estimate(4.0)
+    assert later is not None
+    assert (later.done_bytes, later.records_per_second) == (60 * MIB, 5_000)
+
+
+def test_figures_have_bytes_and_records_per_second_where_they_are_known() -> None:
+    """Of a Kafka topic there are records only."""
+    assert format_figures(Estimate(30 * MIB, 10 * MIB, None, 7), 100 * MIB) == (
+        "30.0 MiB of 100.0 MiB, 10.0 MiB/s, about 0:00:07 left"
+    )
+    assert format_figures(Estimate(30 * MIB, 10 * MIB, 250_000, 7), 100 * MIB) == (
+        "30.0 MiB of 100.0 MiB, 250,000 records/s, about 0:00:07 left"
+    )
+    assert format_figures(Estimate(1_000, 500, 480, 2), 2_000, counts_records=True) == (
+        "1,000 of 2,000 records, 500 records/s, about 0:00:02 left"
+    )
 
 
 @pytest.mark.parametrize("total", [0, None])

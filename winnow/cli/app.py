@@ -163,9 +163,18 @@ _OBJECTS_PER_COLLECTION = 50_000
 Python does, is an eighth of the time before a command begins."""
 
 
+def _leave_out_others(name: str) -> None:
+    """Leave the other commands out if ``name`` is a command or a group: Typer makes all 43 before it looks for one."""
+    commands = [each for each in app.registered_commands if each.name == name]
+    groups = [each for each in app.registered_groups if each.typer_instance and each.typer_instance.info.name == name]
+    if commands or groups:
+        app.registered_commands, app.registered_groups = commands, groups
+
+
 def main() -> None:
     """The console script: run the command of the process's arguments and exit with its code."""
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
+    _leave_out_others(sys.argv[1] if len(sys.argv) > 1 else "")
     if not sys.warnoptions:
         # Deprecations inside libraries are nothing a user of the command line can act on.
         warnings.simplefilter("ignore")

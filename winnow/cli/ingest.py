@@ -222,7 +222,7 @@ def _ingest(ctx: Context, topic: str, paths: list[str], options: IngestOptions, 
             choices=options.choices,
             on=options.on,
             epoch=options.epoch,
-            progress=bar.move,
+            progress=bar.follow_reading,
         )
 
 

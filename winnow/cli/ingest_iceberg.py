@@ -80,7 +80,7 @@ def iceberg(
         partitions=partitions,
     )
     with open_installation() as ctx, ProgressBar(f"Reading {topic}") as bar:
-        report = ingest_table(ctx, topic, request, as_of_ms=resolve_as_of(ctx, as_of), progress=bar.move)
+        report = ingest_table(ctx, topic, request, as_of_ms=resolve_as_of(ctx, as_of), progress=bar.follow_reading)
     for notice in report.notices:
         print_message(f"notice: {notice}")
     if as_json:

@@ -109,8 +109,10 @@ def kafka(
             topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
             topics = {topic: source_topic or topic}
-        with ProgressBar(f"Reading {topic or f'{len(topics)} topics'}") as bar:
-            outcome = ingest_kafka_topics(ctx, cluster, topics, wanted, as_of_ms=as_of_ms, on=on, progress=bar.move)
+        with ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar:
+            outcome = ingest_kafka_topics(
+                ctx, cluster, topics, wanted, as_of_ms=as_of_ms, on=on, progress=bar.follow_reading
+            )
     _show_outcome(outcome, topic, as_json=as_json)
     exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
 

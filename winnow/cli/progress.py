@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from winnow.cli.output import format_bytes, format_count
-from winnow.cli.work_pace import WorkPace
+from winnow.cli.work_pace import ASSUMED_RECORDS_PER_SECOND, WorkPace
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task, TaskID
@@ -29,11 +29,15 @@ class ProgressBar:
     Args:
         description: what is going on.
         expected_bytes_per_second: the pace to assume before anything was measured; None: a usual one.
+        counts_records: whether all sizes are numbers of records, because nobody knows the bytes.
     """
 
-    def __init__(self, description: str, expected_bytes_per_second: float | None = None) -> None:
+    def __init__(
+        self, description: str, expected_bytes_per_second: float | None = None, *, counts_records: bool = False
+    ) -> None:
         self._description = description
-        self._pace = WorkPace(expected_bytes_per_second)
+        self._counts_records = counts_records
+        self._pace = WorkPace(ASSUMED_RECORDS_PER_SECOND if counts_records else expected_bytes_per_second)
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._phases: dict[str, TaskID] = {}
@@ -51,7 +55,11 @@ class ProgressBar:
                 redirect_stdout=False,
             )
             self._task = self._progress.add_task(
-                self._description, total=None, pace=self._pace, began_s=time.monotonic()
+                self._description,
+                total=None,
+                pace=self._pace,
+                counts_records=self._counts_records,
+                began_s=time.monotonic(),
             )
             self._progress.start()
         return self
@@ -73,18 +81,23 @@ class ProgressBar:
         total_bytes: int | None,
         description: str | None = None,
         total_records: int | None = None,
+        done_records: int | None = None,
     ) -> None:
         """Set how far it is; a total of None: it cannot be known yet."""
         if self._progress is not None and self._task is not None:
             now_s = time.monotonic()
             self._pace.start(total_bytes or 0, total_records, now_s)
-            self._pace.report(done_bytes, now_s)
+            self._pace.report(done_bytes, now_s, done_records)
             self._progress.update(
                 self._task,
                 completed=done_bytes,
                 total=total_bytes,
                 description=description or self._description,
             )
+
+    def follow_reading(self, done_bytes: int, total_bytes: int, done_records: int) -> None:
+        """Set how far an input is read, and how many records were in it so far."""
+        self.move(done_bytes, total_bytes, done_records=done_records)
 
     def begin_phase(self, name: str) -> None:
         """Show a line of its own for a phase beside the work, such as the start of Spark, with a clock."""
@@ -194,12 +207,19 @@ def make_columns() -> tuple[ProgressColumn, ...]:
             found = _estimate(task)
             if found is None or task.total is None or found.done_bytes >= task.total:
                 return Text("")
-            records = found.records_per_second
-            pace = f"{format_bytes(found.bytes_per_second)}/s" if records is None else f"{records:,.0f} records/s"
-            left = f"about {_format_clock(max(found.seconds_left, 1))} left"
-            return Text(f"{format_bytes(found.done_bytes)} of {format_bytes(task.total)}, {pace}, {left}")
+            return Text(format_figures(found, int(task.total), counts_records=task.fields.get("counts_records", False)))
 
     return Clock(), TextColumn("{task.description}", markup=False), MovingBar(), Figures()
+
+
+def format_figures(found: Estimate, total_bytes: int, *, counts_records: bool = False) -> str:
+    """Format how far work is, its pace and the time left; ``counts_records``: all sizes are numbers of records."""
+    left = f"about {_format_clock(max(found.seconds_left, 1))} left"
+    if counts_records:
+        return f"{found.done_bytes:,} of {total_bytes:,} records, {found.bytes_per_second:,.0f} records/s, {left}"
+    records = found.records_per_second
+    pace = f"{format_bytes(found.bytes_per_second)}/s" if records is None else f"{records:,.0f} records/s"
+    return f"{format_bytes(found.done_bytes)} of {format_bytes(total_bytes)}, {pace}, {left}"
 
 
 def _estimate(task: Task) -> Estimate | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 ASSUMED_BYTES_PER_SECOND: Final = 32 << 20
-"""Pace before anything was measured."""
+ASSUMED_RECORDS_PER_SECOND: Final = 200_000
+"""Paces before anything was measured."""
 
 _TRUST_S: Final = 5.0
 """Seconds of work that count as much as the expectation: a first report says little where tasks run in parallel."""
@@ -26,13 +27,17 @@ class Estimate:
 
 
 class WorkPace:
-    """The pace of one piece of work, from what it reports and what was expected. Times are seconds of any one clock."""
+    """The pace of one piece of work, from what it reports and what was expected. Times are seconds of any one clock.
+
+    Where nobody knows the bytes, as of a Kafka topic, all sizes are numbers of records instead.
+    """
 
     def __init__(self, expected_bytes_per_second: float | None = None) -> None:
         self._expected = expected_bytes_per_second or ASSUMED_BYTES_PER_SECOND
         self._began_s: float | None = None
         self._total_bytes = self._done_bytes = 0
         self._total_records: int | None = None
+        self._measured_records_per_second: float | None = None
         self._reported_s = 0.0
 
     def start(self, total_bytes: int, total_records: int | None, now_s: float) -> None:
@@ -41,8 +46,15 @@ class WorkPace:
         if self._began_s is None:
             self._began_s = self._reported_s = now_s
 
-    def report(self, done_bytes: int, now_s: float) -> None:
-        """Take in that ``done_bytes`` of all bytes are done."""
+    def report(self, done_bytes: int, now_s: float, done_records: int | None = None) -> None:
+        """Take in that ``done_bytes`` of all bytes are done, and ``done_records`` if they are counted.
+
+        Records are counted within a file, too, whose bytes are reported at its end: until then the estimate goes on.
+        """
+        if done_records is not None and self._began_s is not None and now_s > self._began_s:
+            self._measured_records_per_second = done_records / (now_s - self._began_s)
+            if done_bytes == self._done_bytes:
+                return
         self._done_bytes, self._reported_s = min(done_bytes, self._total_bytes), now_s
 
     def estimate(self, now_s: float) -> Estimate | None:
@@ -59,5 +71,7 @@ class WorkPace:
         done = self._done_bytes + min(pace * max(now_s - self._reported_s, 0.0), ahead)
         if done >= self._done_bytes + ahead:
             pace = done / elapsed_s
-        records = None if self._total_records is None else pace * self._total_records / self._total_bytes
+        records = self._measured_records_per_second
+        if self._total_records is not None:
+            records = pace * self._total_records / self._total_bytes
         return Estimate(int(done), pace, records, (self._total_bytes - done) / pace)

@@ -22,7 +22,7 @@ from winnow.config.definitions import (
 from winnow.config.names import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
-from winnow.model import Strategy
+from winnow.strategies import Strategy
 
 COMPACT, DELETE = "compact", "delete"
 

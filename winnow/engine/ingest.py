@@ -120,5 +120,6 @@ def _run_task(
             result = carry_out(unit.ingest, unit.number, folder, budget)
             ended = begun | ({"error": result.error} if isinstance(result, RangeFailure) else {})
             print_log_line({"event": "range_ended", **ended}, read_wall_clock_ms())
-            report({"event": "range", "bytes": unit.size_bytes, **ended})
+            records = result.records if isinstance(result, RangeResult) else 0
+            report({"event": "range", "bytes": unit.size_bytes, "records": records, **ended})
             yield {"plan": unit.plan_uri, "result": result}

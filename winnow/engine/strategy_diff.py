@@ -20,7 +20,8 @@ from winnow.errors import WinnowError
 from winnow.files import duckdb_connection, storage
 from winnow.files.duckdb_connection import quote_file_list
 from winnow.files.page_checksums import check_local_pages
-from winnow.model import OffsetRange, PartitionPlan, Reason, Segment, Strategy
+from winnow.model import OffsetRange, PartitionPlan, Reason, Segment
+from winnow.strategies import Strategy
 
 if TYPE_CHECKING:
     import duckdb

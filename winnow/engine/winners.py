@@ -18,8 +18,9 @@ from winnow.errors import UsageError
 from winnow.files import duckdb_connection
 from winnow.files.duckdb_connection import quote_file_list, quote_literal
 from winnow.files.fingerprint import EMPTY_FINGERPRINT, WINNERS_HASH, combine_fingerprints, make_fingerprint_sql
-from winnow.model import OffsetRange, PartitionPlan, Segment, Strategy
+from winnow.model import OffsetRange, PartitionPlan, Segment
 from winnow.results import NO_FIGURES, RunFigures, sum_figures
+from winnow.strategies import Strategy
 
 if TYPE_CHECKING:
     import duckdb

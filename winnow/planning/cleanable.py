@@ -11,9 +11,8 @@ from winnow.model import (
     Append,
     PartitionState,
     Segment,
-    Strategy,
-    name_total_order,
 )
+from winnow.strategies import Strategy, name_total_order
 
 MAXIMUM_LONG = 2**63 - 1
 

@@ -19,7 +19,6 @@ from winnow.model import (
     PartitionState,
     Reason,
     Segment,
-    Strategy,
 )
 from winnow.planning.cleanable import (
     MAXIMUM_LONG,
@@ -33,6 +32,7 @@ from winnow.planning.cleanable import (
     is_whole_log_dirty,
     list_dirty_segments,
 )
+from winnow.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from winnow.documents import compute_plan_id
-from winnow.model import Assessment, PartitionPlan, Plan, Reason, Segment, Strategy
+from winnow.model import Assessment, PartitionPlan, Plan, Reason, Segment
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import (
     Retention,
@@ -17,6 +17,7 @@ from winnow.planning.eligibility import (
     make_tombstone_expiry,
     remove_retired,
 )
+from winnow.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)

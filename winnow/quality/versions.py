@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.model import Plan, Strategy
+from winnow.model import Plan
+from winnow.strategies import Strategy
 
 KEY_AND_OFFSET = ("key", "offset")
 _LONG_BYTES = 8

@@ -10,8 +10,9 @@ from winnow.engine.latest_records import build_latest_plan
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import DamagedSegmentError, RunAgainError
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionPlan, Strategy
+from winnow.model import PartitionPlan
 from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
+from winnow.strategies import Strategy
 
 
 def get_present_order(rules: Rules) -> RecordOrder:

@@ -24,7 +24,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import storage
-from winnow.model import Assessment, Strategy
+from winnow.model import Assessment
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.latest_state import get_present_order
 from winnow.pipeline.compaction.spark_submit import Progress, build_engine_arguments, find_job_file, run_job
@@ -39,6 +39,7 @@ from winnow.planning.eligibility import (
     remove_retired,
 )
 from winnow.planning.plans import PlanReference
+from winnow.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)

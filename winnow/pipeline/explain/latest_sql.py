@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import UsageError
-from winnow.model import Strategy
 from winnow.pipeline.explain.reader_names import SqlEngine
 from winnow.pipeline.explain.value_columns import ColumnType, ValueColumn
+from winnow.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from winnow.engine.strategy_diff import RecordCoordinates, RecordOrder
 from winnow.epochs import describe_offset
 from winnow.errors import UsageError
 from winnow.files.partitioner import choose_partition
-from winnow.model import Strategy
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
@@ -32,6 +31,7 @@ from winnow.pipeline.explain.why_answer import (
 )
 from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
 from winnow.planning.eligibility import find_covering_entries, make_tombstone_expiry
+from winnow.strategies import Strategy
 
 MAXIMUM_RECORDS = 100
 """Maximum records of a key that are listed, those with the highest offsets; all are counted."""

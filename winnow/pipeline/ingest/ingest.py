@@ -7,7 +7,7 @@ read once into a local spool from which segments are made; so is all input if an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from winnow.clock import format_ms
@@ -31,7 +31,7 @@ from winnow.pipeline.ingest.spark_ingest import (
     is_large,
     refuse_spark,
 )
-from winnow.pipeline.ingest.spool import PartitionArrivals, Spool, SpooledFile
+from winnow.pipeline.ingest.spool import PartitionArrivals, Progress, Spool, SpooledFile
 from winnow.pipeline.ingest.stream import NotStreamableError, StreamingAppender
 from winnow.report.events import log_event
 from winnow.sources.choices import Choices
@@ -57,7 +57,7 @@ def ingest_files(
     choices: Choices | None = None,
     on: str | None = None,
     epoch: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> IngestReport:
     """Append the records of ``paths`` to ``topic``: of Winnow's own layout in the order given, of others by offset.
 
@@ -76,7 +76,7 @@ def ingest_files(
         on: ``local`` or ``spark``, where the records are read; None: by the size of the input.
         epoch: the number of the epoch that offsets in the files are of, or ``log``: they are those of the log; None:
             the log has one epoch, or the files tell their topic id.
-        progress: called with (bytes read, total bytes).
+        progress: called as :data:`.spool.Progress` says.
 
     Raises:
         UsageError: ``source_topic`` cannot be the name of a topic, or there is no such layout.
@@ -126,9 +126,7 @@ def finish_ingest(
     return replace(done, notices=tuple(found))
 
 
-def _append_by_size(
-    request: IngestRequest, head: Head, on: str | None, progress: Callable[[int, int], None] | None
-) -> IngestReport:
+def _append_by_size(request: IngestRequest, head: Head, on: str | None, progress: Progress | None) -> IngestReport:
     """Append the records of an input on Spark if it is large or if ``on`` says so, else in this process."""
     if on == LOCAL or not request.source.names or (on is None and not is_large(request)):
         return append_records(request, head, progress)
@@ -144,9 +142,7 @@ def _append_by_size(
     return replace(done, notices=(*done.notices, f"Read in one process and not on Spark, because {reason}."))
 
 
-def append_records(
-    request: IngestRequest, head: Head, progress: Callable[[int, int], None] | None = None
-) -> IngestReport:
+def append_records(request: IngestRequest, head: Head, progress: Progress | None = None) -> IngestReport:
     """Append the records of an input: in one pass if it is in order, else by way of a spool.
 
     Raises:
@@ -169,7 +165,7 @@ def build_other_topics_error(problem: OtherTopicError, topic: str, files: Sequen
     )
 
 
-def _append_spooled(request: IngestRequest, head: Head, progress: Callable[[int, int], None] | None) -> IngestReport:
+def _append_spooled(request: IngestRequest, head: Head, progress: Progress | None) -> IngestReport:
     log = request.log
     with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source) as spool:
         spool.read(progress)
@@ -185,7 +181,7 @@ def _append_spooled(request: IngestRequest, head: Head, progress: Callable[[int,
 class _StreamingIngest(IngestCommit):
     """The first try, without a spool."""
 
-    def run(self, progress: Callable[[int, int], None] | None) -> IngestReport:
+    def run(self, progress: Progress | None) -> IngestReport:
         """Read, write, commit and report; a failure before the commit leaves nothing.
 
         Raises:
@@ -194,7 +190,7 @@ class _StreamingIngest(IngestCommit):
         with self.row.renew_in_background(), self.restart_if_voided():
             return self._run(progress)
 
-    def _run(self, progress: Callable[[int, int], None] | None) -> IngestReport:
+    def _run(self, progress: Progress | None) -> IngestReport:
         opened = self.request.source.open_pass(len(self.head.state.partitions))
         appender = StreamingAppender(
             self.head.state,
@@ -214,9 +210,7 @@ class _StreamingIngest(IngestCommit):
             raise
         return self.commit_prepared(self.files, lambda: self.remove(appender.abandon()))
 
-    def _read(
-        self, appender: StreamingAppender, opened: InputPass, progress: Callable[[int, int], None] | None
-    ) -> list[SpooledFile]:
+    def _read(self, appender: StreamingAppender, opened: InputPass, progress: Progress | None) -> list[SpooledFile]:
         try:
             return appender.read(self.request.source, opened, progress)
         except ReadAgainError:

@@ -7,7 +7,7 @@ another one appends every record exactly once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from winnow.config.topic import is_topic_key, list_entries
@@ -33,12 +33,10 @@ from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
+from winnow.pipeline.ingest.spool import Progress
 from winnow.sources.input_errors import NOTHING_INGESTED
 
 GAP_CHOICE = "accepted-gap"
-
-Progress = Callable[[int, int], None]
-"""Called with (offsets read, offsets to read)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ def ingest_kafka_topics(
         wanted: the options.
         as_of_ms: recorded with the appends; replaces missing timestamps of records.
         on: ``local`` or ``spark``, where records are read; None: by how many offsets are new in all.
-        progress: called with (offsets read, all).
+        progress: called with offsets read, offsets to read, and records so far.
 
     Raises:
         ServiceError: the cluster cannot be reached; nothing landed.
@@ -146,17 +144,20 @@ def _append_locally(
     progress: Progress | None,
 ) -> list[IngestReport]:
     total = sum(each.reading.offsets for each in prepared)
-    reports = []
-    done = 0
+    reports: list[IngestReport] = []
+    done = read_records = 0
 
-    def follow(count: int, _: int) -> None:
+    def follow(offsets: int, _: int, records: int) -> None:
         if progress is not None:
-            progress(done + count, total)
+            # Within a range only its records are known; offsets without one are between them.
+            progress(done + max(offsets, records), total, read_records + records)
 
     for each in prepared:
         with results.collect(each.log.topic):
             request = build_request(ctx, each, cluster, as_of_ms=as_of_ms)
-            reports.append(_finish(ctx, append_records(request, each.head, follow), each, as_of_ms))
+            report = append_records(request, each.head, follow)
+            read_records += report.records_appended
+            reports.append(_finish(ctx, report, each, as_of_ms))
         done += each.reading.offsets
     return reports
 

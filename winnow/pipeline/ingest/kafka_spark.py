@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from winnow import __version__
+from winnow.engine.ingest import RECORD_BYTES
 from winnow.engine.ingest_documents import compute_ingest_plan_id
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, WinnowError, make_error
@@ -23,7 +24,7 @@ from winnow.pipeline.ingest.keyless import build_keyless_error
 from winnow.pipeline.ingest.result_checks import check_result
 from winnow.pipeline.ingest.spark_ingest import submit_ingest_plans
 from winnow.pipeline.ingest.spark_segments import SparkSegments
-from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.pipeline.ingest.spool import Progress, SpooledFile
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.objects import Offsets
 
@@ -31,8 +32,6 @@ MINIMUM_RANGE_OFFSETS = 250_000
 MAXIMUM_RANGE_OFFSETS = 4_000_000
 """A task that fails is repeated as a whole."""
 RANGES_WANTED = 16
-
-Progress = Callable[[int, int], None]
 
 
 def append_on_one_application(
@@ -60,7 +59,7 @@ def append_on_one_application(
                 plans.append((each, each.make_plan(wanted)))
         options = [] if properties_file is None else ["--client-properties", properties_file]
         try:
-            found = submit_ingest_plans(ctx, [plan for _, plan in plans], progress, options)
+            found = submit_ingest_plans(ctx, [plan for _, plan in plans], _count_offsets(progress), options)
         except BaseException:
             for each, _ in plans:
                 each.discard()
@@ -69,6 +68,13 @@ def append_on_one_application(
             with results.collect(each.log.topic):
                 reports.append(each.commit(plan, found[plan.plan_id]))
     return reports
+
+
+def _count_offsets(progress: Progress | None) -> Progress | None:
+    """Make the progress of an application, whose ranges have an assumed size in bytes, one over offsets again."""
+    if progress is None:
+        return None
+    return lambda done, total, records: progress(done // RECORD_BYTES, total // RECORD_BYTES, records)
 
 
 def choose_range_offsets(offsets: int) -> int:

@@ -5,7 +5,7 @@ The position, a snapshot of that table, is committed with the records, so every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from winnow.config.names import is_topic_name
@@ -16,6 +16,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.epoch_input import choose_epoch
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
+from winnow.pipeline.ingest.spool import Progress
 from winnow.pipeline.ingest.table_position import (
     EarlierIngest,
     check_position,
@@ -57,7 +58,7 @@ def ingest_table(
     wanted: TableRequest,
     *,
     as_of_ms: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> IngestReport:
     """Append to ``topic`` the rows that were appended to a table since the last call, at the first call all rows.
 
@@ -66,7 +67,7 @@ def ingest_table(
         topic: an existing topic, or one that is created.
         wanted: the table and how it is read.
         as_of_ms: recorded with the append; replaces missing timestamps of records.
-        progress: called with (bytes read, total bytes).
+        progress: called as :data:`.spool.Progress` says.
 
     Raises:
         UsageError: there is no such table, column or topic name.

@@ -7,7 +7,7 @@ under another ingest id: files of an abandoned try never come into the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from winnow.engine.ingest import build_units
@@ -28,7 +28,7 @@ from winnow.pipeline.ingest.plan_ingest import IngestPlanner, InputKnowledge
 from winnow.pipeline.ingest.planned_objects import restore_findings
 from winnow.pipeline.ingest.result_checks import check_result
 from winnow.pipeline.ingest.spark_segments import SparkSegments
-from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.pipeline.ingest.spool import Progress, SpooledFile
 from winnow.planning.ingest_ranges import find_uncovered
 from winnow.planning.plans import PlanReference
 from winnow.sources.archive import ArchiveInput
@@ -46,8 +46,6 @@ ENGINES = (LOCAL, SPARK)
 """Where the records of an archive can be read."""
 MAXIMUM_PLANS = 6
 """Plans that an unchanged log may need, until all of an input is known."""
-
-Progress = Callable[[int, int], None]
 
 
 class PlanAgainError(Exception):
@@ -295,15 +293,16 @@ def submit_ingest_plans(
         references.append(PlanReference(plan.topic, plan.plan_id, uri, len(units), size_bytes, None, sha256))
         total_bytes += size_bytes
     applications: dict[str, str] = {}
-    read_bytes = 0
+    read_bytes = read_records = 0
 
     def follow(event: dict[str, Any]) -> None:
-        nonlocal read_bytes
+        nonlocal read_bytes, read_records
         if event["event"] == "plan" and event.get("manifest"):
             applications[str(event["plan_id"])] = str(event["manifest"])
         if event["event"] == "range" and progress is not None:
             read_bytes += int(event["bytes"])
-            progress(min(read_bytes, total_bytes), total_bytes)
+            read_records += int(event["records"])
+            progress(min(read_bytes, total_bytes), total_bytes, read_records)
 
     arguments = [format_plan_argument(each.uri, each.sha256) for each in references]
     job = [find_job_file(JOB_NAME), *build_engine_arguments(ctx.settings), *options, *arguments]

@@ -34,6 +34,9 @@ MAXIMUM_SORTED_ROWS = 8_192
 
 SPOOL_SCHEMA = RECORD_SCHEMA.append(pa.field("file", pa.int32())).append(pa.field("sequence", pa.int64()))
 
+Progress = Callable[[int, int, int], None]
+"""Called with what was read of the input, its size (in bytes; of Kafka topics in offsets), and the records so far."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpooledFile:
@@ -103,8 +106,8 @@ class Spool:
         )
         return connection
 
-    def read(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Read the input in order; ``progress`` gets (bytes read, total bytes) after each part.
+    def read(self, progress: Progress | None = None) -> None:
+        """Read the input in order; ``progress`` is called after each batch.
 
         Where offsets need not increase, records are sorted by them, and records that are there twice are kept once;
         ``repeats`` has their number per partition.
@@ -124,7 +127,7 @@ class Spool:
                 f"The input of topic {self.topic} changed while it was read. Nothing of this call landed. Run it again."
             )
 
-    def _read(self, opened: InputPass, progress: Callable[[int, int], None] | None) -> None:
+    def _read(self, opened: InputPass, progress: Progress | None) -> None:
         source = self.source
         total_bytes = sum(source.measure(number) for number in range(len(source.names)))
         read_bytes = 0
@@ -143,12 +146,14 @@ class Spool:
                     sequence += batch.num_rows
                     records += batch.num_rows
                     lacking += batch.column("offset").null_count
+                    if progress is not None:
+                        progress(read_bytes, total_bytes, sequence)
                 self.files.append(
                     SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
                 )
                 read_bytes += source.measure(number)
                 if progress is not None:
-                    progress(read_bytes, total_bytes)
+                    progress(read_bytes, total_bytes, sequence)
             opened.finish()
         if not source.is_ordered and not order.increases:
             self._sort()

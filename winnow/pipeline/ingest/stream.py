@@ -23,7 +23,7 @@ from winnow.errors import BadInputError
 from winnow.files.parquet_writer import ROW_GROUP_BYTES
 from winnow.model import TopicState
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments, split_by_partition
-from winnow.pipeline.ingest.spool import SpooledFile, add_file_columns
+from winnow.pipeline.ingest.spool import Progress, SpooledFile, add_file_columns
 from winnow.sources.record_input import InputPass, RecordInput
 from winnow.sources.slice_digests import SliceDigests
 
@@ -68,7 +68,6 @@ MAXIMUM_OPEN_PARTITIONS = 128
 MAXIMUM_SLICE_ROWS = 8_192
 """Records passed to a segment's writer at a time, which ends a segment only between two slices."""
 
-Progress = Callable[[int, int], None]
 
 MakeAppender = Callable[[int, Sequence[str]], PartitionAppender]
 """Makes the appender of a partition, given the paths of the input."""
@@ -109,7 +108,7 @@ class StreamingAppender:
         self._paths: Sequence[str] = ()
 
     def read(self, source: RecordInput, opened: InputPass, progress: Progress | None = None) -> list[SpooledFile]:
-        """Read the parts of ``source`` in order and write their records; ``progress`` as for :meth:`.Spool.read`.
+        """Read the parts of ``source`` in order and write their records; ``progress`` is called after each batch.
 
         Raises:
             NotStreamableError: a record needs the spool.
@@ -117,7 +116,7 @@ class StreamingAppender:
         """
         self._paths = source.names
         total_bytes = sum(source.measure(number) for number in range(len(source.names)))
-        read_bytes = 0
+        read_bytes = read_records = 0
         files: list[SpooledFile] = []
         with OrderedWorker() as hashing, OrderedWorker() as writing:
             for number, path in enumerate(source.names):
@@ -129,13 +128,16 @@ class StreamingAppender:
                     writing.put(self._write, add_file_columns(sorted_batch, number, 0))
                     records += batch.num_rows
                     lacking += batch.column("offset").null_count
+                    read_records += batch.num_rows
+                    if progress is not None:
+                        progress(read_bytes, total_bytes, read_records)
                 hashing.settle()
                 files.append(
                     SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
                 )
                 read_bytes += source.measure(number)
                 if progress is not None:
-                    progress(read_bytes, total_bytes)
+                    progress(read_bytes, total_bytes, read_records)
             opened.finish()
             # Writing opens appenders: they are complete only when it has ended.
             writing.settle()
