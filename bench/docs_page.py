@@ -40,6 +40,8 @@ PAGES = (PAGE, ROOT / "docs" / "compare.md")
 STORED_RESULTS = ROOT / "docs" / "performance.json"
 """Results of `make bench` for the page, large runs and control plane included."""
 STORED_CURVES = ROOT / "docs" / "performance-curves.json"
+LATER = "measured later"
+"""Key of the machine: what was measured on another day than the rest, and when."""
 _BLOCK = re.compile(r"(<!-- figures: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -69,7 +71,13 @@ def _machine(results: Results, curves: Results) -> str:
         return ""
     machine["memory"] = f"{machine.pop('memory_bytes') / (1 << 30):.0f} GiB"
     machine["versions"] = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    return _markdown(["", ""], [(name, f"{value}") for name, value in machine.items()], left=2)
+    later: dict[str, str] = machine.pop(LATER, {})
+    rows = [(name, f"{value}") for name, value in machine.items()]
+    rows += [
+        (f"{LATER}, {when}", ", ".join(name for name, each in later.items() if each == when))
+        for when in dict.fromkeys(later.values())
+    ]
+    return _markdown(["", ""], rows, left=2)
 
 
 def _ratios(results: Results, curves: Results) -> str:
@@ -140,8 +148,8 @@ def update_docs_page(results: Path, curves: Path) -> None:
 def add_results(path: Path) -> None:
     """Put the results of ``path`` among those beside the docs and write the pages again.
 
-    Runs of the same size, workload and competitor, and figures of the same name, are replaced; the machine's row
-    ``measured later`` names them.
+    Runs of the same size, workload and competitor, and figures of the same name, are replaced; the table of the machine
+    names them.
 
     Raises:
         ValueError: ``path`` has no results.
@@ -161,16 +169,13 @@ def merge_results(stored: Results, new: Results) -> Results:
         raise ValueError(f"{new.path} has no results.")
     replaced = {(run.size, run.workload, run.competitor) for run in new.runs}
     runs = [run for run in stored.runs if (run.size, run.workload, run.competitor) not in replaced]
-    places = {
-        (size, step.workload, step.competitor): number
-        for size, steps in SUITES.items()
-        for number, step in enumerate(steps)
-    }
-    runs = sorted([*runs, *new.runs], key=lambda run: places.get((run.size, run.workload, run.competitor), len(places)))
-    names = dict.fromkeys([*(f"{run.workload} {run.competitor}" for run in new.runs), *new.control])
-    later = f"{', '.join(names)}: {new.machine.get('day')}, commit {new.machine.get('commit')}"
-    machine = {**stored.machine, "measured later": later}
-    return Results(stored.path, machine, runs, {**stored.control, **new.control})
+    steps = [(size, step.workload) for size, steps in SUITES.items() for step in steps]
+    places = {place: number for number, place in reversed(list(enumerate(steps)))}
+    runs = sorted([*runs, *new.runs], key=lambda run: places.get((run.size, run.workload), len(steps)))
+    when = f"{new.machine.get('day')}, commit {str(new.machine.get('commit'))[:12]}"
+    names = [*(f"{run.workload} {run.competitor}" for run in new.runs), *new.control]
+    later = {**stored.machine.get(LATER, {}), **dict.fromkeys(names, when)}
+    return Results(stored.path, {**stored.machine, LATER: later}, runs, {**stored.control, **new.control})
 
 
 def write_pages() -> None:

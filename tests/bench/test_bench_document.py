@@ -48,7 +48,8 @@ def test_added_results_replace_their_own_kind_and_stand_where_the_suite_has_them
     assert merged.of("12m", "incremental-1-spread", "winnow") == again
     assert merged.of("12m", "uniform", "winnow") == results.of("12m", "uniform", "winnow")
     assert merged.control == {**results.control, "topics": {"ms_per_topic": 7}}
-    assert "incremental-1-spread winnow, topics: 2030-01-01" in merged.machine["measured later"]
+    page = fill_tables("<!-- figures: machine -->\n<!-- end -->", merged, merged)
+    assert "| measured later, 2030-01-01, commit abc | incremental-1-spread winnow, topics |" in page
     workloads = list(dict.fromkeys(run.workload for run in merged.runs))
     assert workloads.index("clean-1") < workloads.index("incremental-1-spread") < workloads.index("many-small")
     with pytest.raises(ValueError, match="no results"):
