@@ -34,7 +34,7 @@ AIRFLOW_COMPONENTS = ("scheduler", "dag-processor", "api-server", "triggerer", "
 AIRFLOW_COLUMNS = ("run", "time", "processes", "tasks", *AIRFLOW_COMPONENTS)
 KEYED_COLUMNS = (
     *("workload", "competitor", "runs", "whole", "until visible", "x Winnow", "CPU", "read MiB", "written MiB"),
-    *("data files", "deleted rows", "reading it before", "after"),
+    *("new files MiB", "data files", "deleted rows", "reading it before", "after"),
 )
 KEYED_WORKLOADS = ("uniform", "incremental-1", "incremental-1-spread", "incremental-10-spread")
 LOSS_TITLES = {
@@ -140,7 +140,9 @@ def build_keyed_rows(results: Results) -> list[tuple[str, ...]]:
             ratio = f"{visible / winnow:.1f}" if visible and winnow else ""
             spread = format_spread([each for run in runs if (each := compute_until_visible(run)) is not None])
             reader = next((run.reader for run in runs if run.reader), {})
-            rows.append((*row[:4], spread, ratio, row[5], *row[7:], *_format_reader(reader)))
+            new_bytes = results.median("12m", workload, competitor, lambda run: run.output_bytes)
+            stored = f"{(new_bytes or 0) / MIB:,.0f}"
+            rows.append((*row[:4], spread, ratio, row[5], *row[7:], stored, *_format_reader(reader)))
     return rows
 
 
