@@ -48,7 +48,7 @@ def _winnow(lake: Lake, compare: bool, competitor: str = "winnow", **settings: s
     if compare and measured.exit_code == 0:
         print_ = compute_fingerprint([segment.path for segments in after.values() for segment in segments])
     published = next((event for event in events if event["event"] == "published"), {})
-    return build_run(
+    run = build_run(
         lake,
         competitor,
         measured,
@@ -59,6 +59,9 @@ def _winnow(lake: Lake, compare: bool, competitor: str = "winnow", **settings: s
         engine=sum_engine_seconds(events),
         fingerprint=print_,
     )
+    known = {segment.path for segments in before.values() for segment in segments}
+    added = [segment for segments in after.values() for segment in segments if segment.path not in known]
+    return replace(run, after={"new_bytes": sum(segment.size_bytes for segment in added)})
 
 
 def _peer(

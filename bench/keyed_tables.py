@@ -50,8 +50,7 @@ def measure_keyed_table(lake: Lake, compare: bool, competitor: str) -> Competito
     warm_files(before)
     measured = run_peer(lake, PROGRAM, WAYS[competitor], build_request(table, [name_files(new)]))
     times = parse_times(measured.output)
-    written = find_data_files(table)
-    known = find_data_files(before)
+    files, known = find_data_files(table), find_data_files(before)
     run = build_run(
         lake,
         competitor,
@@ -59,8 +58,10 @@ def measure_keyed_table(lake: Lake, compare: bool, competitor: str) -> Competito
         # Stopping the application counts as work, as it does for Winnow.
         measured.ended - times["ready"] if times else None,
         [*clean, *new],
-        sum(size_bytes for name, size_bytes in written.items() if name not in known),
+        sum(files.values()),
     )
+    new_bytes = sum(size_bytes for name, size_bytes in files.items() if name not in known)
+    run = replace(run, after={"new_bytes": new_bytes})
     if not (compare and run.ended):
         return run
     request = build_request(table, [], before=str(before), reads=READS, final_export=str(rows))
@@ -68,7 +69,7 @@ def measure_keyed_table(lake: Lake, compare: bool, competitor: str) -> Competito
     figures = {name: value for name, value in parse_times(found.output).items() if name not in ("ready", "done")}
     fingerprint = compute_fingerprint([str(path) for path in sorted(rows.rglob("*.parquet"))])
     shutil.rmtree(rows)
-    return replace(run, reader=figures, fingerprint=fingerprint)
+    return replace(run, after={**run.after, **figures}, fingerprint=fingerprint)
 
 
 def split_log(lake: Lake) -> tuple[list[Segment], list[Segment]]:

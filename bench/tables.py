@@ -139,17 +139,16 @@ def build_keyed_rows(results: Results) -> list[tuple[str, ...]]:
             visible = results.median("12m", workload, competitor, compute_until_visible)
             ratio = f"{visible / winnow:.1f}" if visible and winnow else ""
             spread = format_spread([each for run in runs if (each := compute_until_visible(run)) is not None])
-            reader = next((run.reader for run in runs if run.reader), {})
-            new_bytes = results.median("12m", workload, competitor, lambda run: run.output_bytes)
-            stored = f"{(new_bytes or 0) / MIB:,.0f}"
-            rows.append((*row[:4], spread, ratio, row[5], *row[7:], stored, *_format_reader(reader)))
+            after = max((run.after for run in runs), key=len, default={})
+            rows.append((*row[:4], spread, ratio, row[5], *row[7:], *_format_after(after)))
     return rows
 
 
-def _format_reader(reader: Mapping[str, float]) -> tuple[str, ...]:
-    counts = (f"{reader[name]:,.0f}" if name in reader else "" for name in ("data_files", "deleted_rows"))
+def _format_after(after: Mapping[str, float]) -> tuple[str, ...]:
+    new_bytes = f"{after['new_bytes'] / MIB:,.0f}" if "new_bytes" in after else ""
+    counts = (f"{after[name]:,.0f}" if name in after else "" for name in ("data_files", "deleted_rows"))
     names = ("read_before_seconds", "read_after_seconds")
-    return (*counts, *(f"{reader[name]:.2f}" if name in reader else "" for name in names))
+    return (new_bytes, *counts, *(f"{after[name]:.2f}" if name in after else "" for name in names))
 
 
 def build_keyed_work_rows(results: Results) -> list[tuple[str, ...]]:

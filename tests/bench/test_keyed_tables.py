@@ -34,10 +34,11 @@ def test_measured_merge_brings_new_records_into_a_table_that_was_there(tmp_path:
     assert run.ended
     assert run.fingerprint == wanted
     assert 0 < (run.work_seconds or 0) < run.seconds
+    assert 0 < run.after["new_bytes"] < run.output_bytes
     clean, new = split_log(lake)
     assert run.records == sum(each.records for each in [*clean, *new])
-    assert 0 < run.reader["deleted_rows"] <= sum(each.records for each in new)
-    assert min(run.reader["read_before_seconds"], run.reader["read_after_seconds"]) > 0
+    assert 0 < run.after["deleted_rows"] <= sum(each.records for each in new)
+    assert min(run.after["read_before_seconds"], run.after["read_after_seconds"]) > 0
 
 
 def test_what_is_lost_is_what_the_page_says(tmp_path: Path) -> None:
