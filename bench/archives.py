@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.competitors import SPARK_MEMORY
 from bench.lake import build_environment, open_home
-from bench.peer_runs import MAXIMUM_RUN_SECONDS
+from bench.peer_runs import MAXIMUM_RUN_SECONDS, SPARK_MEMORY
 from bench.peers.timing import parse_times
 from bench.process_measurement import measure
 from bench.workloads import BASE_MS

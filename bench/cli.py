@@ -31,7 +31,7 @@ Winnow beside what a user would pick instead, on the same segment files, in one 
   python -m bench kafka 12m              12 M records of a broker: ingest beside Spark's copy, the broker's cleaner
   python -m bench curves                 cost against records, keys, partitions and dirty share
   python -m bench report --plot docs/img/performance.svg
-  python -m bench document               the page docs/performance.md from what was measured
+  python -m bench document               docs/performance.md and docs/compare.md from what was measured
   python -m bench list                   workloads and competitors
 
 Data is generated once below WINNOW_HOME (.winnow) in bench/ and ingested by Winnow; runs start from a pristine copy.
@@ -57,7 +57,10 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_PLOT, metavar="SVG", help="and draw the plot")
     control = commands.add_parser("control", help="the control plane: assess, topics, commits")
     control.add_argument(
-        "--parts", default="", metavar="A,B", help="only these: assess, topics, commits, incremental-bytes"
+        "--parts",
+        default="",
+        metavar="A,B",
+        help="only these: assess, topics, commits, incremental-bytes, keyed-losses",
     )
     airflow = commands.add_parser("airflow", help="what the DAGs cost in a real Airflow")
     airflow.add_argument(
@@ -79,8 +82,9 @@ def build_parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="print the tables of what was measured, or draw the plot")
     report.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_PLOT, metavar="SVG")
     page = commands.add_parser(
-        "document", help="keep the results beside the docs; docs/performance.md and its plots anew"
+        "document", help="keep the results beside the docs; docs/performance.md, docs/compare.md and the plots anew"
     )
+    page.add_argument("--add", action="store_true", help="replace only what FILE holds; the other results stay")
     commands.add_parser("list", help="workloads and competitors")
     commands.add_parser("clean", help="remove generated data and lakes")
     for each in (run, control, airflow, curves, report, page):
@@ -242,14 +246,18 @@ def _report(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 
 def _document(given: argparse.Namespace, shown: ProgressPrinter) -> int:
-    from bench.docs_page import PAGE, STORED_CURVES, STORED_RESULTS, update_docs_page
+    from bench.docs_page import PAGES, STORED_CURVES, STORED_RESULTS, add_results, update_docs_page
     from bench.growth_curves import group_by_curve
     from bench.plot import draw, draw_curves
 
-    update_docs_page(given.json or get_bench_folder() / "results.json", get_bench_folder() / "curves.json")
+    measured = given.json or get_bench_folder() / "results.json"
+    if given.add:
+        add_results(measured)
+    else:
+        update_docs_page(measured, get_bench_folder() / "curves.json")
     draw(Results.load(STORED_RESULTS), DEFAULT_PLOT)
     draw_curves(group_by_curve(Results.load(STORED_CURVES)), DEFAULT_CURVES)
-    shown.say(f"wrote {PAGE}, {STORED_RESULTS}, {STORED_CURVES} and the plots")
+    shown.say(f"wrote {', '.join(map(str, PAGES))}, {STORED_RESULTS}, {STORED_CURVES} and the plots")
     return 0
 
 

@@ -7,10 +7,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bench.ingest_runs import measure_duckdb_ingest, measure_ingest
+from bench.keyed_tables import WAYS, measure_keyed_table
 from bench.lake import Lake, build_environment
-from bench.peer_runs import MAXIMUM_RUN_SECONDS, build_run, run_peer
+from bench.peer_runs import MAXIMUM_RUN_SECONDS, SPARK_MEMORY, build_run, run_peer
 from bench.peers.timing import parse_times
 from bench.phase_times import compute_phases, compute_work_seconds, read_events, sum_engine_seconds
 from bench.process_measurement import measure
@@ -18,8 +20,6 @@ from bench.result_checks import compute_fingerprint
 from bench.results import CompetitorRun
 from bench.targets import MEASURED_APPLICATIONS, MEMORY_BUDGET_BYTES
 
-SPARK_MEMORY = "8g"
-"""Driver memory, with a local master that does all the work: a third of a machine of 24 GiB."""
 UPSERT_SECONDS = 60.0
 
 
@@ -48,7 +48,7 @@ def _winnow(lake: Lake, compare: bool, competitor: str = "winnow", **settings: s
     if compare and measured.exit_code == 0:
         print_ = compute_fingerprint([segment.path for segments in after.values() for segment in segments])
     published = next((event for event in events if event["event"] == "published"), {})
-    return build_run(
+    run = build_run(
         lake,
         competitor,
         measured,
@@ -59,6 +59,9 @@ def _winnow(lake: Lake, compare: bool, competitor: str = "winnow", **settings: s
         engine=sum_engine_seconds(events),
         fingerprint=print_,
     )
+    known = {segment.path for segments in before.values() for segment in segments}
+    added = [segment for segments in after.values() for segment in segments if segment.path not in known]
+    return replace(run, after={"new_bytes": sum(segment.size_bytes for segment in added)})
 
 
 def _peer(
@@ -130,6 +133,9 @@ MEANINGS = {
     "ingest": "winnow ingest files, half of the source files into a new topic",
     "duckdb-ingest": "the same files read, sorted and written with the same codec by DuckDB",
     "spark-each": "one naive Spark application per topic partition; estimated from the first five",
+    "spark-merge-cow": "a keyed Iceberg table: MERGE INTO of the new records, copy-on-write",
+    "spark-merge-mor": "the same, merge-on-read with deletion vectors",
+    "spark-overwrite": "a keyed Parquet table: INSERT OVERWRITE from the old table and the new records",
     "pyiceberg-upsert": "PyIceberg's upsert by key, one call's files after another; ended after a minute",
 }
 
@@ -142,6 +148,7 @@ COMPETITORS: dict[str, Competitor] = {
         _peer("spark", "window", "spark-window"),
         _peer("spark", "semi-join", "spark-semi-join"),
         _peer("pyiceberg_upsert", "upsert", "pyiceberg-upsert", limit_seconds=UPSERT_SECONDS),
+        *(Competitor(name, MEANINGS[name], partial(measure_keyed_table, competitor=name)) for name in WAYS),
         Competitor("winnow-256m", MEANINGS["winnow-256m"], _within_budget),
         Competitor("ingest", MEANINGS["ingest"], measure_ingest),
         Competitor("duckdb-ingest", MEANINGS["duckdb-ingest"], measure_duckdb_ingest),

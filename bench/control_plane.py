@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.command_costs import measure_commands
 from bench.lake import build_environment, get_lake, open_home, prepare, replace_tree
+from bench.peer_losses import measure_losses
 from bench.peers.control import EDGE
 from bench.peers.timing import PREFIX
 from bench.process_measurement import Measured, measure
@@ -117,6 +118,7 @@ PARTS: dict[str, Callable[[Path, ProgressCallback], dict[str, Any]]] = {
     "commits": _commits,
     "incremental-bytes": _incremental_bytes,
     "commands": _commands,
+    "keyed-losses": measure_losses,
 }
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from bench.competitors import SPARK_MEMORY
 from bench.lake import build_environment
-from bench.peer_runs import MAXIMUM_RUN_SECONDS
+from bench.peer_runs import MAXIMUM_RUN_SECONDS, SPARK_MEMORY
 from bench.peers.spark_kafka import resolve_connector
 from bench.peers.timing import parse_times
 from bench.process_measurement import measure

@@ -81,11 +81,7 @@ class Lake:
 
     def warm(self) -> None:
         """Read all data files once, so that every run finds them in the page cache."""
-        block = bytearray(16 << 20)
-        for path in sorted(self.pristine.rglob("*.parquet")):
-            with path.open("rb", buffering=0) as file:
-                while file.readinto(block):
-                    continue
+        warm_files(self.pristine)
 
     @property
     def scratch(self) -> Path:
@@ -113,6 +109,15 @@ def open_home(home: Path, **settings: str) -> Iterator[Context]:
     env = {"WINNOW_HOME": str(home), **{f"WINNOW_{name}": value for name, value in settings.items()}}
     with open_context(load_settings(cwd=home.parent, env=env)) as ctx:
         yield ctx
+
+
+def warm_files(folder: Path) -> None:
+    """Read all data files below ``folder`` once, so that the next reader finds them in the page cache."""
+    block = bytearray(16 << 20)
+    for path in sorted(folder.rglob("*.parquet")):
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(block):
+                continue
 
 
 def replace_tree(source: Path, target: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.lake import Lake, build_environment
@@ -16,16 +17,25 @@ if TYPE_CHECKING:
 
 MAXIMUM_RUN_SECONDS = 900.0
 """Maximum duration of one run (s)."""
+SPARK_MEMORY = "8g"
+"""Driver memory, with a local master that does all the work: a third of a machine of 24 GiB."""
 
 
 def run_peer(
     lake: Lake, module: str, way: str, request: Mapping[str, Any], limit_seconds: float = MAXIMUM_RUN_SECONDS
 ) -> Measured:
-    """Measure one program of :mod:`bench.peers`."""
-    request_file = lake.scratch / "request.json"
+    """Measure one program of :mod:`bench.peers` on ``lake``."""
+    return run_program(lake.home, module, way, request, limit_seconds)
+
+
+def run_program(
+    home: Path, module: str, way: str, request: Mapping[str, Any], limit_seconds: float = MAXIMUM_RUN_SECONDS
+) -> Measured:
+    """Measure one program of :mod:`bench.peers`; its request lies beside ``home``."""
+    request_file = home.parent / "request.json"
     request_file.write_text(json.dumps(request))
     command = [sys.executable, "-m", f"bench.peers.{module}", way, str(request_file)]
-    return measure(command, build_environment(lake.home), limit_seconds=limit_seconds)
+    return measure(command, build_environment(home), limit_seconds=limit_seconds)
 
 
 def build_run(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from oracle import surviving_records
 
@@ -31,27 +31,30 @@ def compute_fingerprint(files: Sequence[str]) -> str:
 def read_records(lake: Lake) -> dict[int, list[Record]]:
     """Read every published record per topic partition, in offset order."""
     from bench.lake import open_home
-    from winnow.model import Record
     from winnow.pipeline.explain.read import read_batches
 
     found: dict[int, list[Record]] = {number: [] for number in range(lake.workload.partition_count(lake.size))}
     with open_home(lake.home) as ctx:
         for batch in read_batches(ctx, lake.topic):
             for row in batch.to_pylist():
-                headers = row["headers"]
-                timestamp = row["timestamp"]
-                found[row["partition"]].append(
-                    Record(
-                        offset=row["offset"],
-                        key=row["key"],
-                        value=row["value"],
-                        timestamp_ms=None if timestamp is None else round(timestamp.timestamp() * 1000),
-                        headers=None if headers is None else tuple((h["key"], h["value"]) for h in headers),
-                        timestamp_type=row["timestampType"],
-                        partition=row["partition"],
-                    )
-                )
+                found[row["partition"]].append(read_record(row))
     return found
+
+
+def read_record(row: Mapping[str, Any]) -> Record:
+    """Read a record from a row of Arrow."""
+    from winnow.model import Record
+
+    headers, timestamp = row["headers"], row["timestamp"]
+    return Record(
+        offset=row["offset"],
+        key=row["key"],
+        value=row["value"],
+        timestamp_ms=None if timestamp is None else round(timestamp.timestamp() * 1000),
+        headers=None if headers is None else tuple((h["key"], h["value"]) for h in headers),
+        timestamp_type=row["timestampType"],
+        partition=row["partition"],
+    )
 
 
 def compute_expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Record]]:

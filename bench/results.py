@@ -23,7 +23,8 @@ class CompetitorRun:
 
     Seconds: ``seconds`` of the whole process, ``work_seconds`` of the work after its start (None where it did not get
     that far). ``fingerprint``: count:sum:xor over all columns of the surviving records, None where not computed.
-    ``ended``: it finished by itself and with success.
+    ``ended``: it finished by itself and with success. ``after``: figures of the log or table afterwards, the bytes of
+    files that the run added (``new_bytes``) and those of :mod:`bench.keyed_tables`.
     """
 
     size: str
@@ -46,6 +47,7 @@ class CompetitorRun:
     engine: dict[str, float] = field(default_factory=dict)
     fingerprint: str | None = None
     note: str = ""
+    after: dict[str, float] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.competitors import COMPETITORS
+from bench.keyed_tables import WAYS, find_wrong_rows
 from bench.lake import Lake, compact, get_lake, ingest_lakes, prepare
 from bench.result_checks import compute_expected, compute_fingerprint, read_records
 from bench.workloads import SMALL, WORKLOADS
@@ -16,21 +17,33 @@ if TYPE_CHECKING:
     from bench.progress import ProgressPrinter
     from winnow.model import Record
 
-PEERS = ("duckdb", "spark-window", "spark-semi-join", "spark-copy", "pyiceberg-upsert")
+PEERS = ("duckdb", "spark-window", "spark-semi-join", "spark-copy", "pyiceberg-upsert", "spark-merge-mor")
 """Competitors run once on uniform, to check that they run and agree with Winnow."""
 TOMBSTONES = "tombstones"
+KEYED_WORKLOADS = (TOMBSTONES, "incremental-1-spread")
+"""Workloads of which keyed tables are made, to compare them with the oracle's latest state."""
 
 
-def run_small(folder: Path, workloads: Sequence[str], shown: ProgressPrinter, peers: Sequence[str] = PEERS) -> int:
-    """Compare all ``workloads`` and the ``peers``; return 0 when everything is equal."""
+def run_small(
+    folder: Path,
+    workloads: Sequence[str],
+    shown: ProgressPrinter,
+    peers: Sequence[str] = PEERS,
+    keyed: Sequence[str] = KEYED_WORKLOADS,
+) -> int:
+    """Compare all ``workloads``, the ``peers``, and keyed tables of ``keyed``; return 0 when everything is equal."""
     lakes = [Lake(WORKLOADS[name], SMALL, folder / SMALL.name, shared=True) for name in workloads]
     wrong = [*find_compaction_errors(lakes, shown), *_find_expiry_errors(lakes, shown)]
     for name in peers:
         wrong += _find_peer_errors(folder, name, shown)
+    for name in keyed:
+        wrong += find_keyed_errors(folder, name, shown)
     for sentence in wrong:
         shown.say(f"error: {sentence}")
     if not wrong:
-        shown.say(f"all equal: {len(lakes)} workloads with the oracle and DuckDB, {len(peers)} peers on uniform")
+        shown.say(
+            f"all equal: {len(lakes)} workloads with the oracle and DuckDB, {len(peers)} peers on uniform, keyed tables"
+        )
     return 1 if wrong else 0
 
 
@@ -95,6 +108,17 @@ def _duckdb(lake: Lake) -> str:
     found = compute_fingerprint([str(path) for path in sorted(out.iterdir())])
     shutil.rmtree(out)
     return found
+
+
+def find_keyed_errors(folder: Path, name: str, shown: ProgressPrinter) -> list[str]:
+    """Make each keyed table of workload ``name``; list differences from the oracle's latest state."""
+    lake = get_lake(name, SMALL, folder)
+    prepare(lake, shown.say)
+    wrong = []
+    for way in WAYS.values():
+        shown.say(f"{name}: keyed table, {way}")
+        wrong += find_wrong_rows(lake, way)
+    return wrong
 
 
 def _find_peer_errors(folder: Path, name: str, shown: ProgressPrinter) -> list[str]:

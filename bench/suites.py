@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.competitors import COMPETITORS
+from bench.keyed_tables import WAYS as KEYED
 from bench.lake import get_lake, prepare
 from bench.results import CompetitorRun, Results
 from bench.workloads import Size
@@ -30,6 +31,8 @@ SUITES: dict[str, tuple[Step, ...]] = {
         Step("uniform", "spark-window"),
         Step("uniform", "spark-copy"),
         Step("uniform", "spark-semi-join", 1),
+        Step("uniform", "spark-merge-cow", 1),
+        Step("uniform", "spark-overwrite", 1),
         Step("uniform", "pyiceberg-upsert", 1),
         Step("uniform", "ingest", 2),
         Step("uniform", "duckdb-ingest", 2),
@@ -37,9 +40,10 @@ SUITES: dict[str, tuple[Step, ...]] = {
         Step("headers", "winnow"),
         Step("header", "winnow"),
         Step("incremental-1", "winnow"),
+        *(Step("incremental-1", competitor, 1) for competitor in KEYED),
         Step("clean-1", "winnow"),
-        Step("incremental-1-spread", "winnow", 1),
-        Step("incremental-10-spread", "winnow", 1),
+        *(Step("incremental-1-spread", competitor) for competitor in ("winnow", *KEYED)),
+        *(Step("incremental-10-spread", competitor, 1) for competitor in ("winnow", *KEYED)),
         Step("many-small", "winnow", 2),
         Step("many-small", "spark-each", 1),
         Step("one-partition", "winnow-256m", 1),

@@ -6,8 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from bench.keyed_tables import WAYS as KEYED
 from bench.phase_times import PHASES, WORK
-from bench.targets import RATIOS
+from bench.targets import RATIOS, compute_until_visible
+from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +32,29 @@ AIRFLOW_RUNS = (
 """DAG runs of the benchmark of Airflow: part, name of its figures, what it is."""
 AIRFLOW_COMPONENTS = ("scheduler", "dag-processor", "api-server", "triggerer", "database")
 AIRFLOW_COLUMNS = ("run", "time", "processes", "tasks", *AIRFLOW_COMPONENTS)
+KEYED_COLUMNS = (
+    *("workload", "competitor", "runs", "whole", "until visible", "x Winnow", "CPU", "read MiB", "written MiB"),
+    *("new files MiB", "data files", "deleted rows", "reading it before", "after"),
+)
+KEYED_WORKLOADS = ("uniform", "incremental-1", "incremental-1-spread", "incremental-10-spread")
+LOSS_TITLES = {
+    "winnow": "Winnow",
+    "spark-merge-cow": "`MERGE`, copy-on-write",
+    "spark-merge-mor": "`MERGE`, merge-on-read",
+    "spark-merge-blind": "`MERGE` without comparing",
+    "spark-overwrite": "`INSERT OVERWRITE`",
+}
+LOSSES: tuple[tuple[str, str], ...] = (
+    ("data files whose records ascend by offset", "{files_in_order} of {files}"),
+    ("deletes that a reader who follows can see", "{tombstones} of 15"),
+    ("topic partitions whose end is known, so that a consumer can go on there", "{ends_known} of 2"),
+    ("live records with their headers", "{headers} of {live}"),
+    ("rows left of a topic partition of which every key was deleted", "{emptied_left} of 5"),
+    ("keys that an older version, arriving late, took back", "{late_won} of 5"),
+    ("deleted keys that an older version, arriving late, brought back", "{late_returned} of 5"),
+    ("deleted keys that came back when an old file was delivered again", "{again_returned} of 10"),
+)
+"""Questions of :mod:`bench.peer_losses`, and how the answer is made of its figures."""
 CURVE_PHASES = ("winners", "rewrite", "spark", "facts", "validate", "publish")
 CURVE_COLUMNS = ("against", "", "work", *CURVE_PHASES)
 Curves = Mapping[str, Sequence[tuple[float, Mapping[str, float]]]]
@@ -99,6 +124,50 @@ def format_spread(seconds: list[float]) -> str:
     if len(seconds) == 1:
         return f"{seconds[0]:.2f}"
     return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+def build_keyed_rows(results: Results) -> list[tuple[str, ...]]:
+    """Build a row per workload and keyed table at 12m, Winnow's first, as :data:`KEYED_COLUMNS`."""
+    rows = []
+    for workload in KEYED_WORKLOADS:
+        winnow = results.median("12m", workload, "winnow", compute_until_visible)
+        for row in build_run_rows(results, "12m"):
+            competitor = row[1]
+            if row[0] != workload or not (competitor == "winnow" or competitor in KEYED):
+                continue
+            runs = results.of("12m", workload, competitor)
+            visible = results.median("12m", workload, competitor, compute_until_visible)
+            ratio = f"{visible / winnow:.1f}" if visible and winnow else ""
+            spread = format_spread([each for run in runs if (each := compute_until_visible(run)) is not None])
+            after = max((run.after for run in runs), key=len, default={})
+            rows.append((*row[:4], spread, ratio, row[5], *row[7:], *_format_after(after)))
+    return rows
+
+
+def _format_after(after: Mapping[str, float]) -> tuple[str, ...]:
+    new_bytes = f"{after['new_bytes'] / MIB:,.0f}" if "new_bytes" in after else ""
+    counts = (f"{after[name]:,.0f}" if name in after else "" for name in ("data_files", "deleted_rows"))
+    names = ("read_before_seconds", "read_after_seconds")
+    return (new_bytes, *counts, *(f"{after[name]:.2f}" if name in after else "" for name in names))
+
+
+def build_keyed_work_rows(results: Results) -> list[tuple[str, ...]]:
+    """Build a row per workload: seconds until visible of Winnow and of each keyed table."""
+    rows = []
+    for workload in KEYED_WORKLOADS:
+        seconds = (results.median("12m", workload, name, compute_until_visible) for name in ("winnow", *KEYED))
+        known = WORKLOADS[workload]
+        label = known.meaning if known.incremental else f"first load; {known.meaning}"
+        rows.append((label, *("" if each is None else f"{each:.1f}" for each in seconds)))
+    return rows
+
+
+def build_loss_rows(results: Results) -> list[tuple[str, ...]]:
+    """Build a row per question of :data:`LOSSES`: the answer of each in :data:`LOSS_TITLES`; none if not measured."""
+    found = results.control.get("keyed-losses", {})
+    if not found:
+        return []
+    return [(question, *(answer.format(**found[name]) for name in LOSS_TITLES)) for question, answer in LOSSES]
 
 
 def build_phase_rows(results: Results, size: str) -> list[tuple[str, ...]]:

@@ -60,6 +60,16 @@ def compute_work(run: CompetitorRun) -> float | None:
     return run.work_seconds
 
 
+def compute_until_visible(run: CompetitorRun) -> float | None:
+    """Return the seconds of work until readers see the result: Winnow's validation and commit are part of it.
+
+    A merge commits within its work.
+    """
+    if run.work_seconds is None:
+        return None
+    return run.work_seconds + sum(run.phases.get(name, 0.0) for name in ("facts", "gx import", "validate", "publish"))
+
+
 def compute_whole(run: CompetitorRun) -> float | None:
     """Return the seconds of the process, start included."""
     return run.seconds

@@ -20,6 +20,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "kafka/test_parity.py": ("slow",),
         "spark": ("spark",),
         "bench/test_bench_small.py": ("spark", "slow"),
+        "bench/test_keyed_tables.py": ("spark", "slow"),
         "dags/test_docs.py": ("slow",),
         "dags/test_following_dag.py": ("kafka_broker",),
         "dags/test_compact_dag.py": ("spark", "slow"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,12 +44,12 @@ def session(request: dict[str, Any]) -> SparkSession:
     )
 
 
-def window(log: DataFrame) -> DataFrame:
-    """Return the latest record of each key, by a window."""
+def window(log: DataFrame, newest: Sequence[str] = ("offset",)) -> DataFrame:
+    """Return the latest record of each key, by a window; ``newest``: columns that say which is later."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    latest = Window.partitionBy("partition", "key").orderBy(f.desc("offset"))
+    latest = Window.partitionBy("partition", "key").orderBy(*map(f.desc, newest))
     return log.withColumn("rank", f.row_number().over(latest)).where("rank = 1").drop("rank")
 
 

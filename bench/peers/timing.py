@@ -12,11 +12,15 @@ PREFIX = "BENCH "
 
 
 class Times:
-    """``ready``: when the application could begin its work, on the machine's monotonic clock (s)."""
+    """``ready``: when the application could begin its work, on the machine's monotonic clock (s).
+
+    ``figures``: what else it has measured, by name.
+    """
 
     def __init__(self) -> None:
         self.ready = 0.0
         self.done = 0.0
+        self.figures: dict[str, float] = {}
 
 
 @contextmanager
@@ -24,12 +28,13 @@ def print_times() -> Iterator[Times]:
     """Print the times at the end of the block."""
     times = Times()
     yield times
-    sys.stdout.write(f"{PREFIX}{json.dumps({'ready': times.ready, 'done': times.done or time.monotonic()})}\n")
+    found = {"ready": times.ready, "done": times.done or time.monotonic(), **times.figures}
+    sys.stdout.write(f"{PREFIX}{json.dumps(found)}\n")
     sys.stdout.flush()
 
 
 def parse_times(output: str) -> dict[str, float]:
-    """Parse the times from a competitor's output; empty when it did not finish."""
+    """Parse the times and figures from a competitor's output; empty when it did not finish."""
     for line in reversed(output.splitlines()):
         if line.startswith(PREFIX):
             return {name: float(value) for name, value in json.loads(line[len(PREFIX) :]).items()}

@@ -62,12 +62,13 @@ def test_smoke_fails_when_a_peer_keeps_something_else(tmp_path: Path, monkeypatc
         connection.execute(f"COPY (SELECT * FROM {log} WHERE {condition}) TO '{target}'")  # type: ignore[attr-defined]
 
     monkeypatch.setattr(duckdb_alone, "compact", lowest)
-    assert run_small(tmp_path, ["zipf"], ProgressPrinter(), peers=()) == 1
+    assert run_small(tmp_path, ["zipf"], ProgressPrinter(), peers=(), keyed=()) == 1
 
 
 def test_peers_on_uniform_find_what_winnow_finds(tmp_path: Path) -> None:
     """DuckDB, PyIceberg and the naive Spark job run as processes of their own and keep the same records."""
-    assert run_small(tmp_path, [], ProgressPrinter(), peers=("duckdb", "pyiceberg-upsert", "spark-window")) == 0
+    peers = ("duckdb", "pyiceberg-upsert", "spark-window")
+    assert run_small(tmp_path, [], ProgressPrinter(), peers, keyed=()) == 0
 
 
 def test_restored_lake_is_what_it_was_and_shares_its_data_files(tmp_path: Path) -> None:
