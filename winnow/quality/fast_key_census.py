@@ -90,16 +90,23 @@ Numbers = npt.NDArray[np.int32]
 
 MAXIMUM_RECORDS = 2**31 - 1
 
-_SLOTS_PER_RECORD = 4
+_SLOTS_PER_RECORD = 2
 
 _NO_RECORD = np.int32(-1)
+
+_ODD_NUMBER = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 over the golden ratio. Multiplying by an odd number modulo 2**64 can be undone, so it keeps hashes apart."""
 
 _UNCHECKED: Final = "clip"
 """For indexes that are in range by construction: checking them takes as long as everything else."""
 
 
 class KeyTable:
-    """Finds records, numbered from 0, by the hashes of their keys. At most :data:`MAXIMUM_RECORDS`."""
+    """Finds records, numbered from 0, by the hashes of their keys. At most :data:`MAXIMUM_RECORDS`.
+
+    The leading bits of a hash choose a slot, which holds one record. The others of its slot, a fifth, are in a smaller
+    table of the same kind, with other leading bits.
+    """
 
     def __init__(self, hashes: Hashes) -> None:
         self._hashes = hashes
@@ -109,12 +116,12 @@ class KeyTable:
         slots = self._find_slots(hashes)
         numbers = np.arange(len(hashes), dtype=np.int32)
         self._slots[slots] = numbers
-        holders = self._slots[slots]
-        crowded = np.flatnonzero(holders != numbers)
-        holds_the_same = hashes[holders[crowded]] == hashes[crowded]
-        self._rest = crowded[np.argsort(hashes[crowded])].astype(np.int32)
-        self._rest_hashes = hashes[self._rest]
-        self.has_duplicates = bool(holds_the_same.any() or (self._rest_hashes[1:] == self._rest_hashes[:-1]).any())
+        holders = self._slots.take(slots, mode=_UNCHECKED)
+        crowded = np.flatnonzero(holders != numbers).astype(np.int32)
+        twice = hashes.take(holders.take(crowded)) == hashes.take(crowded)
+        self._crowded: Numbers = crowded[~twice]
+        self._others = KeyTable(_scatter(hashes.take(self._crowded))) if len(self._crowded) else None
+        self.has_duplicates: bool = bool(twice.any()) or (self._others is not None and self._others.has_duplicates)
 
     def find(self, hashes: Hashes) -> Numbers:
         """Return the number of a record with each hash, -1 where there is none."""
@@ -122,18 +129,22 @@ class KeyTable:
             return np.full(len(hashes), _NO_RECORD, dtype=np.int32)
         found: Numbers = self._slots.take(self._find_slots(hashes), mode=_UNCHECKED)
         # -1, an empty slot, indexes the first record, whose hash differs: it would have filled that slot.
-        others = np.flatnonzero(self._hashes.take(found, mode=_UNCHECKED) != hashes)
-        if len(self._rest) == 0:
-            found[others] = _NO_RECORD
-            return found
-        wanted = hashes[others]
-        places = np.minimum(np.searchsorted(self._rest_hashes, wanted), len(self._rest) - 1)
-        found[others] = np.where(self._rest_hashes[places] == wanted, self._rest[places], _NO_RECORD)
+        missing = np.flatnonzero(self._hashes.take(found, mode=_UNCHECKED) != hashes)
+        found[missing] = _NO_RECORD
+        if self._others is not None and len(missing):
+            places = self._others.find(_scatter(hashes.take(missing)))
+            known = places >= 0
+            found[missing[known]] = self._crowded.take(places[known])
         return found
 
     def _find_slots(self, hashes: Hashes) -> npt.NDArray[np.int64]:
         slots: npt.NDArray[np.int64] = (hashes >> self._shift).view(np.int64)
         return slots
+
+
+def _scatter(hashes: Hashes) -> Hashes:
+    """Return other numbers, different for different hashes, whose leading bits depend on all bits of the hash."""
+    return hashes * _ODD_NUMBER
 
 
 SURVIVOR_BYTES = 128
