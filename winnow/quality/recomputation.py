@@ -7,6 +7,9 @@ input record is looked up there (:mod:`winnow.quality.fast_key_census`), and Num
 (:mod:`winnow.quality.versions`). DuckDB hashes what Arrow has read; it groups only to count a finding by the bytes of
 the keys, or where the survivors do not fit into memory.
 
+Statistics of row groups and pages are not used, not even for offsets: whoever wrote the data wrote them, too, and the
+checksum of a page is only compared when the page is read.
+
 Memory is bounded: batches of a few MiB, one input segment's offsets, and survivors within the limit or in tables that
 spill.
 """
