@@ -39,8 +39,14 @@ VALIDATION = (
     .changes("FastKeyCensus._seal", never("has_duplicates"))
     .caught_by("test_a_key_in_two_segments_kept_by_reference_fails_as_not_unique"),
     Mutant("facts-forget-crowded-slots", "keys whose slot another one has are not found")
-    .changes("KeyTable.find", assign("_NO_RECORD", "_rest_hashes", "where"))
+    .changes("KeyTable.find", never("_others"))
     .caught_by("test_a_table_finds_each_hash_that_it_holds_and_no_other"),
+    Mutant("facts-swallow-an-error", "a store that fails while records are hashed looks like the end of the records")
+    .changes("offer_batches", never("problems"))
+    .caught_by("test_an_error_of_the_records_ends_a_stream_of_hashes_unchanged"),
+    Mutant("facts-skip-keyless-survivors", "records without key in segments kept by reference are not fingerprinted")
+    .changes("_Recomputation._rank_kept", never("inside", "chosen"))
+    .caught_by("test_a_keyless_record_in_a_segment_kept_by_reference_fails_alike"),
     Mutant("facts-missing-version-is-zero", "a missing version stands as high as version 0")
     .changes("RecordPositions.are_above", assign("higher", "present"))
     .caught_by("test_a_header_that_is_no_version_or_a_lower_one_does_not_excuse_a_loser"),

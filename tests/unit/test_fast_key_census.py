@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.staging_builder import ATTEMPT, Case, Scene, build_orders_cases, record, stage
+from winnow.errors import ServiceError
 from winnow.files import duckdb_connection
 from winnow.model import OffsetRange, Record
 from winnow.quality import fast_key_census
-from winnow.quality.fast_key_census import FastKeyCensus, KeyTable, RecordPositions
+from winnow.quality.fast_key_census import FastKeyCensus, KeyTable, RecordPositions, hash_records, stream_hashes
 from winnow.quality.key_census import EXACT, KeyCensus
 from winnow.quality.recomputation import IndependentFacts, recompute_facts
 from winnow.strategies import Strategy
@@ -40,6 +41,66 @@ def test_a_table_finds_each_hash_that_it_holds_and_no_other(held: list[int], ask
 @given(held=st.lists(_hashes, min_size=2))
 def test_a_table_knows_whether_a_hash_is_there_twice(held: list[int]) -> None:
     assert KeyTable(unsigned(held)).has_duplicates == (len(set(held)) < len(held))
+
+
+@given(parts=st.lists(st.lists(st.binary(max_size=20), max_size=5)), threads=st.sampled_from([1, 3]))
+def test_hashes_of_a_stream_stand_beside_their_own_records(
+    parts: list[list[bytes]], threads: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However the records are cut into batches, also empty ones, and however many threads hash them."""
+    starts = np.cumsum([0, *map(len, parts)])
+    batches = [
+        pa.record_batch(
+            {
+                "key": pa.array(keys, pa.binary()),
+                "offset": pa.array(range(start, start + len(keys)), pa.int64()),
+                "present": pa.array([offset % 3 == 0 for offset in range(start, start + len(keys))], pa.bool_()),
+            }
+        )
+        for keys, start in zip(parts, starts.tolist(), strict=False)
+    ]
+    connection = duckdb_connection.connect(
+        memory_limit_bytes=32 << 20, threads=threads, spill_folder=str(tmp_path_factory.mktemp("spill"))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast_key_census, "_STREAM_ROWS", 2)
+        try:
+            single = [hash_records(connection, batch, "hash(key)", 'hash(key, "offset")') for batch in batches]
+            found = list(stream_hashes(connection, batches, "hash(key)", 'hash(key, "offset")'))
+        finally:
+            connection.close()
+    expected = {
+        (offset, offset % 3 == 0, keys, both)
+        for start, hashes in zip(starts.tolist(), single, strict=False)
+        for offset, (keys, both) in enumerate(zip(*(each.tolist() for each in hashes), strict=True), start)
+    }
+    rows = [
+        (*row, *hashes)
+        for each, rest in found
+        for row, hashes in zip(
+            zip(*(rest.column(name).to_pylist() for name in ("offset", "present")), strict=True),
+            zip(*(part.tolist() for part in each), strict=True),
+            strict=True,
+        )
+    ]
+    assert len(rows) == sum(map(len, parts))
+    assert set(rows) == expected
+
+
+def test_an_error_of_the_records_ends_a_stream_of_hashes_unchanged(tmp_path: Path) -> None:
+    """DuckDB would make its own of it, and a store that cannot be reached would look like a broken check."""
+
+    def records() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"key": pa.array([b"a"], pa.binary()), "offset": pa.array([0], pa.int64())})
+        raise ServiceError("The object store does not answer.")
+
+    connection = duckdb_connection.connect(memory_limit_bytes=32 << 20, spill_folder=str(tmp_path))
+    try:
+        with pytest.raises(ServiceError, match="does not answer"):
+            list(stream_hashes(connection, records(), "hash(key)"))
+        assert [len(hashes) for (hashes,), _ in stream_hashes(connection, [], "hash(key)")] == []
+    finally:
+        connection.close()
 
 
 _rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(-1, 2), st.booleans()), max_size=12)

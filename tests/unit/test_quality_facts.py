@@ -391,6 +391,15 @@ def test_a_keyless_record_that_stayed_fails(tmp_path: Path) -> None:
     assert list_failed(verdict, 0) == {"no_keyless_record", "records_keyless_equal", "keyless_records_aside"}
 
 
+def test_a_keyless_record_in_a_segment_kept_by_reference_fails_alike(tmp_path: Path) -> None:
+    """It is in both fingerprints, as a survivor that should not be one; beside it the keyed ones are counted."""
+    inputs = ((record(0, "b"), record(1, None), record(2, "a")), (record(3, "c"),))
+    scene = stage(tmp_path, {0: Case(inputs, (*inputs[0], *inputs[1]))})
+    assert scene.staged().rewrites == ()
+    assert list_failed(scene.verdict(), 0) == {"no_keyless_record", "records_keyless_equal", "keyless_records_aside"}
+    assert scene.rows()[0]["keyless_kept"] == 1
+
+
 def test_a_planned_partition_without_result_fails(scene: Scene) -> None:
     """A manifest that forgot a partition says nothing about it."""
     scene.manifest = replace(scene.manifest, partitions=scene.manifest.partitions[:1])

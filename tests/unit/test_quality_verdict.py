@@ -7,9 +7,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pytest
+from jinja2 import Environment
 
 from tests.unit.staging_builder import SECRET_KEY, SECRET_VALUE, Scene, build_orders_cases, list_failed, stage
 from winnow.errors import ConfigurationError
@@ -17,7 +19,7 @@ from winnow.model import Severity
 from winnow.quality.fact_table import FactRow
 from winnow.quality.gx_session import get_session
 from winnow.quality.suites import STRUCTURAL_SUITE, load_suite
-from winnow.quality.validation import build_site_index, validate_fact_table
+from winnow.quality.validation import build_site_index, prepare_first_judgement, validate_fact_table
 from winnow.results import Verdict
 
 # GX imports deprecated modules of the standard library.
@@ -250,6 +252,34 @@ def test_a_page_that_cannot_be_written_leaves_the_verdict_standing(scene: Scene,
     verdict = judged(scene.rows(), tmp_path / "docs")
     assert verdict.passed
     assert verdict.data_docs is None
+
+
+def test_a_prepared_judgement_compiles_no_template_and_says_the_same(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While Spark works, nothing is written that no verdict stands behind."""
+    site = tmp_path / "docs"
+    prepare_first_judgement(site)
+    assert not list(site.rglob("*.html"))
+    compiled: list[str] = []
+    compile_template = Environment.compile
+
+    def listen(environment: Environment, source: Any, name: str | None = None, *more: Any, **options: Any) -> Any:
+        compiled.append(str(name))
+        return compile_template(environment, source, name, *more, **options)
+
+    monkeypatch.setattr(Environment, "compile", listen)
+    rows = [scene.rows()[0], scene.rows()[1] | {"stale_winners": 1}]
+    prepared = judged(rows, site, index=False)
+    assert compiled == []
+    assert page_of(prepared).is_file()
+    assert replace(prepared, data_docs=None) == judged(rows)
+
+
+def test_a_judgement_that_cannot_be_prepared_is_left_to_whoever_judges(tmp_path: Path) -> None:
+    """It runs beside Spark, where nobody could act on an error."""
+    (tmp_path / "docs").write_text("a file where the folder should be")
+    prepare_first_judgement(tmp_path / "docs")
 
 
 _JUDGE_IN_TWO_PROCESSES = """

@@ -14,16 +14,20 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 __all__ = ["start_import", "wait_until_ready"]
 
 
-def start_import(*modules: str) -> None:
-    """Import ``modules`` and GX in a background thread and return at once; the first use waits for the rest.
+def start_import(*modules: str, data_docs: Path | None = None) -> None:
+    """Import ``modules``, DuckDB and GX in a background thread and return at once; the first use waits for the rest.
 
-    Repeating it costs nothing. A failing import is not reported here: it fails again where the module is used.
+    ``data_docs``: also prepare what the structural suite's first judgement and page there need. Repeating it costs
+    nothing. A failure is not reported here: it comes again where the module is used.
     """
-    threading.Thread(target=_import_quietly, args=(modules,), name="winnow-quality-warm-up", daemon=True).start()
+    threading.Thread(
+        target=_import_quietly, args=(modules, data_docs), name="winnow-quality-warm-up", daemon=True
+    ).start()
 
 
 def wait_until_ready() -> None:
@@ -37,10 +41,14 @@ def wait_until_ready() -> None:
     import_great_expectations()
 
 
-def _import_quietly(modules: Sequence[str]) -> None:
+def _import_quietly(modules: Sequence[str], data_docs: Path | None) -> None:
     from winnow.quality.gx_runtime import import_great_expectations
 
     with suppress(ImportError):
-        for module in modules:
+        for module in (*modules, "duckdb"):
             import_module(module)
         import_great_expectations()
+        if data_docs is not None:
+            from winnow.quality.validation import prepare_first_judgement
+
+            prepare_first_judgement(data_docs)

@@ -7,14 +7,16 @@ held, and input records are not compared with each other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.quality.key_census import CensusResult
+from winnow.quality.key_census import CensusResult, offer_batches
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,6 +44,29 @@ def hash_records(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch, *
     return [found[f"h{number}"] for number in range(len(expressions))]
 
 
+_STREAM_ROWS = 131_072
+
+
+def stream_hashes(
+    connection: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], *expressions: str
+) -> Iterator[tuple[list[Hashes], pa.RecordBatch]]:
+    """Yield one array per hash expression, and the same records' columns without ``key``; other batches than given.
+
+    One query over all ``batches``, which have the same columns, takes half of the time of one query per batch. Until
+    the end neither ``batches`` nor the caller may use ``connection``. An exception of ``batches`` is raised unchanged.
+    """
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    columns = ", ".join(f"{expression} AS h{number}" for number, expression in enumerate(expressions))
+    with offer_batches(connection, first.schema, chain([first], filled)):
+        relation = connection.sql(f"SELECT {columns}, * EXCLUDE (key) FROM feed")
+        for found in relation.to_arrow_reader(_STREAM_ROWS):
+            hashes = [found.column(number).to_numpy(zero_copy_only=True) for number in range(len(expressions))]
+            yield hashes, found.select(range(len(expressions), found.num_columns))
+
+
 class HashFingerprint:
     """The running ``count:sum:xor`` of :mod:`winnow.files.fingerprint`, independent of batch boundaries."""
 
@@ -65,13 +90,23 @@ Numbers = npt.NDArray[np.int32]
 
 MAXIMUM_RECORDS = 2**31 - 1
 
-_SLOTS_PER_RECORD = 4
+_SLOTS_PER_RECORD = 2
 
 _NO_RECORD = np.int32(-1)
 
+_ODD_NUMBER = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 over the golden ratio. Multiplying by an odd number modulo 2**64 can be undone, so it keeps hashes apart."""
+
+_UNCHECKED: Final = "clip"
+"""For indexes that are in range by construction: checking them takes as long as everything else."""
+
 
 class KeyTable:
-    """Finds records, numbered from 0, by the hashes of their keys. At most :data:`MAXIMUM_RECORDS`."""
+    """Finds records, numbered from 0, by the hashes of their keys. At most :data:`MAXIMUM_RECORDS`.
+
+    The leading bits of a hash choose a slot, which holds one record. The others of its slot, a fifth, are in a smaller
+    table of the same kind, with other leading bits.
+    """
 
     def __init__(self, hashes: Hashes) -> None:
         self._hashes = hashes
@@ -81,31 +116,35 @@ class KeyTable:
         slots = self._find_slots(hashes)
         numbers = np.arange(len(hashes), dtype=np.int32)
         self._slots[slots] = numbers
-        holders = self._slots[slots]
-        crowded = np.flatnonzero(holders != numbers)
-        holds_the_same = hashes[holders[crowded]] == hashes[crowded]
-        self._rest = crowded[np.argsort(hashes[crowded])].astype(np.int32)
-        self._rest_hashes = hashes[self._rest]
-        self.has_duplicates = bool(holds_the_same.any() or (self._rest_hashes[1:] == self._rest_hashes[:-1]).any())
+        holders = self._slots.take(slots, mode=_UNCHECKED)
+        crowded = np.flatnonzero(holders != numbers).astype(np.int32)
+        twice = hashes.take(holders.take(crowded)) == hashes.take(crowded)
+        self._crowded: Numbers = crowded[~twice]
+        self._others = KeyTable(_scatter(hashes.take(self._crowded))) if len(self._crowded) else None
+        self.has_duplicates: bool = bool(twice.any()) or (self._others is not None and self._others.has_duplicates)
 
     def find(self, hashes: Hashes) -> Numbers:
         """Return the number of a record with each hash, -1 where there is none."""
         if len(self._hashes) == 0:
             return np.full(len(hashes), _NO_RECORD, dtype=np.int32)
-        found: Numbers = self._slots[self._find_slots(hashes)]
-        # -1, an empty slot, indexes the last record, whose hash differs: it would have filled that slot.
-        others = np.flatnonzero(self._hashes[found] != hashes)
-        if len(self._rest) == 0:
-            found[others] = _NO_RECORD
-            return found
-        wanted = hashes[others]
-        places = np.minimum(np.searchsorted(self._rest_hashes, wanted), len(self._rest) - 1)
-        found[others] = np.where(self._rest_hashes[places] == wanted, self._rest[places], _NO_RECORD)
+        found: Numbers = self._slots.take(self._find_slots(hashes), mode=_UNCHECKED)
+        # -1, an empty slot, indexes the first record, whose hash differs: it would have filled that slot.
+        missing = np.flatnonzero(self._hashes.take(found, mode=_UNCHECKED) != hashes)
+        found[missing] = _NO_RECORD
+        if self._others is not None and len(missing):
+            places = self._others.find(_scatter(hashes.take(missing)))
+            known = places >= 0
+            found[missing[known]] = self._crowded.take(places[known])
         return found
 
     def _find_slots(self, hashes: Hashes) -> npt.NDArray[np.int64]:
         slots: npt.NDArray[np.int64] = (hashes >> self._shift).view(np.int64)
         return slots
+
+
+def _scatter(hashes: Hashes) -> Hashes:
+    """Return other numbers, different for different hashes, whose leading bits depend on all bits of the hash."""
+    return hashes * _ODD_NUMBER
 
 
 SURVIVOR_BYTES = 128
@@ -136,11 +175,20 @@ class RecordPositions:
         version, present = (ranked.column(name).to_numpy(zero_copy_only=False) for name in ("version", "present"))
         return cls(offsets, version, present)
 
-    def select(self, places: npt.NDArray[np.integer] | Mask) -> RecordPositions:
-        """Return the positions of the records at ``places``."""
+    def select(self, chosen: Mask) -> RecordPositions:
+        """Return the positions of the ``chosen`` records."""
         if self.versions is None or self.present is None:
-            return RecordPositions(self.offsets[places])
-        return RecordPositions(self.offsets[places], self.versions[places], self.present[places])
+            return RecordPositions(self.offsets[chosen])
+        return RecordPositions(self.offsets[chosen], self.versions[chosen], self.present[chosen])
+
+    def take(self, numbers: npt.NDArray[np.integer]) -> RecordPositions:
+        """Return the positions of the records with these ``numbers``, which exist."""
+        offsets = self.offsets.take(numbers, mode=_UNCHECKED)
+        if self.versions is None or self.present is None:
+            return RecordPositions(offsets)
+        return RecordPositions(
+            offsets, self.versions.take(numbers, mode=_UNCHECKED), self.present.take(numbers, mode=_UNCHECKED)
+        )
 
     def are_above(self, others: RecordPositions) -> Mask:
         """Return which of them are above their counterpart in ``others``."""
@@ -172,7 +220,7 @@ class FastKeyCensus:
     """Counts keys. Call :meth:`add_survivors`, then :meth:`add_inputs` for rewritten inputs, then :meth:`build_result`.
 
     All records are keyed and inside the compacted range. ``maximum_survivors``: the number that fits into memory.
-    ``superseding_stay``: a tombstone that superseded a record must not be removed.
+    ``superseding_stay``: a tombstone that superseded a record must not be removed; :meth:`find_superseding` needs it.
     """
 
     def __init__(self, maximum_survivors: int, *, superseding_stay: bool = False) -> None:
@@ -185,6 +233,7 @@ class FastKeyCensus:
         self._places = RecordPositions.concatenate([])
         self._matched: Mask = np.empty(0, dtype=np.bool_)
         self._superseding: Mask = np.empty(0, dtype=np.bool_)
+        self._superseding_stay = superseding_stay
         self._gone = _RemovedKeys(alone=superseding_stay)
         self._found_nothing = True
 
@@ -208,13 +257,14 @@ class FastKeyCensus:
         if not known.all():
             self._gone.add(hashes[~known], places.select(~known), may_go[~known])
             numbers, places = numbers[known], places.select(known)
-        theirs = self._places.select(numbers)
+        theirs = self._places.take(numbers)
         if self._gone.keys > self._maximum_survivors or places.are_above(theirs).any():
             self._give_up()
             return
         themselves = places.offsets == theirs.offsets
         self._matched[numbers[themselves]] = True
-        self._superseding[numbers[~themselves]] = True
+        if self._superseding_stay:
+            self._superseding[numbers[~themselves]] = True
 
     def find_superseding(self, start: int, end: int) -> Longs:
         """Return the offsets in [``start``, ``end``) of survivors whose key had other records, after all inputs."""
@@ -299,5 +349,5 @@ class _RemovedKeys:
             # A key that had several records here is not alone, whatever follows.
             may_go &= np.append(True, ends[:-1])[: len(order)][ends]
         self._may_go = [may_go]
-        self._hashes, self._places = [hashes[last]], [places.select(last)]
+        self._hashes, self._places = [hashes[last]], [places.take(last)]
         self._held = self.keys = len(last)

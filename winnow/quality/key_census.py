@@ -7,6 +7,7 @@ by the key bytes before it is believed, so a collision can neither hide nor inve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,10 @@ EXACT = "key"
 
 _FIELDS = [pa.field(name, ARROW_SCHEMA.field(name).type) for name in KEY_AND_OFFSET]
 
-_IS_EXPIRABLE = pa.field("may_go", pa.bool_())
+MAY_GO = "may_go"
+"""Column of inputs: whether the record is a tombstone of an expired range."""
+
+_IS_EXPIRABLE = pa.field(MAY_GO, pa.bool_())
 
 _VERSION = [pa.field("present", pa.bool_()), pa.field("version", pa.int64())]
 
@@ -153,18 +157,16 @@ class KeyCensus:
         schema, tombstone, whether = self._schema, "false", "false"
         if self._expiring:
             schema, tombstone, whether = schema.append(_IS_EXPIRABLE), "may_go", "arg_max(may_go, place)"
-        _run_over_batches(
-            self._connection,
-            schema,
-            (batch.select(schema.names) for batch in rewritten),
-            f"""
-            CREATE OR REPLACE TEMP TABLE greatest AS
-            SELECT identity, max(place) AS place, count(*) AS records, {whether} AS may_go FROM (
-                {self._choose_files}, {tombstone} AS may_go {self._from_feed}
-                UNION ALL SELECT identity, place, false FROM survivors WHERE by_reference
-            ) GROUP BY identity
-            """,
-        )
+        with offer_batches(self._connection, schema, (batch.select(schema.names) for batch in rewritten)):
+            self._connection.execute(
+                f"""
+                CREATE OR REPLACE TEMP TABLE greatest AS
+                SELECT identity, max(place) AS place, count(*) AS records, {whether} AS may_go FROM (
+                    {self._choose_files}, {tombstone} AS may_go {self._from_feed}
+                    UNION ALL SELECT identity, place, false FROM survivors WHERE by_reference
+                ) GROUP BY identity
+                """
+            )
         records, keys_kept = self._fetch_row("SELECT count(*), count(DISTINCT identity) FROM survivors")
         (keys_in,) = self._fetch_row("SELECT count(*) FROM greatest")
         (stale,) = self._fetch_row(
@@ -188,10 +190,14 @@ class KeyCensus:
         return tuple(int(value) for value in row)
 
 
-def _run_over_batches(
-    connection: duckdb.DuckDBPyConnection, schema: pa.Schema, batches: Iterable[pa.RecordBatch], statement: str
-) -> None:
-    """Run ``statement`` over the view ``feed`` of ``batches``; an exception of the stream is raised unchanged."""
+@contextmanager
+def offer_batches(
+    connection: duckdb.DuckDBPyConnection, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[None]:
+    """Offer ``batches`` once as the view ``feed``, for one statement; their exception is raised unchanged at the end.
+
+    ``batches`` must not use ``connection``.
+    """
     problems: list[Exception] = []
 
     def guarded() -> Iterator[pa.RecordBatch]:
@@ -203,7 +209,7 @@ def _run_over_batches(
 
     connection.register("feed", pa.RecordBatchReader.from_batches(schema, guarded()))
     try:
-        connection.execute(statement)
+        yield
     finally:
         connection.unregister("feed")
     if problems:

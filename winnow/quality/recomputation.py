@@ -4,8 +4,11 @@ It differs from the rewrite in method, so that no single mistake can hide in bot
 all records by key in SQL, and counts on the way. Here Arrow reads with page checksums verified: the new files in full,
 and the key and ordering columns of the inputs and of segments kept by reference. Survivors go into a hash table, every
 input record is looked up there (:mod:`winnow.quality.fast_key_census`), and NumPy extracts versions
-(:mod:`winnow.quality.versions`). DuckDB hashes single batches; it groups only to count a finding by the bytes of the
-keys, or where the survivors do not fit into memory.
+(:mod:`winnow.quality.versions`). DuckDB hashes what Arrow has read; it groups only to count a finding by the bytes of
+the keys, or where the survivors do not fit into memory.
+
+Statistics of row groups and pages are not used, not even for offsets: whoever wrote the data wrote them, too, and the
+checksum of a page is only compared when the page is read.
 
 Memory is bounded: batches of a few MiB, one input segment's offsets, and survivors within the limit or in tables that
 spill.
@@ -33,14 +36,17 @@ from winnow.quality.fast_key_census import (
     KEY_HASH,
     SURVIVOR_BYTES,
     FastKeyCensus,
+    Hashes,
     HashFingerprint,
     RecordPositions,
     hash_records,
+    stream_hashes,
 )
 from winnow.quality.key_census import (
     COLUMNS,
     EXACT,
     HASHED,
+    MAY_GO,
     CensusResult,
     KeyCensus,
     Superseding,
@@ -48,7 +54,7 @@ from winnow.quality.key_census import (
 )
 from winnow.quality.reading import StagedFigures, read_readable_batches, read_staged_files
 from winnow.quality.removal_checks import InputOffsets, count_keyless_not_quarantined
-from winnow.quality.versions import KEY_AND_OFFSET, HeaderFigures, Ordering, make_header_counter
+from winnow.quality.versions import KEY_AND_OFFSET, HeaderFigures, Mask, Ordering, make_header_counter
 from winnow.results import StagedPartition
 
 if TYPE_CHECKING:
@@ -246,10 +252,17 @@ class _Recomputation:
                 span: OffsetRange = span,
                 above: list[Offsets] = above,
             ) -> None:
-                (content,) = hash_records(self._connection, batch, CONTENT_HASH)
+                content, winners, keys = hash_records(self._connection, batch, CONTENT_HASH, WINNERS_HASH, KEY_HASH)
                 self._content.add(content)
-                keyed = self._count_survivors(batch, offsets, by_reference=False)
-                self._strays += len(offsets) - keyed + int(((offsets < span.start) | (offsets >= span.end)).sum())
+                inside, chosen = self._find_keyed(batch)
+                self._count_kept(int(inside.sum()), int(chosen.sum()))
+                self._winners.add(_choose(winners, inside))
+                if self._quick is not None:
+                    ranked = self._ordering.rank(_choose_records(batch, chosen))
+                    self._quick.add_survivors(
+                        _choose(keys, chosen), RecordPositions.from_batch(ranked), by_reference=False
+                    )
+                self._strays += int((~chosen | (offsets < span.start) | (offsets >= span.end)).sum())
                 above.append(offsets[offsets >= self._inside.end])
 
             total.add(read_staged_files(outputs, self._partition.partition, threads=self._threads, each=each))
@@ -258,30 +271,33 @@ class _Recomputation:
 
     def _read_kept_segments(self) -> list[tuple[int, int]]:
         for segment in self._kept:
-            records = 0
-            for batch in self._read_inputs([segment], self._ordering.columns):
-                records += batch.num_rows
-                self._count_survivors(batch, read_offsets(batch), by_reference=True)
-            if records != segment.records:
-                self._unreadable_inputs.add(segment.path)
+            keyless: list[pa.RecordBatch] = []
+            survivors = self._rank_kept(segment, keyless)
+            for (winners, keys), ranked in stream_hashes(self._connection, survivors, WINNERS_HASH, KEY_HASH):
+                self._winners.add(winners)
+                if self._quick is not None:
+                    self._quick.add_survivors(keys, RecordPositions.from_batch(ranked), by_reference=True)
+            for batch in keyless:
+                (winners,) = hash_records(self._connection, batch, WINNERS_HASH)
+                self._winners.add(winners)
         return [(segment.first_offset, segment.last_offset) for segment in self._kept]
 
-    def _count_survivors(self, batch: pa.RecordBatch, offsets: Offsets, *, by_reference: bool) -> int:
-        """Count records that stay in the log; return the number of keyed ones inside the range in ``batch``."""
-        inside = _get_single(batch, (offsets >= self._inside.start) & (offsets < self._inside.end))
-        keyed = _get_single(inside, inside.column("key").is_valid().to_numpy(zero_copy_only=False))
-        self._records_kept += inside.num_rows
-        self._keyless_kept += inside.num_rows - keyed.num_rows
-        if keyed.num_rows != inside.num_rows:
-            (winners,) = hash_records(self._connection, inside, WINNERS_HASH)
-            (keys,) = hash_records(self._connection, keyed, KEY_HASH)
-        else:
-            winners, keys = hash_records(self._connection, keyed, WINNERS_HASH, KEY_HASH)
-        self._winners.add(winners)
-        ranked = self._ordering.rank(keyed, self._headers if by_reference else None)
-        if self._quick is not None:
-            self._quick.add_survivors(keys, RecordPositions.from_batch(ranked), by_reference=by_reference)
-        return int(keyed.num_rows)
+    def _rank_kept(self, segment: Segment, keyless: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Count the records of a segment kept by reference and yield the keyed ones; add the others to ``keyless``."""
+        records = 0
+        for batch in self._read_inputs([segment], self._ordering.columns):
+            records += batch.num_rows
+            inside, chosen = self._find_keyed(batch)
+            self._count_kept(int(inside.sum()), int(chosen.sum()))
+            if (inside & ~chosen).any():
+                keyless.append(batch.select(KEY_AND_OFFSET).filter(pa.array(inside & ~chosen)))
+            yield self._ordering.rank(_choose_records(batch, chosen), self._headers)
+        if records != segment.records:
+            self._unreadable_inputs.add(segment.path)
+
+    def _count_kept(self, inside: int, keyed: int) -> None:
+        self._records_kept += inside
+        self._keyless_kept += inside - keyed
 
     def _count_keys(self) -> CensusResult:
         """Return the census. A finding of the fast one is counted again by the bytes of the keys."""
@@ -289,14 +305,9 @@ class _Recomputation:
         if self._quick is None:
             found = self._count_by_grouping(HASHED, self._headers)
             return found if found.is_clean(gone) else self._count_by_grouping(EXACT)
-        for segment in self._rewritten:
-            for batch in self._read_inputs([segment], self._list_input_columns(segment)):
-                offsets = read_offsets(batch)
-                self._strays += int(((offsets < segment.first_offset) | (offsets > segment.last_offset)).sum())
-                chosen = self._select_keyed(batch)
-                ranked = self._ordering.rank(chosen, self._headers)
-                (keys,) = hash_records(self._connection, ranked, KEY_HASH)
-                self._quick.add_inputs(keys, RecordPositions.from_batch(ranked), self._mark_expirable(chosen))
+        for (keys,), ranked in stream_hashes(self._connection, self._rank_inputs(self._headers), KEY_HASH):
+            may_go = ranked.column(MAY_GO).to_numpy(zero_copy_only=False) if gone else np.zeros(len(keys), np.bool_)
+            self._quick.add_inputs(keys, RecordPositions.from_batch(ranked), may_go)
         quick = self._quick.build_result(gone)
         if quick is None or self._count_wrong_extensions(self._quick.find_superseding):
             return self._count_by_grouping(EXACT)
@@ -333,18 +344,29 @@ class _Recomputation:
             return replace(found, wrong_extensions=self._count_wrong_extensions(census.find_superseding))
 
     def _rank_inputs(self, count: Counter[str] | None) -> Iterator[pa.RecordBatch]:
+        """Yield the keyed records of rewritten inputs; with :data:`MAY_GO` if tombstones expired."""
         for segment in self._rewritten:
             for batch in self._read_inputs([segment], self._list_input_columns(segment)):
+                offsets = read_offsets(batch)
+                self._strays += int(((offsets < segment.first_offset) | (offsets > segment.last_offset)).sum())
                 chosen = self._select_keyed(batch)
-                yield self._ordering.rank(chosen, count).append_column("may_go", pa.array(self._mark_expirable(chosen)))
+                ranked = self._ordering.rank(chosen, count)
+                if self._staged.facts.tombstones_expired:
+                    ranked = ranked.append_column(MAY_GO, pa.array(self._mark_expirable(chosen)))
+                yield ranked
 
     def _select_keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the records that a census counts."""
+        _, chosen = self._find_keyed(batch)
+        return _choose_records(batch, chosen)
+
+    def _find_keyed(self, batch: pa.RecordBatch) -> tuple[Mask, Mask]:
+        """Return which records are inside the compacted range, and which of these have a key."""
         offsets = read_offsets(batch)
-        chosen = (offsets >= self._inside.start) & (offsets < self._inside.end)
-        if batch.column("key").null_count:
-            chosen &= batch.column("key").is_valid().to_numpy(zero_copy_only=False)
-        return _get_single(batch, chosen)
+        inside = (offsets >= self._inside.start) & (offsets < self._inside.end)
+        if not batch.column("key").null_count:
+            return inside, inside
+        return inside, inside & batch.column("key").is_valid().to_numpy(zero_copy_only=False)
 
     def _list_input_columns(self, segment: Segment) -> tuple[str, ...]:
         """Return the columns to read; values only where an expired tombstone must be distinguished from a lost one."""
@@ -429,7 +451,11 @@ def _count_overlaps(spans: Iterable[tuple[int, int]]) -> int:
     return sum(1 for before, after in pairwise(sorted(spans)) if after[0] <= before[1])
 
 
-def _get_single(batch: pa.RecordBatch, chosen: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+def _choose(hashes: Hashes, chosen: Mask) -> Hashes:
+    return hashes if chosen.all() else hashes[chosen]
+
+
+def _choose_records(batch: pa.RecordBatch, chosen: Mask) -> pa.RecordBatch:
     return batch if chosen.all() else batch.filter(pa.array(chosen))
 
 

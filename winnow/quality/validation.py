@@ -83,6 +83,18 @@ def validate_fact_table(
     return validation.reach_verdict(None, keep_validations)
 
 
+def prepare_first_judgement(data_docs: Path) -> None:
+    """Make the session of the structural suite, and compile the templates of its pages; nothing is judged or written.
+
+    Failures are logged: whoever judges meets them again.
+    """
+    try:
+        with GX_LOCK, lock_site(data_docs):
+            get_session(load_suite(STRUCTURAL_SUITE), data_docs).prepare_pages()
+    except Exception as problem:  # GX has many
+        LOG.debug("The first judgement could not be prepared (%s).", type(problem).__name__)
+
+
 def build_site_index(data_docs: Path) -> None:
     """List every page of the site in its index, if there are results. Failures are logged."""
     if not locate_results_folder(data_docs).is_dir():

@@ -163,7 +163,7 @@ def _compact_batch(
 
     def submit(reading: Sequence[PlanReference]) -> JobOutcome:
         # They take seconds to import; Spark is at work meanwhile.
-        start_import("winnow.pipeline.compaction.batch_validation")
+        start_import("winnow.pipeline.compaction.batch_validation", data_docs=ctx.settings.data_docs)
         with record_progress(ctx, reading, attempt) as recorder:
             outcome = submit_plans(ctx, reading, attempt, observe_too(recorder, progress))
             recorder.end(outcome)
