@@ -21,7 +21,7 @@ from bench.peers.timing import parse_times
 from bench.result_checks import compute_fingerprint, read_record, read_records
 from bench.results import CompetitorRun
 from oracle.latest_state import Key, compute_latest_state
-from winnow.model import Strategy
+from winnow.strategies import Strategy
 
 if TYPE_CHECKING:
     from bench.process_measurement import Measured

@@ -20,7 +20,8 @@ from bench.peers.spark_keyed_table import read_offsets
 from bench.result_checks import read_record
 from bench.workloads import BASE_MS
 from oracle.latest_state import compute_latest_state
-from winnow.model import Record, Strategy
+from winnow.model import Record
+from winnow.strategies import Strategy
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context

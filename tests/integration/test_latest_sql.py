@@ -77,7 +77,8 @@ def test_clickhouse_answers_as_the_oracle_under_every_strategy(rows: list[Row], 
     with tempfile.TemporaryDirectory() as folder:
         (path,) = write_log(folder, records, set())
         sql = sql.replace("`winnow`.`log`", f"file('{path}', 'Parquet')")
-        answer = str(chdb.query(f"SELECT partition, hex(key), hex(value), offset FROM ({sql})", "JSONCompact"))
+        asked = f"SELECT partition, hex(key), hex(value), offset FROM ({sql})"
+        answer = str(chdb.query(asked, "JSONCompact"))  # type: ignore[no-untyped-call]
     found = {
         (int(row[0]), bytes.fromhex(row[1]), bytes.fromhex(row[2]), int(row[3])) for row in json.loads(answer)["data"]
     }
