@@ -13,7 +13,7 @@ READERS = (
     .changes("read_latest_records", drop_statement("check_pages"))
     .caught_by("test_damaged_value_is_found_and_the_segment_named"),
     Mutant("changes-within-a-file", "records of a file that both sides have, between the two offsets, change no key")
-    .changes("_create_candidates", drop_statement("selects", "append"))
+    .changes("key_changes.create_candidates", drop_statement("selects", "append"))
     .caught_by("test_bounds_inside_one_file_are_between_its_records"),
     Mutant("undone-record-unnoticed", "a record at the offset of an undone one counts as the same")
     .changes("read_snapshot_changes", set_keyword("compares_records", "False"))
