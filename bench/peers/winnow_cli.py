@@ -43,15 +43,12 @@ def main(events_file: str, *arguments: str) -> None:
         log.setLevel(logging.INFO)
         log.addHandler(listener)
         log.propagate = False
-        from winnow.cli import main as winnow
+        from winnow.cli.console_script import run
 
         listen_to_spark(listener)
         listener.note("imported")
         sys.argv = ["winnow", *arguments]
-        try:
-            winnow()
-        finally:
-            listener.note("ended")
+        run()
 
 
 def listen_to_spark(listener: Listener) -> None:

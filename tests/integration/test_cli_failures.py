@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,11 +173,6 @@ def test_progress_without_a_terminal_is_a_line_per_partition(capsys: pytest.Capt
 
 def test_progress_on_a_terminal_is_a_bar_that_ends_without_a_trace(tmp_path: Path) -> None:
     """Drawn on standard error where that is a terminal; a partition's line is left out there."""
-    import os
-    import pty
-    import subprocess
-    import sys
-
     code = (
         "import json, sys, time\n"
         "from winnow.cli.progress import CompactionProgress\n"
@@ -183,7 +182,6 @@ def test_progress_on_a_terminal_is_a_bar_that_ends_without_a_trace(tmp_path: Pat
         "        time.sleep(0.3)\n"
         "print('result')\n"
     )
-    import json
 
     events = [{"event": "started", "partitions": 1, "bytes": 2048}, EVENT, {"event": "plan", "topic": "orders"}]
     leader, follower = pty.openpty()
@@ -204,13 +202,42 @@ def test_progress_on_a_terminal_is_a_bar_that_ends_without_a_trace(tmp_path: Pat
 
 
 def test_a_refusal_is_one_line_also_where_duckdb_was_at_work(tmp_path: Path) -> None:
-    """DuckDB says 47 lines about leaks as the process ends, unless its types are found as garbage."""
+    """DuckDB says 47 lines about leaks where Python ends in haste, and not where the process does."""
     path = make_topic("orders", tmp_path / "orders.jsonl")
     other = write_lines(tmp_path / "other.jsonl", [record("key-0", "another", partition=0, offset=1)])
     answer = winnow_process("ingest", "files", "orders", other, path)
     assert (answer.exit_code, answer.stderr.count("\n")) == (3, 1)
     answer = winnow_process("why", "nowhere", "--partition", 0, "--offset", 1)
     assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1)
+
+
+def test_a_command_ends_with_its_exit_handlers_and_without_a_look_for_garbage() -> None:
+    """What was printed is out, the code is the command's, and what libraries have left to do is done."""
+    code = (
+        "import atexit, gc, sys\n"
+        "from winnow.cli.console_script import run\n"
+        "class Garbage:\n"
+        "    def __del__(self):\n"
+        "        print('looked for garbage', file=sys.stderr)\n"
+        "kept = Garbage()\n"
+        "kept.itself = kept\n"
+        "atexit.register(print, 'handled', file=sys.stderr)\n"
+        "sys.argv = ['winnow', *sys.argv[1:]]\n"
+        "run()\n"
+    )
+    for arguments, returned, said in ((["--version"], 0, "winnow "), (["topics", "lost"], 2, "")):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout.startswith(said)) == (returned, True)
+        assert done.stderr.splitlines()[-1] == "handled"
+
+
+def test_output_that_nobody_takes_any_more_ends_with_a_code_of_its_own() -> None:
+    """As Python's own end has it: not every line has arrived, so the command did not do what it was asked."""
+    code = (
+        "import os, sys; os.close(1); from winnow.cli.console_script import run; sys.argv = ['winnow', '--help']; run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode != 0
 
 
 def test_a_google_bucket_without_network_is_a_sentence_within_the_limit(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from winnow.cli.app import main
+from winnow.cli.console_script import run
 
-main()
+run()

@@ -172,16 +172,10 @@ def _leave_out_others(name: str) -> None:
 
 
 def main() -> None:
-    """The console script: run the command of the process's arguments and exit with its code."""
+    """Run the command of the process's arguments and exit with its code (SystemExit)."""
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     _leave_out_others(sys.argv[1] if len(sys.argv) > 1 else "")
     if not sys.warnoptions:
         # Deprecations inside libraries are nothing a user of the command line can act on.
         warnings.simplefilter("ignore")
-    try:
-        app(prog_name="winnow")
-    finally:
-        # As it ends Python looks once more through every object of every library for garbage: a third of a second.
-        # DuckDB's own types are among it, and where they are not found DuckDB prints 47 lines about leaks.
-        if "duckdb" not in sys.modules:
-            gc.freeze()
+    app(prog_name="winnow")
