@@ -214,6 +214,27 @@ RATIOS: tuple[Ratio, ...] = (
         "groups without decoding them, since each of them loses something.",
     ),
     Ratio(
+        "1 % new, spread: MERGE INTO copy-on-write / Winnow",
+        "until visible: Winnow's validation is in it, a merge has none",
+        3,
+        _over("12m", ("incremental-1-spread", "spark-merge-cow"), ("incremental-1-spread", W), compute_until_visible),
+        at_least=True,
+    ),
+    Ratio(
+        "1 % new, spread: MERGE INTO merge-on-read / Winnow",
+        "the same; what readers pay afterwards is not in it",
+        1.5,
+        _over("12m", ("incremental-1-spread", "spark-merge-mor"), ("incremental-1-spread", W), compute_until_visible),
+        at_least=True,
+    ),
+    Ratio(
+        "1 % new, spread: INSERT OVERWRITE / Winnow",
+        "the same; from the old table and the new records",
+        2,
+        _over("12m", ("incremental-1-spread", "spark-overwrite"), ("incremental-1-spread", W), compute_until_visible),
+        at_least=True,
+    ),
+    Ratio(
         "1 % new: engine reads / allowed",
         "bytes read by tasks over key and ordering columns and the segments that lose something",
         1.0,
