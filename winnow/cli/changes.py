@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from winnow.cli.options import Topic, open_installation
 from winnow.cli.output import format_count, print_message
-from winnow.cli.read import Format, check_output, write_to_file, write_to_output
+from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,17 +53,9 @@ def changes(
             show_default=False,
         ),
     ] = None,
-    text: Annotated[
-        bool,
-        typer.Option("--text", help="Bytes as text instead of base64; what is not UTF-8 as an object with base64."),
-    ] = False,
-    output_format: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.JSONL,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="To a file, complete or not at all; .gz compresses.", show_default=False
-        ),
-    ] = None,
+    text: Text = False,
+    output_format: OutputFormat = Format.JSONL,
+    output: Output = None,
 ) -> None:
     """Print the keys whose latest value was inserted, updated or deleted between two states of the topic.
 

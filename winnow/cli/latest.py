@@ -11,7 +11,7 @@ import typer
 from winnow.cli.key_text import KeyForm, parse_key
 from winnow.cli.options import Topic, open_installation
 from winnow.cli.output import format_count, print_lines, print_message
-from winnow.cli.read import Format, check_output, write_to_file, write_to_output
+from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
 from winnow.errors import UsageError
 from winnow.pipeline.explain.reader_names import SqlEngine
 
@@ -34,10 +34,7 @@ def latest(
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, help="At most N keys in all.", show_default=False)
     ] = None,
-    text: Annotated[
-        bool,
-        typer.Option("--text", help="Bytes as text instead of base64; what is not UTF-8 as an object with base64."),
-    ] = False,
+    text: Text = False,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,13 +57,8 @@ def latest(
     confluent: Annotated[
         bool, typer.Option("--confluent", help="Avro values begin with the five bytes of Confluent's serializers.")
     ] = False,
-    output_format: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.JSONL,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="To a file, complete or not at all; .gz compresses.", show_default=False
-        ),
-    ] = None,
+    output_format: OutputFormat = Format.JSONL,
+    output: Output = None,
     sql: Annotated[
         SqlEngine | None,
         typer.Option("--sql", help="Print the query in this engine's SQL instead of the rows.", show_default=False),

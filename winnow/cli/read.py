@@ -32,6 +32,20 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
+Text = Annotated[
+    bool, typer.Option("--text", help="Bytes as text instead of base64; what is not UTF-8 as an object with base64.")
+]
+
+OutputFormat = Annotated[Format, typer.Option("--format", help="The output format.")]
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="FILE", help="To a file, complete or not at all; .gz compresses.", show_default=False
+    ),
+]
+
+
 def read(
     topic: Topic,
     *,
@@ -76,23 +90,12 @@ def read(
             "left out.",
         ),
     ] = False,
-    text: Annotated[
-        bool,
-        typer.Option(
-            "--text",
-            help="Bytes as text instead of base64; what is not UTF-8 as an object with base64.",
-        ),
-    ] = False,
+    text: Text = False,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, help="At most N records in all.", show_default=False)
     ] = None,
-    output_format: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.JSONL,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", metavar="FILE", help="To a file, complete or not at all; .gz compresses.", show_default=False
-        ),
-    ] = None,
+    output_format: OutputFormat = Format.JSONL,
+    output: Output = None,
     quarantined: Annotated[
         bool,
         typer.Option("--quarantined", help="Records without a key, which ingest or a compaction quarantined."),

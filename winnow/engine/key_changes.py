@@ -6,7 +6,7 @@ are candidates. Of everything else nothing but key and ordering columns is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.engine.task_resources import TaskBudget
-from winnow.engine.winners import build_greatest_offset_sql
+from winnow.engine.winners import build_greatest_offset_sql, build_scan_sql
 from winnow.files import duckdb_connection, storage
-from winnow.files.duckdb_connection import quote_file_list
 from winnow.files.page_checksums import check_pages
 from winnow.model import Segment
 
@@ -46,6 +45,11 @@ class LogExtent:
     segments: tuple[Segment, ...]
     start_offset: int
     end_offset: int
+
+    @property
+    def condition(self) -> str:
+        """The SQL condition that a record of the segments is in the extent."""
+        return f'"offset" >= {self.start_offset} AND "offset" < {self.end_offset}'
 
     def list_readable(self) -> list[Segment]:
         """List the segments that may hold records of the extent."""
@@ -94,11 +98,11 @@ def create_candidates(connection: duckdb.DuckDBPyConnection, before: LogExtent, 
     """Create ``candidates(key)``: the keys of records that are in exactly one of both extents."""
     old, new = {s.path for s in before.list_readable()}, {s.path for s in after.list_readable()}
     selects = [
-        _select_keys([s for s in extent.list_readable() if s.path not in other], _within(extent))
+        _select_keys([s for s in extent.list_readable() if s.path not in other], extent.condition)
         for extent, other in ((before, new), (after, old))
     ]
     both = [segment for segment in before.list_readable() if segment.path in new]
-    selects.append(_select_keys(both, f"({_within(before)}) <> ({_within(after)})"))
+    selects.append(_select_keys(both, f"({before.condition}) <> ({after.condition})"))
     union = " UNION ".join(each for each in selects if each) or "SELECT NULL::BLOB AS key WHERE false"
     connection.execute(f"CREATE TEMP TABLE candidates AS {union}")
 
@@ -106,7 +110,7 @@ def create_candidates(connection: duckdb.DuckDBPyConnection, before: LogExtent, 
 def _select_keys(segments: Sequence[Segment], condition: str) -> str:
     if not segments:
         return ""
-    return f"SELECT DISTINCT key FROM {_read(segments)} WHERE key IS NOT NULL AND {condition}"
+    return f"SELECT DISTINCT key FROM {build_scan_sql(segments)} WHERE key IS NOT NULL AND {condition}"
 
 
 def create_alive(
@@ -121,21 +125,21 @@ def create_alive(
     connection.execute(
         f"""
         CREATE TEMP TABLE {name}_winners AS SELECT key, {greatest} AS "offset"
-        FROM {_read(segments)} AS log SEMI JOIN candidates USING (key) WHERE {_within(extent)} GROUP BY key
+        FROM {build_scan_sql(segments)} AS log SEMI JOIN candidates USING (key) WHERE {extent.condition} GROUP BY key
         """
     )
     if compares_records:
         connection.execute(
             f"""
             CREATE TEMP TABLE {name} AS SELECT won.key, won."offset", hash(value, "timestamp", headers) AS digest
-            FROM {name}_winners AS won JOIN {_read(segments)} AS log ON won."offset" = log."offset"
+            FROM {name}_winners AS won JOIN {build_scan_sql(segments)} AS log ON won."offset" = log."offset"
             WHERE log.value IS NOT NULL
             """
         )
         return
     holding = [segment for segment in segments if segment.tombstones]
     gone = (
-        f'ANTI JOIN (SELECT "offset" FROM {_read(holding)} WHERE value IS NULL) AS gone USING ("offset")'
+        f'ANTI JOIN (SELECT "offset" FROM {build_scan_sql(holding)} WHERE value IS NULL) AS gone USING ("offset")'
         if holding
         else ""
     )
@@ -165,7 +169,7 @@ def _read_changes(connection: duckdb.DuckDBPyConnection, partition: int, after: 
         s for s in after.list_readable() if lowest is not None and s.last_offset >= lowest and s.first_offset <= highest
     ]
     values = (
-        f'LEFT JOIN {_read(found)} AS log ON changes."offset" = log."offset"'
+        f'LEFT JOIN {build_scan_sql(found)} AS log ON changes."offset" = log."offset"'
         if found
         else 'LEFT JOIN (SELECT NULL::BLOB AS value, NULL::TIMESTAMPTZ AS "timestamp") AS log ON false'
     )
@@ -180,11 +184,3 @@ def _read_changes(connection: duckdb.DuckDBPyConnection, partition: int, after: 
         if batch.num_rows:
             columns = [column.cast(field.type) for column, field in zip(batch.columns, CHANGE_SCHEMA, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=CHANGE_SCHEMA)
-
-
-def _within(extent: LogExtent) -> str:
-    return f'"offset" >= {extent.start_offset} AND "offset" < {extent.end_offset}'
-
-
-def _read(segments: Iterable[Segment]) -> str:
-    return f"read_parquet({quote_file_list(segment.path for segment in segments)})"

@@ -7,7 +7,6 @@ which a row changed are written again without it, together with small ones; new 
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from winnow.engine.key_changes import LogExtent, create_alive, create_candidates
 from winnow.engine.latest_records import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.engine.task_resources import TaskBudget, open_connection
-from winnow.errors import ServiceError
+from winnow.engine.winners import build_scan_sql
 from winnow.files import storage
 from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
 from winnow.files.page_checksums import check_local_pages
@@ -69,15 +68,8 @@ class RowWriter:
                 self._writer.write(cast_to_segment_schema(batch))
             return self._writer.finish()
         except BaseException:
-            delete_files(self._writer.abandon())
+            storage.delete_unreferenced(self._writer.abandon())
             raise
-
-
-def delete_files(uris: Iterable[str]) -> None:
-    """Delete files that nothing refers to; one that cannot be deleted stays for a sweep."""
-    for uri in uris:
-        with contextlib.suppress(OSError, ServiceError):
-            storage.delete(uri)
 
 
 def update_partition(
@@ -127,9 +119,9 @@ def _create_candidates_by_offset(
     newer = LogExtent(after.segments, max(after.start_offset, before.end_offset), after.end_offset)
     found = newer.list_readable()
     _check(found, _IDENTIFYING)
-    source = _read(found) if found else '(SELECT NULL::BLOB AS key, NULL::BIGINT AS "offset" WHERE false)'
+    source = build_scan_sql(found) if found else '(SELECT NULL::BLOB AS key, NULL::BIGINT AS "offset" WHERE false)'
     connection.execute(
-        f"CREATE TEMP TABLE candidates AS SELECT DISTINCT key FROM {source} WHERE key IS NOT NULL AND {_within(newer)}"
+        f"CREATE TEMP TABLE candidates AS SELECT DISTINCT key FROM {source} WHERE key IS NOT NULL AND {newer.condition}"
     )
     if not rows:
         return newer
@@ -137,11 +129,11 @@ def _create_candidates_by_offset(
     older = [segment for segment in there if segment.last_offset < newer.start_offset]
     _check(older, ("offset",))
     gone = (
-        f'ANTI JOIN (SELECT "offset" FROM {_read(there)} WHERE {_within(after)}) AS log USING ("offset")'
+        f'ANTI JOIN (SELECT "offset" FROM {build_scan_sql(there)} WHERE {after.condition}) AS log USING ("offset")'
         if there
         else ""
     )
-    connection.execute(f"CREATE TEMP TABLE lost AS SELECT key FROM {_read(rows)} AS held {gone}")
+    connection.execute(f"CREATE TEMP TABLE lost AS SELECT key FROM {build_scan_sql(rows)} AS held {gone}")
     row = fetch_one_row(connection, "SELECT count(*) FROM lost ANTI JOIN candidates USING (key)")
     assert row is not None
     if not row[0]:
@@ -155,10 +147,11 @@ def _create_changes(connection: duckdb.DuckDBPyConnection, rows: Sequence[Segmen
     """Create ``held(name, key, offset)``, the candidates' rows; ``gone``, those to remove; ``fresh``, those to add."""
     connection.execute('CREATE TEMP TABLE held (name VARCHAR, key BLOB, "offset" BIGINT)')
     if rows:
+        files = quote_file_list(segment.path for segment in rows)
         connection.execute(
             f"""
             INSERT INTO held SELECT parse_filename(filename), key, "offset"
-            FROM read_parquet({_quote(rows)}, filename = true) AS there SEMI JOIN candidates USING (key)
+            FROM read_parquet({files}, filename = true) AS there SEMI JOIN candidates USING (key)
             """
         )
     connection.execute('CREATE TEMP TABLE gone AS SELECT * FROM held ANTI JOIN alive USING (key, "offset")')
@@ -182,9 +175,9 @@ def _write_changes(
     if not gone and not fresh:
         return PartitionUpdate()
     names = {name for (name,) in connection.execute("SELECT DISTINCT name FROM gone").fetchall()}
-    touched = [segment for segment in rows if _get_name(segment) in names]
+    touched = [segment for segment in rows if storage.get_name(segment.path) in names]
     complete = len(touched) == len(names)
-    others = [each for each in rows if _get_name(each) not in names and each.size_bytes < FILE_BYTES // 2]
+    others = [each for each in rows if storage.get_name(each.path) not in names and each.size_bytes < FILE_BYTES // 2]
     if len(others) >= MAXIMUM_SMALL_FILES:
         touched += others
     sources = _list_sources(connection, after) if fresh else []
@@ -194,7 +187,7 @@ def _write_changes(
     expected = sum(segment.records for segment in touched) - gone + fresh
     found = sum(segment.records for segment in added)
     if found != expected or not complete:
-        delete_files(segment.path for segment in added)
+        storage.delete_unreferenced(segment.path for segment in added)
         raise CopyCountError(
             f"{expected:,} rows of the latest state were to be written, but {found:,} records were read. Nothing of it "
             "counts; keep the log's files for analysis"
@@ -226,31 +219,14 @@ def _read_rows(
     """Yield the rows of ``kept`` that stay, and the fresh ones, by offset; what does not fit in memory is spilled."""
     selects = []
     if kept:
-        selects.append(f'SELECT {_COLUMNS} FROM {_read(kept)} AS held ANTI JOIN gone USING ("offset")')
+        selects.append(f'SELECT {_COLUMNS} FROM {build_scan_sql(kept)} AS held ANTI JOIN gone USING ("offset")')
     if sources:
-        selects.append(f'SELECT {_COLUMNS} FROM {_read(sources)} AS log SEMI JOIN fresh USING ("offset")')
+        selects.append(f'SELECT {_COLUMNS} FROM {build_scan_sql(sources)} AS log SEMI JOIN fresh USING ("offset")')
     relation = connection.sql(f'{" UNION ALL ".join(selects)} ORDER BY "offset"')
     largest_bytes = max(each.size_bytes // max(1, each.records) for each in (*kept, *sources))
     rows = max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))
     yield from relation.to_arrow_reader(rows)
 
 
-def _get_name(segment: Segment) -> str:
-    """Return the file's name, which no other file has; DuckDB may write its folder in another way."""
-    return segment.path.rpartition("/")[2]
-
-
 def _check(segments: Iterable[Segment], columns: Collection[str]) -> None:
     check_local_pages((segment.path for segment in segments), columns)
-
-
-def _within(extent: LogExtent) -> str:
-    return f'"offset" >= {extent.start_offset} AND "offset" < {extent.end_offset}'
-
-
-def _quote(segments: Iterable[Segment]) -> str:
-    return quote_file_list(segment.path for segment in segments)
-
-
-def _read(segments: Iterable[Segment]) -> str:
-    return f"read_parquet({_quote(segments)})"

@@ -176,7 +176,7 @@ def _pick_through_key_table(
         SELECT CASE WHEN key IS NOT NULL THEN "offset" END AS "offset", {WINNERS_HASH} AS fingerprint,
                records, present, whole FROM (
             SELECT key, {greatest} AS "offset", count(*) AS records, {present} AS present, {whole} AS whole
-            FROM {_build_file_list(plan.segments)} WHERE {readable}{part} GROUP BY key
+            FROM {build_scan_sql(plan.segments)} WHERE {readable}{part} GROUP BY key
         )
         """
         ),
@@ -263,7 +263,7 @@ def _count_versions(
     connection: duckdb.DuckDBPyConnection, plan: PartitionPlan, readable: str, header: str
 ) -> tuple[int, int]:
     present, whole = build_version_counts_sql(header)
-    query = f"SELECT {present}, {whole} FROM {_build_file_list(plan.segments)} WHERE {readable} AND key IS NOT NULL"
+    query = f"SELECT {present}, {whole} FROM {build_scan_sql(plan.segments)} WHERE {readable} AND key IS NOT NULL"
     found, good = _fetch_row(connection, query)
     return found, good
 
@@ -288,7 +288,7 @@ def _find_malformed_offsets(
     for segment in plan.segments if header is not None and count else ():
         rows = connection.execute(
             f"""
-            SELECT "offset" FROM {_build_file_list([segment])}
+            SELECT "offset" FROM {build_scan_sql([segment])}
             WHERE {readable} AND key IS NOT NULL
               AND {build_version_header_sql(header or "")} IS NOT NULL
               AND {build_version_value_sql(header or "")} IS NULL
@@ -319,7 +319,7 @@ def _create_expired_table(
         inside = build_offset_condition(expired)
         connection.execute(
             f"""
-            INSERT INTO expired SELECT "offset", {WINNERS_HASH} FROM {_build_file_list(holding)}
+            INSERT INTO expired SELECT "offset", {WINNERS_HASH} FROM {build_scan_sql(holding)}
             WHERE value IS NULL AND ({inside}) AND {readable} AND key IS NOT NULL
             """
         )
@@ -330,7 +330,8 @@ def build_offset_condition(ranges: Iterable[OffsetRange]) -> str:
     return " OR ".join(f'("offset" >= {r.start} AND "offset" < {r.end})' for r in ranges) or "false"
 
 
-def _build_file_list(segments: Iterable[Segment]) -> str:
+def build_scan_sql(segments: Iterable[Segment]) -> str:
+    """Build the SQL relation of all records of ``segments``."""
     return f"read_parquet({quote_file_list(segment.path for segment in segments)})"
 
 

@@ -200,6 +200,21 @@ def delete(uri: str) -> None:
                 raise
 
 
+def delete_unreferenced(uris: Iterable[str]) -> None:
+    """Delete files that nothing refers to; one that cannot be deleted stays, for a sweep."""
+    for uri in uris:
+        with suppress(OSError, ServiceError):
+            delete(uri)
+
+
+def get_name(uri: str) -> str:
+    """Return a file's name. Winnow's files have names that no other file has.
+
+    So they are compared by name: a catalog or DuckDB may write the same place another way (file:/ for file:///).
+    """
+    return uri.rpartition("/")[2]
+
+
 def list_files(uri: str) -> list[FileEntry]:
     """List all files below the folder ``uri``, sorted; empty when the folder is missing."""
     if is_local(uri) and not parse_local_path(uri).exists():

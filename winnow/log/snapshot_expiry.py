@@ -42,7 +42,7 @@ class FileReferences:
 
     def list_names(self) -> set[str]:
         """List the files' names, which nothing else has: a catalog may write a folder another way (file:/ for file:///)."""
-        return {path.rpartition("/")[2] for path in self.list_paths()}
+        return set(map(storage.get_name, self.list_paths()))
 
     def add(self, table: Table, snapshot: Snapshot, known: set[str]) -> None:
         """Add everything ``snapshot`` refers to; manifests in ``known`` were read already."""

@@ -6,7 +6,6 @@ exactly that head, and begins again when another commit came first. PyIceberg's 
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,6 @@ from winnow.errors import (
     DamagedMetadataError,
     ForeignTableError,
     PlanVoidError,
-    ServiceError,
     UnknownTopicError,
     UsageError,
 )
@@ -410,7 +408,8 @@ class TopicLog:
         try:
             committed = transaction.commit_transaction()
         except CommitFailedException:
-            _delete_files(leftovers)  # the catalog has checked whether the commit succeeded (winnow.log.catalog_access)
+            # The catalog has checked whether the commit succeeded (winnow.log.catalog_access).
+            storage.delete_unreferenced(leftovers)
             return None
         except Exception as problem:
             found = find_landed(self._catalog, self._identifier, snapshot_id)
@@ -442,10 +441,3 @@ class TopicLog:
             table_uuid=head.table_uuid,
             location=head.location,
         )
-
-
-def _delete_files(paths: Sequence[str]) -> None:
-    # Only after a refused commit, when nothing can refer to these files. A failure leaves an unreferenced file.
-    for path in paths:
-        with contextlib.suppress(OSError, ServiceError):
-            storage.delete(path)

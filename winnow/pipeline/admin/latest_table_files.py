@@ -89,7 +89,7 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
     if head is None or head.reflected is None:
         return SweptTable()
     expired, unneeded = expire_latest(latest, now_ms=now_ms, grace_ms=grace_ms)
-    wanted = set(map(_get_name, unneeded))
+    wanted = set(map(storage.get_name, unneeded))
     listed = [file for file in storage.list_files(latest.location) if file.uri.endswith(_SUFFIXES)]
     head = latest.load()  # after the listing
     if head is None or head.reflected is None:
@@ -98,12 +98,12 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
     if strays:
         fenced = latest.commit(head, head.reflected, add=(), remove=(), operation="fence-latest")
         if fenced is not None:  # else an update came first, and the next sweep looks again
-            wanted |= {_get_name(file.uri) for file in strays}
+            wanted |= {storage.get_name(file.uri) for file in strays}
         head = latest.load()
         if head is None:
             return SweptTable(snapshots_expired=expired)
     named = collect_references(head.table).list_names()
-    gone = [file for file in _select_others(listed, named) if _get_name(file.uri) in wanted]
+    gone = [file for file in _select_others(listed, named) if storage.get_name(file.uri) in wanted]
     for file in gone:
         storage.delete(file.uri)
     storage.remove_emptied_folders((file.uri for file in gone), latest.location)
@@ -111,8 +111,4 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
 
 
 def _select_others(files: Iterable[storage.FileEntry], names: set[str]) -> list[storage.FileEntry]:
-    return [file for file in files if _get_name(file.uri) not in names]
-
-
-def _get_name(uri: str) -> str:
-    return uri.rpartition("/")[2]
+    return [file for file in files if storage.get_name(file.uri) not in names]

@@ -224,11 +224,11 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
         latest.drop(side.metadata_location)
     snapshot = now.table.current_snapshot()
     # By their names, which nothing else has: a catalog may write the same place another way (file:/ for file:///).
-    needed = {_get_name(now.table.metadata_location)}
+    needed = {storage.get_name(now.table.metadata_location)}
     if snapshot is not None:
-        needed.add(_get_name(find_state_path(now.table, snapshot) or ""))
-    last = [file for file in listed if _get_name(file.uri) in needed]
-    gone = [*listed_aside, *listed_side, *(file for file in listed if _get_name(file.uri) not in needed)]
+        needed.add(storage.get_name(find_state_path(now.table, snapshot) or ""))
+    last = [file for file in listed if storage.get_name(file.uri) in needed]
+    gone = [*listed_aside, *listed_side, *(file for file in listed if storage.get_name(file.uri) not in needed)]
     for file in gone:
         storage.delete(file.uri)
     ctx.store.projection.forget_topic(topic)
@@ -238,10 +238,6 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     for location in (head.location, quarantine.location, latest.location):
         storage.remove_empty_folders(location)
     return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
-
-
-def _get_name(uri: str) -> str:
-    return uri.rpartition("/")[2]
 
 
 def _list_files(location: str) -> list[storage.FileEntry]:

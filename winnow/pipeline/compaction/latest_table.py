@@ -18,7 +18,7 @@ from itertools import chain
 from winnow.clock import format_ms
 from winnow.engine.key_changes import LogExtent
 from winnow.engine.latest_records import read_latest_records
-from winnow.engine.latest_update import PartitionUpdate, RowWriter, delete_files, update_partition
+from winnow.engine.latest_update import PartitionUpdate, RowWriter, update_partition
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import (
     CommitConflictError,
@@ -276,7 +276,7 @@ def _write_change(
         change = _TableChange(parts)
         storage.sync(segment.path for segment in change.added)
     except BaseException:
-        delete_files(segment.path for part in parts for segment in part.added)
+        storage.delete_unreferenced(segment.path for part in parts for segment in part.added)
         raise
     return change
 
@@ -351,10 +351,10 @@ def _commit(
     except CommitUnknownError:
         raise  # the table may name the files
     except WinnowError:  # nothing was committed; after anything else the files wait for a sweep
-        delete_files(segment.path for segment in change.added)
+        storage.delete_unreferenced(segment.path for segment in change.added)
         raise
     if snapshot_id is None:
-        delete_files(segment.path for segment in change.added)
+        storage.delete_unreferenced(segment.path for segment in change.added)
         return None
     held = sum(segment.records for segment in chain.from_iterable(rows.values()))
     written = sum(segment.records for segment in change.added)
