@@ -105,7 +105,7 @@ def test_a_topic_lives_on_hdfs(hdfs: HadoopCluster, tmp_path: Path, monkeypatch:
     location = find_location("orders")
     assert location.startswith(f"{hdfs.address}/lake/warehouse/winnow/orders-")
     found = {entry.uri.removeprefix(f"{location}/").split("/")[0] for entry in storage.list_files(location)}
-    assert {"data", "metadata", "winnow"} <= found
+    assert {"data", "metadata", "_winnow"} <= found
 
 
 def test_an_hdfs_that_is_away_is_a_service_error_in_one_sentence_and_not_after_minutes() -> None:

@@ -62,7 +62,7 @@ def test_a_topic_lives_in_a_container(container: Path, tmp_path: Path, monkeypat
     assert len(winnow("read", "orders").stdout.splitlines()) == 10
     location = find_location("orders")
     folder = container / location.removeprefix(f"{LAKE}/")
-    assert {path.name for path in folder.iterdir()} == {"data", "metadata", "winnow"}
+    assert {path.name for path in folder.iterdir()} == {"data", "metadata", "_winnow"}
     files = [entry.uri for entry in storage.list_files(f"{location}/data")]
     from winnow.files.duckdb_connection import open_connection
 

@@ -32,6 +32,11 @@ class Namespaces:
         return f"{self.topics}_latest_views"
 
     @property
+    def copies(self) -> str:
+        """The folder of the copies of the topics' documents (:mod:`winnow.log.document_places`)."""
+        return f"{self.topics}_copies"
+
+    @property
     def deleted(self) -> str:
         """The folder of the notes of deleted topics."""
         return f"{self.topics}_deleted"

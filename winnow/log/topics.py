@@ -224,7 +224,14 @@ class TopicLogs:
             raise UnknownTopicError(str(problem)) from problem
         from winnow.log.topic_log import TopicLog
 
-        return TopicLog(self.catalog, self._identify(topic), topic, self._defaults)
+        return TopicLog(self.catalog, self._identify(topic), topic, self.copies, self._defaults)
+
+    @property
+    def copies(self) -> str:
+        """The folder in which the copies of all topics' documents lie."""
+        from winnow.files import storage
+
+        return storage.join(self._warehouse, self.namespaces.copies)
 
     def quarantine(self, topic: str, head: Head | None = None) -> Quarantine:
         """Open the side table of quarantined records of ``topic``.
