@@ -101,7 +101,7 @@ def test_a_catalog_that_ignores_case_does_not_pass_one_topic_off_as_another(
     refused = winnow("ingest", "files", "Orders", tmp_path / "orders.jsonl", code=3)
     assert "ignores case in names and answered with topic orders" in refused.stderr
     winnow("topics", "create", "Orders", "--partitions", "1", code=2)
-    winnow("topics", "delete", "Orders", "--now", "--yes", code=3)
+    winnow("topics", "delete", "Orders", "--now", "--yes", code=2)
     assert winnow("read", "orders").stdout == before
 
 
