@@ -73,6 +73,16 @@ def test_a_topic_of_a_new_catalog_deletes_nothing_of_the_one_before(tmp_path: Pa
     assert list_contents(*{uri.rpartition("/")[0] for uri in before}) == before
 
 
+def test_a_topic_with_the_longest_name_is_created_and_deleted(tmp_path: Path, winnow_home: Path) -> None:
+    """The uuid does not make the folder's name longer than disks take."""
+    topic = "o" * 249
+    winnow("topics", "create", topic, "--partitions", "1")
+    winnow("ingest", "files", topic, write_lines(tmp_path / "one.jsonl", [record("a", "1", partition=0, offset=0)]))
+    winnow("topics", "delete", topic, "--yes")
+    assert open_logs().list_deleted() == [topic]
+    winnow("topics", "delete", topic, "--now", "--yes")
+
+
 def test_names_that_differ_in_case_share_nothing(tmp_path: Path, winnow_home: Path) -> None:
     """Not even where a disk ignores case: no two of their paths are equal then."""
     fill(tmp_path, "orders")

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".deleted"
 _MARK = "~"
-"""Stands in no topic's name."""
+"""Stands in no topic's name, and in the name of a note that holds the topic's name instead of being named after it."""
+_MAXIMUM_NAME_LENGTH = 150
+"""Maximum characters of a topic's name after which its note is named: file systems take 255 with a draft's ending."""
 
 
 @runtime_checkable
@@ -51,7 +53,8 @@ def make_deleted_error(state: TopicState) -> DeletedTopicError:
 
 def note_deleted(notes: str, topic: str) -> None:
     """Note in the folder ``notes`` that ``topic`` may be deleted. Call it before the commit that deletes it."""
-    storage.write_bytes(storage.join(notes, _name_note(topic)), b"")
+    name = _name_note(topic)
+    storage.write_bytes(storage.join(notes, name), topic.encode() if _MARK in name else b"")
 
 
 def forget_deleted(notes: str, topic: str) -> None:
@@ -61,15 +64,21 @@ def forget_deleted(notes: str, topic: str) -> None:
 
 def list_noted(notes: str) -> frozenset[str]:
     """List the topics that may be deleted, by the folder ``notes``."""
-    names = (storage.get_name(entry.uri) for entry in storage.list_files(notes))
-    return frozenset(name.removesuffix(_SUFFIX).partition(_MARK)[0] for name in names if name.endswith(_SUFFIX))
+    return frozenset(_read_note(entry.uri) for entry in storage.list_files(notes) if entry.uri.endswith(_SUFFIX))
+
+
+def _read_note(uri: str) -> str:
+    name = storage.get_name(uri)
+    with contextlib.suppress(FileNotFoundError):  # it was removed a moment ago
+        return storage.read_bytes(uri).decode(errors="replace") if _MARK in name else name.removesuffix(_SUFFIX)
+    return ""
 
 
 def _name_note(topic: str) -> str:
     """Name the note about ``topic``; no two names are equal where a disk ignores case."""
-    if topic == topic.lower():
+    if topic == topic.lower() and len(topic) <= _MAXIMUM_NAME_LENGTH:
         return f"{topic}{_SUFFIX}"
-    return f"{topic}{_MARK}{hashlib.sha256(topic.encode()).hexdigest()[:16]}{_SUFFIX}"
+    return f"{topic[:_MAXIMUM_NAME_LENGTH]}{_MARK}{hashlib.sha256(topic.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 
 def drop_table(catalog: Catalog, identifier: Identifier, metadata_location: str, where: str) -> None:

@@ -26,6 +26,7 @@ from pyiceberg.table.metadata import new_table_metadata
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import storage
 from winnow.log.deleted_topics import drop_table
+from winnow.log.document_places import make_copies_name
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class NewTable:
 
 def name_folder(topic: str, table_uuid: str) -> str:
     """Name the folder of what belongs to the life of ``topic`` whose log has that table uuid."""
-    return f"{topic}-{table_uuid}"
+    return make_copies_name(topic, table_uuid)
 
 
 def name_side_folder(topic: str, table: Table) -> str:
