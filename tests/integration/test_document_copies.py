@@ -19,6 +19,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitConflictError, DamagedMetadataError
 from winnow.files import storage
 from winnow.log import document_copies, reference_chains, topic_log
+from winnow.log.staged_transaction import StagedTransaction
 from winnow.pipeline.admin import document_mending
 from winnow.pipeline.admin.scrub import open_scrub
 from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
@@ -243,7 +244,7 @@ def test_a_refused_commit_leaves_neither_document_nor_copy(world: World, monkeyp
     def refuse(*_: Any, **__: Any) -> Any:
         raise CommitFailedException("another commit came first")
 
-    monkeypatch.setattr(topic_log.StagedTransaction, "commit_transaction", refuse)
+    monkeypatch.setattr(StagedTransaction, "commit_transaction", refuse)
     monkeypatch.setattr(topic_log, "wait_before_retry", lambda _: None)
     with pytest.raises(CommitConflictError):
         world.ctx.log.open(TOPIC).set_config({"segment.ms": "5000"}, ())
