@@ -23,6 +23,7 @@ from winnow.files.disk_sync import sync_folder
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from winnow.log.head_age import HeadGuard, HeadRecords
     from winnow.log.latest_tables import LatestTable
     from winnow.log.quarantine import Quarantine
     from winnow.log.topic_log import TopicLog
@@ -42,11 +43,18 @@ class TopicLogs:
         catalog: PyIceberg's catalog properties.
         warehouse: URI of the folder the tables live in.
         defaults: what the installation sets for every topic that does not set it itself.
+        records: where the newest heads are recorded besides the catalog; None: nowhere, and no head is compared.
     """
 
     def __init__(
-        self, catalog: Mapping[str, str], warehouse: str, defaults: Mapping[str, TopicDefault] | None = None
+        self,
+        catalog: Mapping[str, str],
+        warehouse: str,
+        defaults: Mapping[str, TopicDefault] | None = None,
+        records: HeadRecords | None = None,
     ) -> None:
+        self._records = records
+        self._guard: HeadGuard | None = None
         self._properties = dict(catalog)
         self._warehouse = warehouse
         self._defaults = dict(defaults or {})
@@ -130,7 +138,10 @@ class TopicLogs:
                 raise ConfigurationError(
                     f"Topic {topic} exists already; it was left as it is. See it with: winnow topics describe {topic}"
                 ) from problem
-        return self.open(topic)
+        log = self.open(topic)
+        if self._records is not None:
+            log.record(log.head())
+        return log
 
     def _refuse_deleted(self, topic: str) -> None:
         if self._is_deleted(topic):
@@ -204,9 +215,12 @@ class TopicLogs:
             validate_topic_name(topic)
         except ConfigurationError as problem:
             raise UnknownTopicError(str(problem)) from problem
+        from winnow.log.head_age import HeadGuard
         from winnow.log.topic_log import TopicLog
 
-        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self._defaults)
+        if self._guard is None and self._records is not None:
+            self._guard = HeadGuard(self._records)
+        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self._defaults, self._guard)
 
     def quarantine(self, topic: str) -> Quarantine:
         """Open the side table of quarantined records of ``topic``."""
