@@ -22,7 +22,8 @@ from winnow.errors import DamagedMetadataError, OlderHeadError, WinnowError
 from winnow.files import storage
 from winnow.log import reference_chains
 from winnow.log.head import Head
-from winnow.log.newer_metadata import NewerMetadata, find_newer_metadata, read_fence, read_sequence_number
+from winnow.log.newer_metadata import find_newer_metadata, read_fence, read_sequence_number
+from winnow.log.warehouse_survey import FoundMetadata
 from winnow.model import TopicHead
 
 if TYPE_CHECKING:
@@ -265,13 +266,14 @@ def require_newest_in_folder(head: Head) -> None:
         )
 
 
-def describe_newer_metadata(head: Head, newer: NewerMetadata) -> str:
+def describe_newer_metadata(head: Head, newer: FoundMetadata) -> str:
     """Describe that the folder of the table of ``head`` has newer metadata than the catalog names."""
-    found, there = head.table.metadata, newer.metadata
+    found = head.table.metadata
+    updated_ms = found.last_updated_ms if newer.metadata is None else newer.metadata.last_updated_ms
     return (
         f"Topic {head.state.topic}: the catalog is older than the warehouse. It names metadata with sequence number "
         f"{read_sequence_number(found):,} of {format_ms(found.last_updated_ms)}; the table's folder has some with "
-        f"{read_sequence_number(there):,} of {format_ms(there.last_updated_ms)}: {newer.location}."
+        f"{newer.sequence_number:,} of {format_ms(updated_ms)}: {newer.location}."
     )
 
 

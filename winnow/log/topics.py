@@ -220,7 +220,14 @@ class TopicLogs:
 
         if self._guard is None and self._records is not None:
             self._guard = HeadGuard(self._records)
-        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self._defaults, self._guard)
+        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self.copies, self._defaults, self._guard)
+
+    @property
+    def copies(self) -> str:
+        """The folder in which the copies of all topics' documents lie."""
+        from winnow.files import storage
+
+        return storage.join(self._warehouse, f"{NAMESPACE}_copies")
 
     def quarantine(self, topic: str) -> Quarantine:
         """Open the side table of quarantined records of ``topic``."""

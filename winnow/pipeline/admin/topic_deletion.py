@@ -17,6 +17,7 @@ from winnow.errors import DeletedTopicError, UsageError
 from winnow.files import storage
 from winnow.files.quarantine_files import may_contain_ingest
 from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
+from winnow.log.document_places import is_document
 from winnow.log.head import Change, Head
 from winnow.log.recorded_configuration import read_overrides
 from winnow.log.snapshot_expiry import find_state_path
@@ -206,13 +207,13 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     topic = log.topic
     quarantine = ctx.log.quarantine(topic)
     aside = quarantine.table()
-    listed = _list_files(head.location)
+    listed = [*_list_copies(head.copies), *_list_files(head.location)]
     listed_aside = _list_files(quarantine.location)
     latest = ctx.log.latest_table(topic)
     side = latest.table()
     owns_side = side is None or latest.owns(side)
     listed_side = _list_files(latest.location) if owns_side else []
-    left = len(storage.list_files(head.location)) - len(listed)
+    left = len(storage.list_files(head.location)) - sum(each.uri.startswith(f"{head.location}/") for each in listed)
     runs = ctx.store.runs.list_runs(topic)
     now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
@@ -236,7 +237,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     ctx.log.drop(topic, now.table.metadata_location)
     for file in last:  # a topic could not be opened without them while its entry was there
         storage.delete(file.uri)
-    for location in (head.location, quarantine.location, latest.location):
+    for location in (head.location, head.copies, quarantine.location, latest.location):
         storage.remove_empty_folders(location)
     return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
 
@@ -246,11 +247,15 @@ def _list_files(location: str) -> list[storage.FileEntry]:
     return [entry for entry in storage.list_files(location) if _is_own(entry.uri.removeprefix(f"{location}/"))]
 
 
+def _list_copies(folder: str) -> list[storage.FileEntry]:
+    return [entry for entry in storage.list_files(folder) if is_document(entry.uri.removeprefix(f"{folder}/"))]
+
+
 def _is_own(path: str) -> bool:
     folder, _, name = path.partition("/")
     if folder == "data":
         return "/" in name
-    return folder == "winnow" or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
+    return is_document(path) or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
 
 
 def find_grace_ms(log: TopicLog, head: Head) -> int:
