@@ -5,34 +5,48 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli_runner import make_topic, record, winnow, write_lines
-from tests.support.in_process_spark import without_spark
-
-__all__ = ["without_spark"]
+from tests.support.in_process_spark import submit
+from winnow.pipeline.compaction import driver
 
 TOPIC = "orders"
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home whose topic was compacted twice, the second time after the backup ``catalog.backup``."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a lake whose topic was compacted twice, the second time after ``catalog.backup`` was made.
+
+    Each test works in the same place: tables hold absolute paths.
+    """
+    folder = tmp_path_factory.mktemp("older")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WINNOW_HOME", str(folder / "work" / "home"))
+        patch.setattr(driver, "submit_plans", submit)
+        (folder / "work").mkdir()
+        home = folder / "work" / "home"
+        make_topic(TOPIC, folder / "work" / "first.jsonl", config=["min.cleanable.dirty.ratio=0"])
+        winnow("compact", TOPIC, "--now")
+        back_up(home / "catalog.db", folder / "work" / "catalog.backup")
+        go_on(home)
+        shutil.copytree(folder / "work", folder / "kept")
+        yield folder
 
 
 @pytest.fixture
-def lake(home: Path, without_spark: None) -> Path:
-    make_topic(TOPIC, home.parent / "first.jsonl", config=["min.cleanable.dirty.ratio=0"])
-    winnow("compact", TOPIC, "--now")
-    back_up(home / "catalog.db", home.parent / "catalog.backup")
-    go_on(home)
-    return home
+def lake(template: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = template / "work"
+    shutil.rmtree(work)
+    shutil.copytree(template / "kept", work)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("WINNOW_HOME", str(work / "home"))
+    monkeypatch.setattr(driver, "submit_plans", submit)
+    return work / "home"
 
 
 def go_on(home: Path) -> None:
@@ -118,9 +132,10 @@ def test_it_is_said_also_where_a_sweep_removed_what_the_older_catalog_names(lake
 
 def test_it_is_said_also_where_the_metadata_file_itself_is_gone(lake: Path) -> None:
     """After twenty more commits the file that the older catalog names is deleted."""
-    for number in range(22):
-        winnow("partitions", "pause" if number % 2 == 0 else "resume", TOPIC, "--partition", "0")
     put_back(lake, "catalog.backup")
+    with closing(sqlite3.connect(lake / "catalog.db")) as catalog:
+        ((location,),) = catalog.execute("SELECT metadata_location FROM iceberg_tables WHERE table_name = ?", [TOPIC])
+    Path(location.removeprefix("file://")).unlink()
     for command in (["sweep", TOPIC], ["read", TOPIC]):
         assert "the catalog is older than the log" in winnow(*command, code=4).stderr
 
