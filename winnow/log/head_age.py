@@ -164,7 +164,7 @@ class HeadGuard:
             ServiceError: the records cannot be read.
             Also the errors of ``load``.
         """
-        lives = self._records.list_lives(topic)
+        lives = self._list_lives(topic, table)
         older = compare_table(topic, table, lives)
         if older is not None:
             raise make_older_error(older, self._records, _load_if_possible(table, load))
@@ -223,10 +223,24 @@ class HeadGuard:
     def find_older(self, topic: str, table: Table) -> OlderHead | None:
         """Find how ``table`` is older than recorded; None: it is not, or the records cannot be read."""
         try:
-            return compare_table(topic, table, self._records.list_lives(topic)) if self._records.is_readable() else None
+            return compare_table(topic, table, self._list_lives(topic, table)) if self._records.is_readable() else None
         except Exception:  # a reader needs no metadata store
             self._is_unreachable = True
             return None
+
+    def _list_lives(self, topic: str, table: Table) -> Sequence[TopicHead]:
+        """List the recorded lives of ``topic`` up to the newest one that is still there.
+
+        A process that was paused after its commit may record its topic's life as the newest one when that topic has
+        been removed long ago, and another is there under its name.
+        """
+        lives = self._records.list_lives(topic)
+        table_uuid = str(table.metadata.table_uuid)
+        if not any(each.table_uuid == table_uuid for each in lives):
+            return lives
+        while lives[-1].table_uuid != table_uuid and not storage.exists(lives[-1].metadata_location):
+            lives = lives[:-1]
+        return lives
 
     def record(self, head: Head) -> None:
         """Record ``head`` after its commit; a failure is a warning, since the commit has landed."""

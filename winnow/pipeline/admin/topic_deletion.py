@@ -8,12 +8,13 @@ folder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from winnow.engine import staging
-from winnow.errors import DeletedTopicError, UsageError
+from winnow.errors import DeletedTopicError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.files.quarantine_files import may_contain_ingest
 from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
@@ -196,6 +197,53 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
     forget_deleted(ctx.settings.warehouse, topic)
     log_event("topic_removed", topic, files_deleted=removed.files_deleted, bytes_deleted=removed.bytes_deleted)
     return removed
+
+
+def withdraw_topics(ctx: Context, created: Mapping[str, str]) -> list[str]:
+    """Remove the topics that a refused ingest had created, and return a sentence about each; never raises.
+
+    ``created``: the uuid of the table of each topic.
+    """
+    sentences = []
+    for topic, table_uuid in sorted(created.items()):
+        try:
+            gone = withdraw_topic(ctx, topic, table_uuid)
+            text = "is removed again." if gone else "stays: it is in use."
+        except WinnowError as problem:
+            text = f"stays: {problem} To remove it: winnow topics delete {topic} --now"
+        sentences.append(f"Topic {topic}, which this call had created, {text}")
+    return sentences
+
+
+def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
+    """Remove a topic for good that this process has just created and not used; return whether it is gone.
+
+    Nothing happens if it is another one by now, if anything was committed to it, or if another process prepares an
+    ingest for it. The removal is a commit, so that of a commit of another process and this one only one lands.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, TopicBusyError: it stays.
+    """
+    log = ctx.log.open(topic)
+
+    def build(head: Head) -> Change:
+        others = [each for each in ctx.store.ingests.list_open(topic) if each.holder != ctx.holder]
+        if head.table_uuid != table_uuid or head.snapshot_id is not None or others:
+            raise _NothingToCommitError
+        now_ms = ctx.now_ms()
+        state = replace(head.state, deleted_at_ms=now_ms, removed_at_ms=now_ms)
+        return Change(state=state, summary={"winnow.operation": "remove-topic"})
+
+    try:
+        with hold_lease(ctx, topic):
+            note_deleted(ctx.settings.warehouse, topic)
+            log.commit(build)
+            removed = remove_topic(ctx, topic, deleted_before_ms=None)
+    except (_NothingToCommitError, UnknownTopicError):
+        forget_deleted(ctx.settings.warehouse, topic)
+        return False
+    record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
+    return removed is not None
 
 
 def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
