@@ -166,7 +166,9 @@ def open_context(
         yield Context(
             settings=settings,
             store=store,
-            log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults, RecordedHeads(store, now_ms)),
+            log=TopicLogs(
+                settings.catalog, settings.warehouse, settings.topic_defaults, records=RecordedHeads(store, now_ms)
+            ),
             now_ms=now_ms,
             holder=holder or name_process(),
             channels=(*_make_channels(settings), *channels),

@@ -59,7 +59,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
     back past its publish, and may be rolled forward again.
     """
     topic = head.state.topic
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     found: list[RunLeftovers] = []
     runs = ctx.store.runs.list_to_sweep(topic, closed_before_ms)
     if runs:
@@ -85,7 +85,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
 def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[IngestLeftovers]:
     """List the files of ingest calls that are void, or have not renewed their row since then."""
     topic = head.state.topic
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     found: list[IngestLeftovers] = []
     idle = [
         ingest
