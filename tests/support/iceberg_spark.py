@@ -40,7 +40,7 @@ def ask_spark(folder: Path, program: str, queries: Sequence[str]) -> list[list[l
     (folder / "queries.json").write_text(json.dumps(list(queries)))
     command = [sys.executable, folder / "pasted.py", folder / "queries.json", folder / "answers.json"]
     done = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stderr[:4000] + done.stderr[-4000:]
     assert "|partition|offset|timestamp" in done.stdout
     found: list[list[list[Any]]] = json.loads((folder / "answers.json").read_text())
     return found
