@@ -43,7 +43,7 @@ def ingest_and_die_before_the_catalog_is_asked(world: World) -> None:
         raise KilledError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogSqlCatalog, "_swap", die)
+        patch.setattr(LogSqlCatalog, "swap_metadata", die)
         with pytest.raises(KilledError):
             world.ingest(build_versions(8, 4))
 
@@ -179,7 +179,7 @@ def test_two_histories_are_not_decided_by_the_folder(world: World) -> None:
     for first in (8, 12):
         world.ingest(build_versions(first, 4))
     newer = world.head().table.metadata_location
-    catalog._swap(head.table.name(), newer, head.table.metadata_location)
+    catalog.swap_metadata(head.table.name(), newer, head.table.metadata_location)
     for first in (8, 12):
         world.ingest(build_versions(first, 2))
     found = survey(world)
@@ -189,7 +189,7 @@ def test_two_histories_are_not_decided_by_the_folder(world: World) -> None:
 
 def test_a_commit_that_lost_its_race_leaves_a_file_that_is_not_taken(world: World) -> None:
     """The catalog refused it, and its caller committed again."""
-    genuine = LogSqlCatalog._swap
+    genuine = LogSqlCatalog.swap_metadata
     refused: list[str] = []
 
     def refuse_once(self: LogSqlCatalog, identifier: tuple[str, ...], before: str, after: str) -> None:
@@ -199,7 +199,7 @@ def test_a_commit_that_lost_its_race_leaves_a_file_that_is_not_taken(world: Worl
         genuine(self, identifier, before, after)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogSqlCatalog, "_swap", refuse_once)
+        patch.setattr(LogSqlCatalog, "swap_metadata", refuse_once)
         world.ingest(build_versions(8, 4))
     world.ingest(build_versions(12, 4))
     found = survey(world)

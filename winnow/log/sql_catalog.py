@@ -49,8 +49,7 @@ class LogSqlCatalog(SqlCatalog):
             FileNotFoundError: the metadata file is missing.
             NoSuchTableError: there is no such table.
         """
-        with Session(self.engine) as session:
-            location = session.scalar(select(IcebergTables.metadata_location).where(*self._is_row_of(identifier)))
+        location = self.find_metadata_location(identifier)
         if location is None:
             return super().load_table(identifier)  # raises what PyIceberg raises
         metadata = read_table_metadata(load_file_io(self.properties, location), location)
@@ -76,7 +75,7 @@ class LogSqlCatalog(SqlCatalog):
         location = current.metadata_location
         if metadata != current.metadata:
             location = self._write_version(metadata, current.metadata_location)
-            self._swap(table.name(), current.metadata_location, location)
+            self.swap_metadata(table.name(), current.metadata_location, location)
         return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
 
     def drop_table_at(self, identifier: Identifier, metadata_location: str) -> bool:
@@ -87,6 +86,11 @@ class LogSqlCatalog(SqlCatalog):
             dropped = cast("CursorResult[Any]", session.execute(statement))
             session.commit()
             return dropped.rowcount > 0
+
+    def find_metadata_location(self, identifier: str | Identifier) -> str | None:
+        """Find the metadata file that a table's row names, whether it is there or not; None: there is no row."""
+        with Session(self.engine) as session:
+            return session.scalar(select(IcebergTables.metadata_location).where(*self._is_row_of(identifier)))
 
     def list_metadata_locations(self, namespace: str) -> dict[str, str]:
         """Return the metadata file of every table of ``namespace``, by table name, with one query."""
@@ -106,8 +110,12 @@ class LogSqlCatalog(SqlCatalog):
         ToOutputFile.table_metadata(metadata, output)
         return output.location
 
-    def _swap(self, identifier: Identifier, before: str, after: str) -> None:
-        """Set the metadata file in the table's row to ``after`` if it is still ``before``."""
+    def swap_metadata(self, identifier: Identifier, before: str, after: str) -> None:
+        """Set the metadata file in the table's row to ``after`` if it is still ``before``.
+
+        Raises:
+            CommitFailedException: it is another one, or there is no such row; nothing changed.
+        """
         row = IcebergTables
         statement = update(row).where(*self._is_row_of(identifier), row.metadata_location == before)
         with Session(self.engine) as session:

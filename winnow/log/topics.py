@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlparse
 
 from winnow.config.broker import TopicDefault
@@ -22,9 +22,12 @@ from winnow.files.disk_sync import sync_folder
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
 
+    from winnow.log.head import Head
     from winnow.log.latest_tables import LatestTable
     from winnow.log.quarantine import Quarantine
+    from winnow.log.table_recovery import CatalogEntry
     from winnow.log.topic_log import TopicLog
 
 NAMESPACE = "winnow"
@@ -178,6 +181,14 @@ class TopicLogs:
             located = zip(topics, pool.map(self._find_metadata_location, topics), strict=True)
             return {topic: location for topic, location in located if location is not None}
 
+    def list_metadata_locations(self) -> dict[str, str]:
+        """Return the metadata file of every topic's table that the catalog can tell of, deleted topics included.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        return self.find_metadata_locations(self._list_tables())
+
     def _find_metadata_location(self, topic: str) -> str | None:
         try:
             return str(self.catalog.load_table((NAMESPACE, topic)).metadata_location)
@@ -207,6 +218,40 @@ class TopicLogs:
         from winnow.log.topic_log import TopicLog
 
         return TopicLog(self.catalog, (NAMESPACE, topic), topic, self.copies, self._defaults)
+
+    def identify(self, topic: str) -> tuple[str, str]:
+        """Return the name of the log's table of ``topic`` in the catalog."""
+        return (NAMESPACE, topic)
+
+    def open_over(self, catalog: object, topic: str) -> TopicLog:
+        """Open the log of ``topic`` over what stands for the catalog."""
+        from winnow.log.topic_log import TopicLog
+
+        return TopicLog(cast("Catalog", catalog), self.identify(topic), topic, self.copies, self._defaults)
+
+    def find_entry(self, topic: str) -> CatalogEntry:
+        """Find the catalog's entry of the log's table of ``topic``, whatever it is.
+
+        Raises:
+            ServiceError: the catalog cannot be reached, or it cannot read the metadata file that it names itself.
+        """
+        from winnow.log.table_recovery import find_entry
+
+        return find_entry(self.catalog, self.identify(topic))
+
+    def open_files(self, location: str) -> FileIO:
+        """Open access to the files at ``location`` as the catalog has it for tables."""
+        from pyiceberg.io import load_file_io
+
+        return load_file_io(self.catalog.properties, location)
+
+    def list_side_places(self, topic: str, head: Head) -> list[tuple[tuple[str, str], str]]:
+        """List the names and folders of the side tables of ``topic``; they may not exist. ``head``: of its log."""
+        from winnow.log.latest_tables import NAMESPACE as LATEST
+        from winnow.log.quarantine import NAMESPACE as QUARANTINE
+
+        sides = ((QUARANTINE, self.quarantine(topic).location), (LATEST, self.latest_table(topic).location))
+        return [((namespace, topic), location) for namespace, location in sides]
 
     @property
     def copies(self) -> str:

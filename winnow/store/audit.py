@@ -28,6 +28,8 @@ class AuditAction(StrEnum):
     ADD_PARTITIONS = "add_partitions"
     DELETE = "delete"
     RESTORE = "restore"
+    RECOVER = "recover"
+    ADOPT = "adopt"
     DELETE_RECORDS = "delete_records"
     IMPORT_CHECKPOINT = "import_checkpoint"
     UNDO_INGEST = "undo_ingest"
