@@ -166,7 +166,7 @@ def _conclude(report: RecoveryReport, command: str) -> str:
     if report.undecided is not None:
         return f"Nothing was changed. {report.undecided}"
     if not report.was_needed:
-        return f"The catalog names the newest metadata, {name}; nothing was changed."
+        return f"The catalog names the newest metadata that are proven, {name}; nothing was changed."
     if report.problems:
         return f"Nothing was changed: what {name} names is not complete. Restore those files, or take an older file."
     if report.was_run:
