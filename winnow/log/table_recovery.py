@@ -309,14 +309,13 @@ def _read_sizes(location: str, segments: Sequence[Segment]) -> dict[str, int]:
 
 def find_missing_documents(head: Head) -> list[str]:
     """Describe the receipts, links and ledgers that the state of ``head`` names, and that are gone or differ."""
-    topic = head.state.topic
     try:
         receipts = reference_chains.list_receipt_references(head.state)
         ledgers = reference_chains.list_ingest_references(head.state)
     except WinnowError as problem:
         return [_get_cause(problem)]
-    reads: list[Callable[[], object]] = [partial(read_receipt, topic, each) for each in receipts]
-    reads += [partial(reference_chains.read_ledger, topic, each) for each in ledgers]
+    reads: list[Callable[[], object]] = [partial(read_receipt, head.state, each) for each in receipts]
+    reads += [partial(reference_chains.read_ledger, head.state, each) for each in ledgers]
     with ThreadPoolExecutor(MAXIMUM_READERS, thread_name_prefix="documents") as pool:
         return [said for each in pool.map(_collect, reads) for said in each]
 

@@ -351,7 +351,8 @@ def _find_state(location: str, found: FoundMetadata) -> TopicState | None:
     if snapshot is None or snapshot.summary is None:
         return None
     try:
-        reference = StateReference.from_summary("", snapshot.summary.additional_properties)
-        return read_state("", reference) if is_below(reference.path, location) else None
+        name = storage.get_name(location)
+        reference = StateReference.from_summary(name, snapshot.summary.additional_properties)
+        return read_state(name, reference) if is_below(reference.path, location) else None
     except (OSError, WinnowError):
         return None

@@ -164,12 +164,15 @@ def _refuse_other_topic(found: TopicRecovery) -> None:
     Raises:
         UsageError: its state names another topic, or it has none and its folder has another name.
     """
-    head = found.proof.head if found.proof is not None else None
-    if head is None:
+    if found.chosen is None:
         return
-    own = head.state.topic
-    if head.snapshot_id is None:  # no state was written yet
-        own = _strip_uuid(storage.get_name(found.location), {head.table_uuid})
+    state = found.survey.states.get(found.chosen.name)
+    if state is not None:
+        own = state.topic
+    elif found.chosen.snapshot is None:  # no state was written yet
+        own = _strip_uuid(storage.get_name(found.location), {found.chosen.table_uuid})
+    else:
+        return  # what cannot be read is told of by whoever follows it
     if own != found.topic:
         raise UsageError(
             f"The table at {found.location} is that of topic {own}, not of {found.topic}. Nothing was changed. Adopt "
