@@ -383,7 +383,7 @@ def test_every_lost_topic_is_adopted_by_one_command(world: World) -> None:
     world.ingest(build_versions(0, 2), topic="broken")
     catalog = get_catalog(world)
     storage.delete(world.segments(topic="broken")[0].path)
-    for name, location in catalog.list_metadata_locations("winnow").items():
+    for name, location in world.ctx.log.list_metadata_locations().items():
         catalog.drop_table_at(world.ctx.log.identify(name), location)
     outcomes = {folder.topic: outcome for folder, outcome in adopt_all(world.ctx, run=True)}
     assert world.ctx.log.names() == ["orders", "payments"]

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winnow.config.names import validate_topic_name
-from winnow.errors import ConfigurationError, UsageError, WinnowError
+from winnow.errors import UsageError, WinnowError
 from winnow.files import storage
+from winnow.log.table import TOPIC_PROPERTY
 from winnow.log.table_recovery import CatalogEntry
-from winnow.log.warehouse_survey import is_below, is_same_place, normalize_place, survey_table
+from winnow.log.warehouse_survey import FoundMetadata, is_below, is_same_place, normalize_place, survey_table
 from winnow.pipeline.admin.topic_recovery import (
     RecoveryReport,
     TopicRecovery,
@@ -32,10 +33,14 @@ _UUID_CHARACTERS = 36
 
 @dataclass(frozen=True, slots=True)
 class FoundFolder:
-    """A folder of the warehouse that holds a table no topic of the catalog has. ``topic`` None: it cannot be told."""
+    """A folder of the warehouse that holds a table no topic of the catalog has.
+
+    ``topic`` None: it cannot be told. ``commits``: the highest sequence number there.
+    """
 
     location: str
     topic: str | None
+    commits: int
 
 
 def adopt_topic(
@@ -69,25 +74,26 @@ def list_lost_folders(ctx: Context) -> list[FoundFolder]:
     """
     folders = storage.list_folders(storage.join(ctx.settings.warehouse, ctx.log.identify("")[0]))
     named = {normalize_place(_get_folder(each)) for each in ctx.log.list_metadata_locations().values()}
-    return [
-        FoundFolder(each, _find_topic(ctx, each))
-        for each in folders
-        if normalize_place(each) not in named and _holds_table(each)
-    ]
+    lost = (each for each in folders if normalize_place(each) not in named and _holds_table(each))
+    return [_describe_folder(ctx, each) for each in lost]
 
 
 def _holds_table(location: str) -> bool:
     return any(each.uri.endswith(".metadata.json") for each in storage.list_files(storage.join(location, "metadata")))
 
 
-def _find_topic(ctx: Context, location: str) -> str | None:
-    """Find the topic whose table lies at ``location``: the one that its newest states name, or else its folder."""
+def _describe_folder(ctx: Context, location: str) -> FoundFolder:
+    """Find the topic whose table lies at ``location``: the one that all of its states and properties name."""
     survey = survey_table(ctx.log.open_files(location), location)
-    named = {state.topic for state in survey.states.values()}
-    if len(named) == 1:
-        return named.pop()
-    uuids = {each.table_uuid for each in survey.candidates}
-    return _strip_uuid(storage.get_name(location), uuids) if not named and uuids else None
+    named = {state.topic for state in survey.states.values()} or {_name_topic(each) for each in survey.candidates}
+    return FoundFolder(location, named.pop() if len(named) == 1 else None, survey.highest_sequence_number)
+
+
+def _name_topic(found: FoundMetadata) -> str:
+    """Return the topic of a table to which nothing was committed."""
+    assert found.metadata is not None
+    folder = storage.get_name(found.metadata.location.rstrip("/"))
+    return found.metadata.properties.get(TOPIC_PROPERTY) or _strip_uuid(folder, {found.table_uuid})
 
 
 def _strip_uuid(folder: str, uuids: set[str | None]) -> str:
@@ -170,7 +176,7 @@ def _refuse_other_topic(found: TopicRecovery) -> None:
     if state is not None:
         own = state.topic
     elif found.chosen.snapshot is None:  # no state was written yet
-        own = _strip_uuid(storage.get_name(found.location), {found.chosen.table_uuid})
+        own = _name_topic(found.chosen)
     else:
         return  # what cannot be read is told of by whoever follows it
     if own != found.topic:
@@ -185,11 +191,31 @@ def adopt_all(ctx: Context, *, run: bool = False) -> Iterator[tuple[FoundFolder,
 
     What one of them lacks does not stop the others.
     """
-    for folder in list_lost_folders(ctx):
-        if folder.topic is None:
-            yield folder, ConfigurationError(f"The folder {folder.location} has tables of several topics.")
-            continue
+    folders = list_lost_folders(ctx)
+    by_topic: dict[str | None, list[FoundFolder]] = {}
+    for each in folders:
+        by_topic.setdefault(each.topic, []).append(each)
+    for folder in folders:
         try:
-            yield folder, adopt_topic(ctx, folder.topic, folder.location, run=run)
+            yield folder, _adopt_only(ctx, folder, by_topic[folder.topic], run=run)
         except WinnowError as problem:
             yield folder, problem
+
+
+def _adopt_only(ctx: Context, folder: FoundFolder, alike: list[FoundFolder], *, run: bool) -> RecoveryReport:
+    """Adopt ``folder`` if no other one is that of the same topic; one that nothing was committed to does not count.
+
+    Raises:
+        UsageError: it is not told whose it is, or which of several is the topic's.
+        Also the errors of :func:`adopt_topic`.
+    """
+    if folder.topic is None:
+        raise UsageError(f"The folder {folder.location} has metadata of several topics or of none. It was left alone.")
+    used = [each for each in alike if each.commits > 0]
+    if len(used) > 1 or (len(alike) > 1 and folder not in used):
+        others = ", ".join(each.location for each in alike if each != folder)
+        raise UsageError(
+            f"The folder {folder.location} and {others} are of one topic, {folder.topic}; this one was left alone. "
+            f"If it is the topic's: winnow topics adopt {folder.topic} {folder.location}"
+        )
+    return adopt_topic(ctx, folder.topic, folder.location, run=run)

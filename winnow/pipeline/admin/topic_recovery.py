@@ -267,7 +267,7 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     head = found.proof.require_complete()
     known = _find_known_numbers(found)
     if head.state.deleted_at_ms is not None:
-        note_deleted(found.ctx.settings.warehouse, found.topic)
+        note_deleted(found.ctx.log.deleted_notes, found.topic)
     _enter_side_tables(found)
     chosen = _open_chosen(found, _choose_landing(found, known), known.sequence_number)
     drop_unreadable_snapshots(chosen)
