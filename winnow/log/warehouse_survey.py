@@ -256,11 +256,16 @@ def _is_metadata_name(name: str) -> bool:
     return storage.is_utf8(name) and not name.startswith(".") and _NAME.fullmatch(name) is not None
 
 
+def read_metadata_number(location: str) -> int:
+    """Read the number in the name of a metadata file; 0: it has none."""
+    named = _NAME.fullmatch(storage.get_name(location))
+    return int(named[1]) if named is not None else 0
+
+
 def _read_candidate(
     io: FileIO, find_fault_in: Callable[[TableMetadata], str | None], path: str, is_plain: bool
 ) -> FoundMetadata:
-    named = _NAME.fullmatch(storage.get_name(path))
-    number = int(named[1]) if named is not None else 0
+    number = read_metadata_number(path)
     if not is_plain:
         return FoundMetadata(path, number, None, "it is a link, or no plain file")
     try:

@@ -30,7 +30,8 @@ from winnow.log.table_recovery import (
     prove_log,
     recover_log,
 )
-from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, survey_table
+from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, read_metadata_number, survey_table
+from winnow.model import TopicHead
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
@@ -172,7 +173,8 @@ def look_at_table(
 ) -> TopicRecovery:
     """Survey the table at ``location``, choose its metadata, and follow them to the last file."""
     io = entry.table.io if entry.table is not None else ctx.log.open_files(location)
-    known = [each for each in (entry.metadata_location, *_list_recorded(ctx, topic)) if each]
+    recorded = [each.metadata_location for each in _list_recorded(ctx, topic, entry.table_uuid)]
+    known = [each for each in (entry.metadata_location, *recorded) if each]
     survey = survey_table(io, location, table_uuid=entry.table_uuid, known=known)
     survey = _keep_one_table(survey, metadata)
     chosen, undecided = _choose(survey, metadata)
@@ -183,8 +185,10 @@ def look_at_table(
     return replace(found, proof=proof, side_tables=_plan_side_tables(ctx, topic, proof.head, io))
 
 
-def _list_recorded(ctx: Context, topic: str) -> list[str]:
-    return []
+def _list_recorded(ctx: Context, topic: str, table_uuid: str | None) -> list[TopicHead]:
+    """List the heads of the table that the metadata store recorded after commits; of any table if it is not known."""
+    lives = ctx.store.topic_heads.list_lives(topic)
+    return [each for each in lives if table_uuid in (None, each.table_uuid)]
 
 
 def _keep_one_table(survey: WarehouseSurvey, metadata: str | None) -> WarehouseSurvey:
@@ -262,6 +266,7 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
         raise UsageError(f"Topic {found.topic} was left as it is. {found.undecided}")
     if found.is_done:
         _enter_side_tables(found)
+        _record_head(found, found.ctx.log.open(found.topic).head(even_deleted=True))
         _rebuild(found)
         return replace(describe_recovery(found), was_run=True)
     head = found.proof.require_complete()
@@ -273,6 +278,7 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     drop_unreadable_snapshots(chosen)
     committed = recover_log(found.ctx.log.open_over(chosen, found.topic), known, operation=action.value)
     log_event(f"topic_{_PAST[action]}", found.topic, snapshot_id=str(committed.snapshot_id), fence=committed.head.fence)
+    _record_head(found, committed.head)
     record_action(found.ctx, action, found.topic, detail=_describe_choice(found))
     _rebuild(found)
     report = replace(describe_recovery(found), was_run=True)
@@ -296,13 +302,23 @@ def _choose_landing(found: TopicRecovery, known: KnownNumbers) -> Land:
 
 def _find_known_numbers(found: TopicRecovery) -> KnownNumbers:
     """Find the highest numbers that the table's folder and the metadata store know."""
+    survey, chosen = found.survey, found.chosen
+    assert chosen is not None
     opened = found.ctx.store.ingests.list_open(found.topic)
-    survey = found.survey
+    recorded = _list_recorded(found.ctx, found.topic, chosen.table_uuid)
     return KnownNumbers(
-        sequence_number=survey.highest_sequence_number,
-        metadata_number=survey.highest_metadata_number,
-        fence=survey.highest_fence,
-        ingest_number=max([survey.highest_ingest_number, *(each.number for each in opened)]),
+        sequence_number=max([survey.highest_sequence_number, *(each.last_sequence_number for each in recorded)]),
+        metadata_number=max(
+            [survey.highest_metadata_number, *(read_metadata_number(each.metadata_location) for each in recorded)]
+        ),
+        fence=max([survey.highest_fence, *(each.fence for each in recorded)]),
+        ingest_number=max(
+            [
+                survey.highest_ingest_number,
+                *(each.number for each in opened),
+                *(each.ingest_number for each in recorded),
+            ]
+        ),
     )
 
 
@@ -318,6 +334,12 @@ def _enter_side_tables(found: TopicRecovery) -> None:
     places = {".".join(each): each for each, _ in found.ctx.log.list_side_places(found.topic, found.proof.head)}
     for side in found.side_tables:
         land_side_table(found.ctx.log.catalog, places[side.name], side)
+
+
+def _record_head(found: TopicRecovery, head: Head) -> None:
+    """Record the head in the metadata store, as that of the topic's newest life: the table is the topic's again."""
+    found.ctx.log.open(found.topic).record(head)
+    found.ctx.store.topic_heads.begin_life(found.topic, head.table_uuid)
 
 
 def _rebuild(found: TopicRecovery) -> None:
