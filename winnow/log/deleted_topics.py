@@ -49,12 +49,12 @@ def make_deleted_error(state: TopicState) -> DeletedTopicError:
 
 def note_deleted(warehouse: str, topic: str) -> None:
     """Note that ``topic`` may be deleted. Call it before the commit that deletes it."""
-    storage.write_bytes(_locate_note(warehouse, topic), b"")
+    storage.write_bytes(_locate_note(warehouse, topic), b"", below=warehouse)
 
 
 def forget_deleted(warehouse: str, topic: str) -> None:
     """Remove the note about ``topic``."""
-    storage.delete(_locate_note(warehouse, topic))
+    storage.delete(_locate_note(warehouse, topic), below=warehouse)
 
 
 def list_noted(warehouse: str) -> frozenset[str]:

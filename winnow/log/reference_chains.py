@@ -181,7 +181,7 @@ def _write_link(table_location: str, link: _Receipts | _Ingests, newest_ms: int 
     data = documents.dump_json(link)
     kind = "receipts" if isinstance(link, _Receipts) else "ingests"
     path = storage.join(table_location, "winnow", "chains", f"{kind}-{uuid.uuid4().hex}.json")
-    storage.write_bytes(path, data)
+    storage.write_bytes(path, data, below=table_location)
     count = _count_references(link.references, link.previous)
     archives = 0
     if isinstance(link, _Ingests):
@@ -198,7 +198,7 @@ def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> In
     """Write the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
     data = documents.dump_json(ledger)
     path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
-    storage.write_bytes(path, data)
+    storage.write_bytes(path, data, below=table_location)
     # Objects of an archive are looked up in the ledgers of archives; what was read from brokers has none.
     layout = None if ledger.layout == KAFKA_LAYOUT else ledger.layout
     return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms, layout)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from winnow.errors import CommitConflictError
 from winnow.files import storage
+from winnow.files.file_names import is_attempt_file
 from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
 from winnow.log.manifests import list_live_manifests, list_live_paths
 from winnow.log.quarantine import Quarantine
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from winnow.log.latest_tables import LatestTable
+    from winnow.model import TopicState
 
 
 @dataclass
@@ -39,6 +42,11 @@ class FileReferences:
     def list_paths(self) -> set[str]:
         """List all paths."""
         return self.data | self.manifests | self.manifest_lists | self.states
+
+    def list_below(self, location: str) -> set[str]:
+        """List the paths below the folder ``location``, however the files that name them write it."""
+        found = (storage.find_path_below(location, path) for path in self.list_paths())
+        return {path for path in found if path is not None}
 
     def list_names(self) -> set[str]:
         """List the files' names, which nothing else has: a catalog may write a folder another way (file:/ for file:///)."""
@@ -131,19 +139,23 @@ def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
         raise log.conflict()
 
 
-def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
-    """List data files written under a plan id."""
-    return storage.list_files(storage.join(table_location, "data", plan_id))
+def list_attempt_files(table_location: str, plan_id: str) -> storage.Listing:
+    """List files that tasks wrote under a plan id, and what else lies there."""
+    is_named = partial(is_attempt_file, quarantined=False)
+    return storage.list_named_files(table_location, f"data/{plan_id}", is_named)
+
+
+def list_kept_states(topic: str, table: Table) -> Iterator[TopicState]:
+    """Read the states of the kept snapshots of ``table``."""
+    for snapshot in table.metadata.snapshots:
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if STATE_PROPERTY in summary:
+            yield read_state(topic, StateReference.from_summary(topic, summary))
 
 
 def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
     """List ingest ids whose quarantined records are visible in a kept snapshot of ``table``; read their states."""
-    found: set[str] = set()
-    for snapshot in table.metadata.snapshots:
-        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-        if STATE_PROPERTY in summary:
-            found.update(read_state(topic, StateReference.from_summary(topic, summary)).quarantine_ingests)
-    return found
+    return {ingest_id for state in list_kept_states(topic, table) for ingest_id in state.quarantine_ingests}
 
 
 def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int) -> Expiry | None:

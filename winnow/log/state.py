@@ -74,7 +74,7 @@ def write_state(table_location: str, state: TopicState) -> StateReference:
     """Write ``state`` to a new file below the table; nothing refers to it yet."""
     data = documents.dump_json(replace(state, format_version=TOPIC_STATE_FORMAT))
     path = storage.join(table_location, "winnow", "state", f"{uuid.uuid4().hex}.json")
-    storage.write_bytes(path, data)
+    storage.write_bytes(path, data, below=table_location)
     return StateReference(path, hashlib.sha256(data).hexdigest())
 
 
@@ -93,7 +93,7 @@ def write_receipt(table_location: str, receipt: Receipt) -> ReceiptReference:
     assert receipt.plan_id is not None
     data = documents.dump_json(receipt)
     path = storage.join(table_location, "winnow", "receipts", f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json")
-    storage.write_bytes(path, data)
+    storage.write_bytes(path, data, below=table_location)
     return ReceiptReference(receipt.plan_id, path, hashlib.sha256(data).hexdigest(), receipt.finished_at_ms)
 
 

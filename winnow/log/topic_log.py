@@ -409,7 +409,7 @@ class TopicLog:
             committed = transaction.commit_transaction()
         except CommitFailedException:
             # The catalog has checked whether the commit succeeded (winnow.log.catalog_access).
-            storage.delete_unreferenced(leftovers)
+            storage.delete_unreferenced(leftovers, below=head.location)
             return None
         except Exception as problem:
             found = find_landed(self._catalog, self._identifier, snapshot_id)

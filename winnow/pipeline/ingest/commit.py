@@ -307,7 +307,8 @@ class IngestCommit:
         What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
         """
         removed = remove_files(
-            [*paths, storage.join(self.head.location, "winnow", "ingests", f"{self.prepared.ingest_id}.json")]
+            [*paths, storage.join(self.head.location, "winnow", "ingests", f"{self.prepared.ingest_id}.json")],
+            below=self.head.location,
         )
         if removed and not self.prepared.quarantined:
             self.row.close()
@@ -464,11 +465,10 @@ class IngestCommit:
         )
 
 
-def remove_files(paths: Sequence[str]) -> bool:
-    """Remove files that nothing refers to; return whether all of them are gone."""
+def remove_files(paths: Sequence[str], *, below: str) -> bool:
+    """Remove files below the table's folder that nothing refers to; return whether all of them are gone."""
     gone = 0
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
-            storage.delete(path)
-            gone += 1
+            gone += storage.delete(path, below=below)
     return gone == len(paths)
