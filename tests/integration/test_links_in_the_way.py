@@ -236,7 +236,7 @@ def test_linked_data_folder_has_no_segment_written_behind_it(world: World) -> No
 
 
 def test_removed_topic_takes_nothing_that_links_lead_to(world: World) -> None:
-    """The folder of a topic that is deleted for good holds links and other programs' files: they stay and are counted."""
+    """The folder of a topic that is deleted for good holds links and others' files: they stay and are counted."""
     mine, other = get_path(world.head().location), get_path(world.head("other").location)
     before, home = list_tree(other), world.ctx.settings.home
     (mine / "data" / "linked").symlink_to(other)

@@ -27,12 +27,13 @@ from winnow.errors import (
     UnknownTopicError,
     UsageError,
 )
-from winnow.files import storage
 from winnow.log import head_checks, reference_chains
 from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
 from winnow.log.catalog_access import find_landed, translate_catalog_errors, wait_before_retry
 from winnow.log.deleted_topics import make_deleted_error
+from winnow.log.document_copies import delete_documents
+from winnow.log.document_places import locate_copies
 from winnow.log.head import Change, Committed, Head
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
@@ -58,16 +59,21 @@ MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
 
 
 class TopicLog:
-    """The log of one topic. Cheap to make; every method loads the head anew."""
+    """The log of one topic. Cheap to make; every method loads the head anew.
+
+    ``copies``: the folder in which the copies of all topics' documents lie.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         identifier: Identifier,
         topic: str,
+        copies: str,
         defaults: Mapping[str, TopicDefault] | None = None,
     ) -> None:
         self._catalog = catalog
+        self._copies = copies
         self._identifier = identifier
         self.topic = topic
         self._defaults = defaults or {}
@@ -123,12 +129,16 @@ class TopicLog:
         if snapshot is None:
             configuration = recorded.read_initial_configuration(table.properties)
             state = carried.make_empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
-            return Head(table, None, replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration))
+            state = replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration)
+            return Head(table, None, state, self._locate_copies(table))
         reference = self._get_state_reference(snapshot)
         head_checks.require_below(self.topic, table, reference.path)
         state = carried.read_state(self.topic, reference)
-        head_checks.require_same_table(self.topic, table, state)
-        return Head(table, snapshot.snapshot_id, state)
+        head_checks.require_same_table(self.topic, table, state, reference.copies)
+        return Head(table, snapshot.snapshot_id, state, state.copies or self._locate_copies(table))
+
+    def _locate_copies(self, table: Table) -> str:
+        return locate_copies(self._copies, self.topic, str(table.metadata.table_uuid))
 
     def _get_state_reference(self, snapshot: Snapshot) -> carried.StateReference:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
@@ -141,14 +151,18 @@ class TopicLog:
             UsageError: the table has no such snapshot, or no longer.
             Also the errors of :meth:`head`.
         """
-        table = self.head().table
+        head = self.head()
+        table = head.table
         snapshot = table.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise UsageError(
                 f"Topic {self.topic} has no snapshot {snapshot_id}, or no longer: a sweep removes a snapshot when "
                 "winnow.retired.grace.ms have passed since the next one."
             )
-        return Head(table, snapshot_id, carried.read_state(self.topic, self._get_state_reference(snapshot)))
+        # A sweep copies documents of snapshots from before there were copies.
+        reference = replace(self._get_state_reference(snapshot), copies=head.state.copies)
+        state = replace(carried.read_state(self.topic, reference), copies=head.state.copies)
+        return Head(table, snapshot_id, state, head.copies)
 
     def config(self, head: Head | None = None) -> TopicConfig:
         """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
@@ -245,7 +259,7 @@ class TopicLog:
         head = head or self.head()
         for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
             if reference.plan_id == plan_id:
-                return carried.read_receipt(self.topic, reference)
+                return carried.read_receipt(head.state, reference)
         return None
 
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
@@ -256,7 +270,7 @@ class TopicLog:
     def receipts(self, head: Head | None = None) -> list[Receipt]:
         """List the receipts of all published plans, oldest first."""
         head = head or self.head()
-        return [carried.read_receipt(self.topic, reference) for reference in self.receipt_references(head)]
+        return [carried.read_receipt(head.state, reference) for reference in self.receipt_references(head)]
 
     # ------------------------------------------------------------------ writing
 
@@ -390,18 +404,18 @@ class TopicLog:
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
             new_state, leftovers = replace(change.state, fence=max(change.state.fence, head.fence)), list[str]()
             if receipt is not None:
-                reference = carried.write_receipt(head.location, receipt)
+                reference = carried.write_receipt(head.documents, receipt)
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
-                leftovers.append(reference.path)
+                leftovers += head.documents.list_places(reference.path)
             new_state = self._add_digests(head, change, producer.removed, new_state)
-            new_state, links = reference_chains.shorten_chains(head.location, new_state)
-            leftovers += links
-            state_reference = carried.write_state(head.location, new_state)
+            new_state, links = reference_chains.shorten_chains(head.documents, new_state)
+            leftovers += [place for link in links for place in head.documents.list_places(link)]
+            state_reference = carried.write_state(head.documents, new_state)
             producer.snapshot_properties = {
                 **change.summary,
                 carried.STATE_PROPERTY: state_reference.to_property(),
             }
-            leftovers.append(state_reference.path)
+            leftovers += head.documents.list_places(state_reference.path)
         with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             producer.commit()
         snapshot_id = producer.snapshot_id
@@ -409,7 +423,7 @@ class TopicLog:
             committed = transaction.commit_transaction()
         except CommitFailedException:
             # The catalog has checked whether the commit succeeded (winnow.log.catalog_access).
-            storage.delete_unreferenced(leftovers, below=head.location)
+            delete_documents(head.documents, leftovers)
             return None
         except Exception as problem:
             found = find_landed(self._catalog, self._identifier, snapshot_id)
@@ -420,7 +434,7 @@ class TopicLog:
                     "in the table's history."
                 ) from problem
             committed = found
-        return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state))
+        return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state, head.copies))
 
     def _add_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
         """Add to ``state`` the values that a reader compares: digest of its segments, configuration, table."""
@@ -440,4 +454,5 @@ class TopicLog:
             configuration=configuration,
             table_uuid=head.table_uuid,
             location=head.location,
+            copies=head.copies,
         )

@@ -122,17 +122,19 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
         files = [
             *_build_leftovers(head.location, written.files, quarantined=False),
             *_build_leftovers(quarantine.location, aside.files, quarantined=True),
-            *_find_ledger(head.location, ingest.ingest_id),
+            *_find_ledgers(head, ingest.ingest_id),
         ]
         found.append(IngestLeftovers(ingest, tuple(files), (*written.others, *aside.others)))
     return found
 
 
-def _find_ledger(location: str, ingest_id: str) -> Iterator[Leftover]:
-    path = f"winnow/ingests/{ingest_id}.json"
-    size_bytes = storage.read_size_bytes(storage.join(location, path))
-    if size_bytes is not None:
-        yield Leftover(location, path, size_bytes)
+def _find_ledgers(head: Head, ingest_id: str) -> Iterator[Leftover]:
+    for uri in head.documents.locate_ledgers(ingest_id):
+        size_bytes = storage.read_size_bytes(uri)
+        for root in (head.copies, head.location):
+            path = storage.find_path_below(root, uri)
+            if path is not None and size_bytes is not None:
+                yield Leftover(root, path, size_bytes)
 
 
 def compute_required_fences(

@@ -296,13 +296,16 @@ def _find_unreferenced_metadata(
 ) -> list[NamedFile]:
     """Return recorded files that no snapshot of the log's or the quarantine's table refers to.
 
-    A row of the store is believed only about files of its kind, below the folders of these two tables.
+    A row of the store is believed only about files of its kind, below these tables' folders and that of the copies.
+    Copies of states are first: a state that is gone while its copy is there was taken by another program.
     """
     pending: list[NamedFile] = []
     for kind, files in _read_ledger(ctx, quarantine.topic).items():
-        found = leftovers.locate_files(files, (head.location, quarantine.location), partial(is_retired_file, kind=kind))
+        roots = (head.copies, head.location, quarantine.location)
+        found = leftovers.locate_files(files, roots, partial(is_retired_file, kind=kind))
         unnamed += found.others
         pending += _select_unreferenced(found.files, head, referenced)
+    pending.sort(key=lambda file: file.location != head.copies)
     if not any(file.location == quarantine.location for file in pending):
         return pending
     kept = (storage.find_path_below(quarantine.location, path) for path in list_quarantine_metadata_files(quarantine))
@@ -320,8 +323,8 @@ def _read_ledger(ctx: Context, topic: str) -> dict[str, list[RetiredFile]]:
 
 
 def _select_unreferenced(files: Iterable[NamedFile], head: Head, referenced: FileReferences) -> list[NamedFile]:
-    named = referenced.list_below(head.location)
-    return [file for file in files if file.location != head.location or file.path not in named]
+    named = {root: referenced.list_below(root) for root in (head.location, head.copies)}
+    return [file for file in files if file.path not in named.get(file.location, ())]
 
 
 def _delete_files(

@@ -8,7 +8,7 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Final
 
 from winnow.engine import staging
-from winnow.errors import DeletedTopicError, UsageError, WinnowError
+from winnow.errors import DeletedTopicError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.files.file_names import is_attempt_file, is_ingest_file, is_latest_file
 from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX, may_contain_ingest
@@ -203,6 +203,53 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
     return removed
 
 
+def withdraw_topics(ctx: Context, created: Mapping[str, str]) -> list[str]:
+    """Remove the topics that a refused ingest had created, and return a sentence about each; never raises.
+
+    ``created``: the uuid of the table of each topic.
+    """
+    sentences = []
+    for topic, table_uuid in sorted(created.items()):
+        try:
+            gone = withdraw_topic(ctx, topic, table_uuid)
+            text = "is removed again." if gone else "stays: it is in use."
+        except WinnowError as problem:
+            text = f"stays: {problem} To remove it: winnow topics delete {topic} --now"
+        sentences.append(f"Topic {topic}, which this call had created, {text}")
+    return sentences
+
+
+def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
+    """Remove a topic for good that this process has just created and not used; return whether it is gone.
+
+    Nothing happens if it is another one by now, if anything was committed to it, or if another process prepares an
+    ingest for it. The removal is a commit, so that of a commit of another process and this one only one lands.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, TopicBusyError: it stays.
+    """
+    log = ctx.log.open(topic)
+
+    def build(head: Head) -> Change:
+        others = [each for each in ctx.store.ingests.list_open(topic) if each.holder != ctx.holder]
+        if head.table_uuid != table_uuid or head.snapshot_id is not None or others:
+            raise _NothingToCommitError
+        now_ms = ctx.now_ms()
+        state = replace(head.state, deleted_at_ms=now_ms, removed_at_ms=now_ms)
+        return Change(state=state, summary={"winnow.operation": "remove-topic"})
+
+    try:
+        with hold_lease(ctx, topic):
+            note_deleted(ctx.settings.warehouse, topic)
+            log.commit(build)
+            removed = remove_topic(ctx, topic, deleted_before_ms=None)
+    except (_NothingToCommitError, UnknownTopicError):
+        forget_deleted(ctx.settings.warehouse, topic)
+        return False
+    record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
+    return removed is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _GoingTable:
     """A table that goes with its topic. ``opening``: the files without which it could not be opened; they go last."""
@@ -223,6 +270,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     topic = log.topic
     runs = ctx.store.runs.list_runs(topic)
     beside = [_list_quarantine(ctx, head), *_list_latest(ctx, head)]
+    beside.append(_list_copies(head))
     own = _list_log(ctx, log, head)
     now = log.head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
@@ -300,6 +348,12 @@ def _list_quarantine(ctx: Context, head: Head) -> _GoingTable:
         )
     # Nothing names its metadata any more: an earlier call died before it had deleted the last of them.
     found = TableFiles(quarantine.location, set(), is_recorded, is_folder_of(quarantine.location, head.table_uuid))
+    return _GoingTable(found.location, _list_files(found), frozenset(), lambda: None)
+
+
+def _list_copies(head: Head) -> _GoingTable:
+    """List the copies of the log's documents, in a folder that has the table's uuid in its name."""
+    found = TableFiles(head.copies, is_alone=is_folder_of(head.copies, head.table_uuid))
     return _GoingTable(found.location, _list_files(found), frozenset(), lambda: None)
 
 

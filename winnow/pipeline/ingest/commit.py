@@ -307,8 +307,8 @@ class IngestCommit:
         What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
         """
         removed = remove_files(
-            [*paths, storage.join(self.head.location, "winnow", "ingests", f"{self.prepared.ingest_id}.json")],
-            below=self.head.location,
+            [*paths, *self.head.documents.locate_ledgers(self.prepared.ingest_id)],
+            below=(self.head.location, self.head.copies),
         )
         if removed and not self.prepared.quarantined:
             self.row.close()
@@ -387,7 +387,7 @@ class IngestCommit:
             records_skipped=sum(self.prepared.skipped.values()),
             records_quarantined=sum(self.prepared.quarantined.values()),
         )
-        reference = write_ledger(head.location, ledger, self.as_of_ms)
+        reference = write_ledger(head.documents, ledger, self.as_of_ms)
         state = replace(
             self.request.advance(head.state, self.prepared.ingest_id),
             partitions={**head.state.partitions, **states},
@@ -465,10 +465,10 @@ class IngestCommit:
         )
 
 
-def remove_files(paths: Sequence[str], *, below: str) -> bool:
-    """Remove files below the table's folder that nothing refers to; return whether all of them are gone."""
+def remove_files(paths: Sequence[str], *, below: Sequence[str]) -> bool:
+    """Remove files below one of these roots that nothing refers to; return whether all of them are gone."""
     gone = 0
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
-            gone += storage.delete(path, below=below)
+            gone += any(storage.find_path_below(root, path) and storage.delete(path, below=root) for root in below)
     return gone == len(paths)
