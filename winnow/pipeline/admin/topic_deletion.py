@@ -79,7 +79,7 @@ def describe_contents(ctx: Context, topic: str) -> TopicContents:
     log = ctx.log.open(topic)
     head = log.head(even_deleted=True)
     segments = list(chain.from_iterable(log.segments(head).values()))
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     visible = frozenset(head.state.quarantine_ingests)
     aside = [f for f in quarantine.files() if may_contain_ingest(f.path, quarantine.location, visible)]
     return TopicContents(
@@ -105,7 +105,7 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
     """
     log = ctx.log.open(topic)
     contents = describe_contents(ctx, topic)
-    note_deleted(ctx.settings.warehouse, topic)
+    note_deleted(ctx.log.deleted_notes, topic)
 
     def build(head: Head) -> Change:
         if head.state.deleted_at_ms is not None:
@@ -165,7 +165,7 @@ def restore_topic(ctx: Context, topic: str) -> bool:
         record_action(ctx, AuditAction.RESTORE, topic)
     except _NothingToCommitError:
         restored = False
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     rebuild_store(ctx, [topic])
     return restored
 
@@ -198,7 +198,7 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
     if head.state.removed_at_ms is None:
         return None
     removed = _remove_files(ctx, log, head)
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     log_event("topic_removed", topic, files_deleted=removed.files_deleted, bytes_deleted=removed.bytes_deleted)
     return removed
 
@@ -337,7 +337,7 @@ def _list_log(ctx: Context, log: TopicLog, head: Head) -> _GoingTable:
 
 
 def _list_quarantine(ctx: Context, head: Head) -> _GoingTable:
-    quarantine = ctx.log.quarantine(head.state.topic)
+    quarantine = ctx.log.quarantine(head.state.topic, head)
     is_recorded = _make_folder_filter(ctx, head, quarantined=True)
     table = quarantine.table()
     if table is not None:
@@ -358,7 +358,7 @@ def _list_copies(head: Head) -> _GoingTable:
 
 
 def _list_latest(ctx: Context, head: Head) -> Iterator[_GoingTable]:
-    latest = ctx.log.latest_table(head.state.topic)
+    latest = ctx.log.latest_table(head.state.topic, head)
     table = latest.table()
     if table is None:
         if is_folder_of(latest.location, head.table_uuid):
