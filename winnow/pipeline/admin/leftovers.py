@@ -16,6 +16,7 @@ from winnow.files import storage
 from winnow.files.file_names import find_attempt, is_ingest_file, is_ingest_id, is_plan_id
 from winnow.files.quarantine_files import may_contain_ingest, name_ingest_folder
 from winnow.log.head import Head
+from winnow.log.head_age import find_missing_receipts
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import list_ingest_references
 from winnow.log.snapshot_expiry import (
@@ -71,11 +72,18 @@ class IngestLeftovers:
 
 
 def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLeftovers]:
-    """List the files of closed runs whose folders were not yet found empty twice."""
+    """List the files of closed runs whose folders were not yet found empty twice.
+
+    Left out is a run that the metadata store calls published and of which the log has no receipt: the table was rolled
+    back past its publish, and may be rolled forward again.
+    """
     topic = head.state.topic
     quarantine = ctx.log.quarantine(topic, head)
     found: list[RunLeftovers] = []
     runs = ctx.store.runs.list_to_sweep(topic, closed_before_ms)
+    if runs:
+        unknown = find_missing_receipts(head, ctx.store.topic_heads.list_published(topic))
+        runs = [run for run in runs if run.plan_id not in unknown]
     adopted = [file.path for file in quarantine.files()] if runs else []
     for run in runs:
         if not is_plan_id(run.plan_id):

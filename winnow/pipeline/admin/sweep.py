@@ -36,6 +36,7 @@ from winnow.log.snapshot_expiry import (
 from winnow.log.topic_log import TopicLog
 from winnow.model import RetiredFile, TopicState
 from winnow.pipeline.admin import leftovers
+from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
 from winnow.pipeline.admin.latest_table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
 from winnow.pipeline.admin.store_maintenance import prune_history
@@ -54,6 +55,7 @@ from winnow.store.table_health import TopicSweep
 class SweepReport:
     """What one sweep of one topic removed, and what still waits for its grace.
 
+    ``documents_restored``: put back from their copies; ``documents_lost``: of these both are gone or damaged.
     ``history_rows_removed``: from the metadata store. ``pages_removed``: Data Docs pages of removed verdicts.
     ``unnamed``: what the sweep came across and nothing names (links, other programs' files), and what a record names
     that is not the topic's; all of it stays.
@@ -69,6 +71,9 @@ class SweepReport:
     history_rows_removed: int = 0
     pages_removed: int = 0
     unnamed: tuple[str, ...] = ()
+    documents_restored: int = 0
+    documents_copied: int = 0
+    documents_lost: int = 0
 
 
 def sweep_topics(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
@@ -133,7 +138,7 @@ def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
     log = ctx.log.open(topic)
     with hold_lease(ctx, topic):
         note_deleted(ctx.log.deleted_notes, topic)  # a restore that came too late may have removed the note
-        grace_ms = find_grace_ms(log, log.head(even_deleted=True))
+        grace_ms = find_grace_ms(log, log.newest_head(even_deleted=True))
         removed = remove_topic(ctx, topic, deleted_before_ms=ctx.now_ms() - grace_ms)
     if removed is None:
         waits = f"{topic}: deleted; its files wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
@@ -148,8 +153,9 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
     started_ms = ctx.now_ms()
     log = ctx.log.open(topic)
     with hold_lease(ctx, topic), explain_missing_metadata(log):
+        head = log.newest_head()
         settle_open_runs(ctx, topic)
-        head = log.head()
+        head = log.newest_head()
         config: TopicConfig = log.config(head)
         now_ms = ctx.now_ms()
         # From this one the side table is brought up to date; without it all rows would have to be written again.
@@ -159,10 +165,10 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         expire_snapshots(log, expiry.snapshot_ids)
         quarantine = ctx.log.quarantine(topic, head)
         expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
-        found = _list_leftovers(ctx, log.head(), config, now_ms)
+        found = _list_leftovers(ctx, log.newest_head(), config, now_ms)
         fence_lifted = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms)
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
-        head = log.head()
+        head = log.newest_head()
         referenced = collect_references(head.table)
         unnamed: list[str] = []
         condemned = _select_condemned(head, quarantine, referenced, unnamed)
@@ -178,6 +184,7 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         gone = {file.path for file in deleted_data}
         if gone:
             log.commit(lambda current: _drop_deleted_files(current, gone))
+        mended = mend_documents(ctx, log)
         after = log.head()
         state = after.state
         ctx.store.projection.record_states(topic, state.partitions, now_ms)
@@ -203,7 +210,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         history_rows_removed=rows,
         pages_removed=pages,
         unnamed=tuple(sorted({*unnamed, *side.unnamed})),
+        documents_restored=mended.restored,
+        documents_copied=mended.copied,
+        documents_lost=mended.lost,
     )
+    report = replace(report, message=report.message + _format_mended(mended))
     log_event(
         "swept",
         topic,
@@ -239,6 +250,16 @@ def format_unnamed(paths: Sequence[str]) -> str:
 
 
 MAXIMUM_FOLDERS_SHOWN: Final = 5
+
+
+def _format_mended(mended: MendedDocuments) -> str:
+    said = [
+        (mended.restored, "document(s) were gone or damaged and are put back from their copies."),
+        (mended.copied, "document(s) have a copy now that had none."),
+        (mended.left, "document(s) wait for the next sweep."),
+        (mended.lost, "document(s) are gone or damaged, and so are their copies: see winnow scrub."),
+    ]
+    return "".join(f" {count:,} {what}" for count, what in said if count)
 
 
 def _record_sweep(

@@ -104,6 +104,7 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
         TopicBusyError: another run holds the topic, so its files are not removed now; it is deleted.
     """
     log = ctx.log.open(topic)
+    log.newest_head(even_deleted=True)
     contents = describe_contents(ctx, topic)
     note_deleted(ctx.log.deleted_notes, topic)
 
@@ -194,7 +195,7 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
 
     with suppress(_NothingToCommitError):
         log.commit(build, even_deleted=True)
-    head = log.head(even_deleted=True)
+    head = log.newest_head(even_deleted=True)
     if head.state.removed_at_ms is None:
         return None
     removed = _remove_files(ctx, log, head)
@@ -272,7 +273,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     beside = [_list_quarantine(ctx, head), *_list_latest(ctx, head)]
     beside.append(_list_copies(head))
     own = _list_log(ctx, log, head)
-    now = log.head(even_deleted=True)
+    now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
     left: list[str] = []
