@@ -336,6 +336,22 @@ def _list_entries(root: str, folder: str) -> Iterator[tuple[str, int | None]]:
             yield info.path[len(top) :], int(info.size) if info.is_file else None
 
 
+def list_folders(uri: str) -> list[str]:
+    """List the folders directly below the folder ``uri``, sorted; no links, and none when it is missing."""
+    if is_local(uri):
+        path = parse_local_path(uri)
+        if not path.is_dir():
+            return []
+        with os.scandir(path) as entries:
+            return sorted(join(uri, each.name) for each in entries if each.is_dir(follow_symlinks=False))
+    from pyarrow import fs
+
+    filesystem, path_in_store = open_filesystem(uri)
+    with translate_store_errors(uri):
+        found = filesystem.get_file_info(fs.FileSelector(path_in_store, allow_not_found=True))
+    return sorted(join(uri, info.base_name) for info in found if info.type == fs.FileType.Directory)
+
+
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
