@@ -10,6 +10,7 @@ disk; other disk errors stay the operating system's.
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
