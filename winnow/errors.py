@@ -13,6 +13,7 @@
     ├── ValidationFailedError        exit 4   check the data; nothing was published
     │   ├── DamagedSegmentError               a segment of the log cannot be read
     │   ├── DamagedMetadataError              the table's metadata differ from the commit
+    │   ├── DamagedBackupError                a file of a backup is not what was written
     │   └── ValidationBrokenError             a check raised; the data was not judged
     ├── RunAgainError                exit 5   run it again
     │   ├── PlanVoidError                     refused: the table changed, the plan is void
@@ -93,6 +94,10 @@ class DamagedMetadataError(ValidationFailedError):
 
     Nothing is read from it and nothing was changed.
     """
+
+
+class DamagedBackupError(ValidationFailedError):
+    """A file of a backup is missing or is not the one that was written; nothing of it was put to use."""
 
 
 class ValidationBrokenError(ValidationFailedError):

@@ -12,6 +12,7 @@ import typer
 from winnow.cli import (
     airflow,
     assess,
+    backup,
     changes,
     checkpoints,
     compact,
@@ -65,7 +66,7 @@ EXIT_CODES = (
 _ORDER = (
     "demo", "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read",
     "latest", "changes", "connect", "why", "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep",
-    "scrub", "watch", "store", "settings", "airflow", "ui",
+    "scrub", "watch", "store", "backup", "settings", "airflow", "ui",
 )  # fmt: skip
 
 
@@ -153,6 +154,10 @@ app.command("sweep")(guard_command(maintenance.sweep))
 app.command("scrub")(guard_command(maintenance.scrub))
 app.command("watch")(guard_command(maintenance.watch))
 _add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
+_backup = _add_group("backup", "Back up the whole installation, verify backups, restore one.")
+_backup.command("create")(guard_command(backup.create))
+_backup.command("verify")(guard_command(backup.verify))
+_backup.command("restore")(guard_command(backup.restore))
 app.command("settings")(guard_command(init.settings))
 app.add_typer(airflow.make_airflow_group())
 app.command("ui")(guard_command(demo.ui))

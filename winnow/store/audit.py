@@ -35,6 +35,8 @@ class AuditAction(StrEnum):
     SWEEP = "sweep"
     SCRUB = "scrub"
     RECORDS_READ = "records_read"
+    BACKUP_CREATE = "backup_create"
+    BACKUP_RESTORE = "backup_restore"
     ALERT_ACKNOWLEDGE = "alert_acknowledge"
     ALERT_MUTE = "alert_mute"
     ALERT_UNMUTE = "alert_unmute"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from winnow.store.leases import Leases
     from winnow.store.overview import Overview
     from winnow.store.overview_history import Quality, RunHistory
+    from winnow.store.portable_rows import PortableRows
     from winnow.store.projection import Projection
     from winnow.store.receipt_figures import ReceiptFigures
     from winnow.store.retired_files import RetiredFiles
@@ -59,6 +60,7 @@ PARTS: Final = {
     "deadlines": ("deadlines", "Deadlines"),
     "receipt_figures": ("receipt_figures", "ReceiptFigures"),
     "table_health": ("table_health", "TablesHealth"),
+    "portable_rows": ("portable_rows", "PortableRows"),
 }
 """Attribute of the store to module and class. A part is imported when it is first asked for: their tables take
 SQLAlchemy longer to lay out than most commands take to be answered."""
@@ -95,6 +97,7 @@ class Store:
     deadlines: Deadlines
     receipt_figures: ReceiptFigures
     table_health: TablesHealth
+    portable_rows: PortableRows
 
     def __init__(self, database: Database) -> None:
         self._database = database
