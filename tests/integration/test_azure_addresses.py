@@ -60,7 +60,7 @@ def test_a_topic_lives_in_a_container(container: Path, tmp_path: Path, monkeypat
     winnow("topics", "create", "orders", "--partitions", "1")
     winnow("ingest", "files", "orders", write_lines(tmp_path / "orders.jsonl", lines))
     assert len(winnow("read", "orders").stdout.splitlines()) == 10
-    assert {path.name for path in (container / "warehouse/winnow/orders").iterdir()} == {"data", "metadata", "winnow"}
+    assert {path.name for path in (container / "warehouse/winnow/orders").iterdir()} == {"data", "metadata", "_winnow"}
     files = [entry.uri for entry in storage.list_files(f"{LAKE}/warehouse/winnow/orders/data")]
     from winnow.files.duckdb_connection import open_connection
 

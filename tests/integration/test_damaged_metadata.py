@@ -34,10 +34,10 @@ KINDS = {
     "metadata": "**/metadata/*.metadata.json",
     "manifest-list": "**/metadata/snap-*.avro",
     "manifest": "**/metadata/*-m*.avro",
-    "state": "**/winnow/state/*.json",
-    "receipt": "**/winnow/receipts/*.json",
-    "ledger": "**/winnow/ingests/*.json",
-    "chain": "**/winnow/chains/*.json",
+    "state": "**/_winnow/state/*.json",
+    "receipt": "**/_winnow/receipts/*.json",
+    "ledger": "**/_winnow/ingests/*.json",
+    "chain": "**/_winnow/chains/*.json",
 }
 
 

@@ -244,7 +244,7 @@ def _growth(earlier: Mapping[str, int], later: Mapping[str, int], periods: int) 
 
 def _kind(place: tuple[str, ...], name: str) -> str:
     match place:
-        case ("warehouse", "winnow", _, "winnow", part, *_):
+        case ("warehouse", "winnow", _, "_winnow", part, *_):
             return f"log: {part}"
         case ("warehouse", "winnow_quarantine", _, part, *_):
             return f"quarantine: {'metadata.json' if name.endswith('.metadata.json') else part}"

@@ -18,6 +18,7 @@ from winnow import documents
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import WinnowError
 from winnow.files import storage
+from winnow.log.document_places import DocumentKind, DocumentPlaces, make_ledger_name
 from winnow.log.state import CHAIN_FORMAT, read_checked
 from winnow.model import ChainReference, IngestLedger, IngestReference, ReceiptReference, TopicState
 
@@ -45,7 +46,7 @@ class _Ingests:
     format_version: int = CHAIN_FORMAT
 
 
-def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
+def shorten_chains(places: DocumentPlaces, state: TopicState) -> tuple[TopicState, list[str]]:
     """Move older references of ``state`` into links; return the new state and the paths of the written links.
 
     Nothing refers to them until the commit that carries the state.
@@ -55,12 +56,12 @@ def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, 
         older, newer = state.receipts[:MAXIMUM_LINK_REFERENCES], state.receipts[MAXIMUM_LINK_REFERENCES:]
         times = [each.finished_at_ms for each in older]
         newest_ms = None if None in times else max(time for time in times if time is not None)
-        link = _write_link(table_location, _Receipts(older, state.older_receipts), newest_ms)
+        link = _write_link(places, _Receipts(older, state.older_receipts), newest_ms)
         state = replace(state, receipts=newer, older_receipts=link)
         written.append(link.path)
     while len(state.ingests) >= 2 * MAXIMUM_LINK_REFERENCES:
         older_ingests, newer_ingests = state.ingests[:MAXIMUM_LINK_REFERENCES], state.ingests[MAXIMUM_LINK_REFERENCES:]
-        link = _write_link(table_location, _Ingests(older_ingests, state.older_ingests), None)
+        link = _write_link(places, _Ingests(older_ingests, state.older_ingests), None)
         state = replace(state, ingests=newer_ingests, older_ingests=link)
         written.append(link.path)
     return state, written
@@ -125,7 +126,7 @@ def count_receipts(state: TopicState) -> int:
     return _count_references(state.receipts, state.older_receipts)
 
 
-def drop_ingest_reference(table_location: str, state: TopicState, ingest_id: str) -> TopicState:
+def drop_ingest_reference(places: DocumentPlaces, state: TopicState, ingest_id: str) -> TopicState:
     """Return ``state`` without the reference to the ledger of ``ingest_id``.
 
     Links are immutable: if a link has the reference, it and those after it are written anew without it. Nothing refers
@@ -144,7 +145,7 @@ def drop_ingest_reference(table_location: str, state: TopicState, ingest_id: str
             break
     for references in reversed(newer):
         if references:
-            link = _write_link(table_location, _Ingests(references, link), None)
+            link = _write_link(places, _Ingests(references, link), None)
     return replace(state, older_ingests=link)
 
 
@@ -177,10 +178,10 @@ def _count_references(references: Sequence[object], link: ChainReference | None)
     return len(references) + (link.count if link is not None else 0)
 
 
-def _write_link(table_location: str, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
+def _write_link(places: DocumentPlaces, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
     data = documents.dump_json(link)
     kind = "receipts" if isinstance(link, _Receipts) else "ingests"
-    path = storage.join(table_location, "winnow", "chains", f"{kind}-{uuid.uuid4().hex}.json")
+    path = places.locate(DocumentKind.CHAIN, f"{kind}-{uuid.uuid4().hex}.json")
     storage.write_bytes(path, data)
     count = _count_references(link.references, link.previous)
     archives = 0
@@ -194,10 +195,10 @@ def _read_link(topic: str, link: ChainReference) -> bytes:
     return read_checked(topic, "chain", link.path, link.sha256)
 
 
-def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> IngestReference:
+def write_ledger(places: DocumentPlaces, ledger: IngestLedger, as_of_ms: int) -> IngestReference:
     """Write the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
     data = documents.dump_json(ledger)
-    path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
+    path = places.locate(DocumentKind.LEDGER, make_ledger_name(ledger.ingest_id))
     storage.write_bytes(path, data)
     # Objects of an archive are looked up in the ledgers of archives; what was read from brokers has none.
     layout = None if ledger.layout == KAFKA_LAYOUT else ledger.layout

@@ -13,15 +13,14 @@ from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import load_file_io
-from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.update import update_table_metadata
 from sqlalchemy import CursorResult, delete, event, select, update
 from sqlalchemy.orm import Session
 
-from winnow.errors import WinnowError
-from winnow.log.file_checksums import ChecksumNames, make_damage_error
+from winnow.log.file_checksums import ChecksumNames, read_table_metadata
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -55,7 +54,7 @@ class LogSqlCatalog(SqlCatalog):
             location = session.scalar(select(IcebergTables.metadata_location).where(*self._is_row_of(identifier)))
         if location is None:
             return super().load_table(identifier)  # raises what PyIceberg raises
-        metadata = _read_metadata(load_file_io(self.properties, location), location)
+        metadata = read_table_metadata(load_file_io(self.properties, location), location)
         return Table(
             self.identifier_to_tuple(identifier), metadata, location, self._open_files(metadata, location), self
         )
@@ -155,18 +154,3 @@ def _sync_commits(engine: Engine) -> None:
         connection.execute("PRAGMA synchronous = EXTRA")
 
     engine.dispose()  # connections that are open already have the default
-
-
-def _read_metadata(io: FileIO, location: str) -> TableMetadata:
-    """Read a table's metadata file and check it.
-
-    Raises:
-        DamagedMetadataError: it is damaged.
-        FileNotFoundError: it is missing.
-    """
-    try:
-        return FromInputFile.table_metadata(ChecksumNames(io).new_input(location))
-    except (OSError, WinnowError):
-        raise
-    except Exception as problem:  # PyIceberg's exception depends on where decoding fails
-        raise make_damage_error(location) from problem

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from winnow import documents
 from winnow.errors import DamagedMetadataError, ForeignTableError
 from winnow.files import storage
+from winnow.log.document_places import DocumentKind, DocumentPlaces
 from winnow.log.file_checksums import make_missing_path_error
 from winnow.model import PartitionState, ReceiptReference, TopicState
 from winnow.results import Receipt
@@ -70,10 +71,10 @@ def make_empty_state(topic: str, partitions: int) -> TopicState:
     return TopicState(topic=topic, partitions={number: PartitionState() for number in range(partitions)})
 
 
-def write_state(table_location: str, state: TopicState) -> StateReference:
-    """Write ``state`` to a new file below the table; nothing refers to it yet."""
+def write_state(places: DocumentPlaces, state: TopicState) -> StateReference:
+    """Write ``state`` to a new document; nothing refers to it yet."""
     data = documents.dump_json(replace(state, format_version=TOPIC_STATE_FORMAT))
-    path = storage.join(table_location, "winnow", "state", f"{uuid.uuid4().hex}.json")
+    path = places.locate(DocumentKind.STATE, f"{uuid.uuid4().hex}.json")
     storage.write_bytes(path, data)
     return StateReference(path, hashlib.sha256(data).hexdigest())
 
@@ -88,11 +89,11 @@ def read_state(topic: str, reference: StateReference) -> TopicState:
     return documents.load_json(TopicState, data)
 
 
-def write_receipt(table_location: str, receipt: Receipt) -> ReceiptReference:
+def write_receipt(places: DocumentPlaces, receipt: Receipt) -> ReceiptReference:
     """Write the receipt of a publish beside the table, so that the metadata store can be rebuilt."""
     assert receipt.plan_id is not None
     data = documents.dump_json(receipt)
-    path = storage.join(table_location, "winnow", "receipts", f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json")
+    path = places.locate(DocumentKind.RECEIPT, f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json")
     storage.write_bytes(path, data)
     return ReceiptReference(receipt.plan_id, path, hashlib.sha256(data).hexdigest(), receipt.finished_at_ms)
 

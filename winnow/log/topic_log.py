@@ -33,6 +33,7 @@ from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
 from winnow.log.catalog_access import find_landed, translate_catalog_errors, wait_before_retry
 from winnow.log.deleted_topics import make_deleted_error
+from winnow.log.document_places import locate_copies
 from winnow.log.head import Change, Committed, Head
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
@@ -58,16 +59,21 @@ MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
 
 
 class TopicLog:
-    """The log of one topic. Cheap to make; every method loads the head anew."""
+    """The log of one topic. Cheap to make; every method loads the head anew.
+
+    ``copies``: the folder in which the copies of all topics' documents lie.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         identifier: Identifier,
         topic: str,
+        copies: str,
         defaults: Mapping[str, TopicDefault] | None = None,
     ) -> None:
         self._catalog = catalog
+        self._copies = copies
         self._identifier = identifier
         self.topic = topic
         self._defaults = defaults or {}
@@ -123,12 +129,16 @@ class TopicLog:
         if snapshot is None:
             configuration = recorded.read_initial_configuration(table.properties)
             state = carried.make_empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
-            return Head(table, None, replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration))
+            state = replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration)
+            return Head(table, None, state, self._locate_copies(table))
         reference = self._get_state_reference(snapshot)
         head_checks.require_below(self.topic, table, reference.path)
         state = carried.read_state(self.topic, reference)
         head_checks.require_same_table(self.topic, table, state)
-        return Head(table, snapshot.snapshot_id, state)
+        return Head(table, snapshot.snapshot_id, state, self._locate_copies(table))
+
+    def _locate_copies(self, table: Table) -> str:
+        return locate_copies(self._copies, self.topic, str(table.metadata.table_uuid))
 
     def _get_state_reference(self, snapshot: Snapshot) -> carried.StateReference:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
@@ -148,7 +158,8 @@ class TopicLog:
                 f"Topic {self.topic} has no snapshot {snapshot_id}, or no longer: a sweep removes a snapshot when "
                 "winnow.retired.grace.ms have passed since the next one."
             )
-        return Head(table, snapshot_id, carried.read_state(self.topic, self._get_state_reference(snapshot)))
+        state = carried.read_state(self.topic, self._get_state_reference(snapshot))
+        return Head(table, snapshot_id, state, self._locate_copies(table))
 
     def config(self, head: Head | None = None) -> TopicConfig:
         """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
@@ -390,13 +401,13 @@ class TopicLog:
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
             new_state, leftovers = replace(change.state, fence=max(change.state.fence, head.fence)), list[str]()
             if receipt is not None:
-                reference = carried.write_receipt(head.location, receipt)
+                reference = carried.write_receipt(head.documents, receipt)
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
                 leftovers.append(reference.path)
             new_state = self._add_digests(head, change, producer.removed, new_state)
-            new_state, links = reference_chains.shorten_chains(head.location, new_state)
+            new_state, links = reference_chains.shorten_chains(head.documents, new_state)
             leftovers += links
-            state_reference = carried.write_state(head.location, new_state)
+            state_reference = carried.write_state(head.documents, new_state)
             producer.snapshot_properties = {
                 **change.summary,
                 carried.STATE_PROPERTY: state_reference.to_property(),
@@ -420,7 +431,7 @@ class TopicLog:
                     "in the table's history."
                 ) from problem
             committed = found
-        return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state))
+        return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state, head.copies))
 
     def _add_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
         """Add to ``state`` the values that a reader compares: digest of its segments, configuration, table."""

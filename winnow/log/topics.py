@@ -206,7 +206,14 @@ class TopicLogs:
             raise UnknownTopicError(str(problem)) from problem
         from winnow.log.topic_log import TopicLog
 
-        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self._defaults)
+        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self.copies, self._defaults)
+
+    @property
+    def copies(self) -> str:
+        """The folder in which the copies of all topics' documents lie."""
+        from winnow.files import storage
+
+        return storage.join(self._warehouse, f"{NAMESPACE}_copies")
 
     def quarantine(self, topic: str) -> Quarantine:
         """Open the side table of quarantined records of ``topic``."""

@@ -86,8 +86,7 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
     ]
     adopted = [file.path for file in quarantine.files()] if idle else []
     for ingest in idle:
-        ledger = storage.join(head.location, "winnow", "ingests", f"{ingest.ingest_id}.json")
-        size_bytes = storage.read_size_bytes(ledger)
+        ledgers = {path: storage.read_size_bytes(path) for path in head.documents.locate_ledgers(ingest.ingest_id)}
         files = [
             *(
                 Leftover(entry.uri, entry.size_bytes)
@@ -97,7 +96,7 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
                 Leftover(entry.uri, entry.size_bytes, quarantined=True)
                 for entry in quarantine.list_files_of_ingest(ingest.ingest_id, adopted)
             ),
-            *([] if size_bytes is None else [Leftover(ledger, size_bytes)]),
+            *(Leftover(path, size_bytes) for path, size_bytes in ledgers.items() if size_bytes is not None),
         ]
         found.append(IngestLeftovers(ingest, tuple(files)))
     return found

@@ -17,6 +17,7 @@ from winnow.errors import DeletedTopicError, UsageError
 from winnow.files import storage
 from winnow.files.quarantine_files import may_contain_ingest
 from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
+from winnow.log.document_places import is_document
 from winnow.log.head import Change, Head
 from winnow.log.recorded_configuration import read_overrides
 from winnow.log.snapshot_expiry import find_state_path
@@ -249,7 +250,7 @@ def _is_own(path: str) -> bool:
     folder, _, name = path.partition("/")
     if folder == "data":
         return "/" in name
-    return folder == "winnow" or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
+    return is_document(path) or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
 
 
 def find_grace_ms(log: TopicLog, head: Head) -> int:
