@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
@@ -43,11 +43,6 @@ class TopicPointers:
     locations: Mapping[TableRole, str]
 
 
-@runtime_checkable
-class _ListsAtOnce(Protocol):
-    def list_all_metadata_locations(self, namespaces: Sequence[str]) -> dict[tuple[str, str], str]: ...
-
-
 def read_pointers(logs: TopicLogs, topic: str | None = None) -> list[TopicPointers]:
     """Read the pointers of all topics, deleted ones too, or of one; none if it is not there.
 
@@ -61,8 +56,9 @@ def read_pointers(logs: TopicLogs, topic: str | None = None) -> list[TopicPointe
     """
     catalog = logs.catalog
     with translate_catalog_errors("The catalog's tables could not be listed"):
-        if isinstance(catalog, _ListsAtOnce):
-            found = catalog.list_all_metadata_locations(list(NAMESPACES.values()))
+        list_at_once = getattr(catalog, "list_all_metadata_locations", None)
+        if list_at_once is not None:
+            found: dict[tuple[str, str], str] = list_at_once(list(NAMESPACES.values()))
             return [each for each in _group(found) if topic in {None, each.topic}]
         names = [topic] if topic is not None else _list_names(catalog, _log_namespace())
         asked = (_ask_in_turn(catalog, name) for name in names)
