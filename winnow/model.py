@@ -372,6 +372,9 @@ class TopicState:
     that it was committed to. All four are None in a state of a Winnow that did not write them.
 
     ``epochs``: the lives of the Kafka topic that was ingested, oldest first; empty if only files were.
+
+    ``copies``: the folder of the copies of the topic's documents (:mod:`winnow.log.document_copies`); None in a state
+    of a Winnow that wrote none.
     """
 
     topic: str
@@ -398,6 +401,7 @@ class TopicState:
     table_uuid: str | None = None
     location: str | None = None
     epochs: tuple[Epoch, ...] = ()
+    copies: str | None = None
 
     @property
     def waiting_files(self) -> tuple[RetiredFile, ...]:

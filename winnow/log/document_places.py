@@ -23,6 +23,9 @@ FORMER_FOLDER: Final = "winnow"
 
 _FOLDERS: Final = (FOLDER, FORMER_FOLDER)
 
+MAXIMUM_TOPIC_LENGTH: Final = 200
+"""Maximum characters of a topic's name in the name of a folder, which may have 255 bytes."""
+
 
 class DocumentKind(StrEnum):
     """A kind of document; its value is the name of its folder."""
@@ -31,6 +34,11 @@ class DocumentKind(StrEnum):
     RECEIPT = "receipts"
     CHAIN = "chains"
     LEDGER = "ingests"
+
+    @property
+    def label(self) -> str:
+        """What messages call such a document."""
+        return {"receipts": "receipt", "chains": "chain", "ingests": "ingest ledger"}.get(self.value, self.value)
 
 
 _KINDS: Final = "|".join(kind.value for kind in DocumentKind)
@@ -55,6 +63,13 @@ class DocumentPlaces:
         paths = [storage.join(self.location, folder, DocumentKind.LEDGER, name) for folder in _FOLDERS]
         return (*(locate_copy(self.copies, path) for path in paths), *paths)
 
+    def list_places(self, path: str) -> tuple[str, str]:
+        """Return both places of the document at ``path``. The copy is first: so they are deleted.
+
+        Where a document is missing, so is its copy then, and no reader mistakes a swept document for a lost one.
+        """
+        return locate_copy(self.copies, path), path
+
 
 def make_ledger_name(ingest_id: str) -> str:
     """Return the name of the ledger of an ingest call."""
@@ -63,7 +78,12 @@ def make_ledger_name(ingest_id: str) -> str:
 
 def locate_copies(root: str, topic: str, table_uuid: str) -> str:
     """Return the folder of the copies of the documents of one table; no two tables share one."""
-    return storage.join(root, f"{topic}-{table_uuid}")
+    return storage.join(root, make_copies_name(topic, table_uuid))
+
+
+def make_copies_name(topic: str, table_uuid: str) -> str:
+    """Return the name of the folder of a table's copies; a long topic's name is cut to what file systems take."""
+    return f"{topic[:MAXIMUM_TOPIC_LENGTH]}-{table_uuid}"
 
 
 def locate_copy(copies: str, path: str) -> str:

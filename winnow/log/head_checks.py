@@ -11,6 +11,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from winnow.errors import DamagedMetadataError, ForeignTableError
+from winnow.files import storage
+from winnow.log.document_places import make_copies_name
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY
 from winnow.log.state import STATE_PROPERTY
 from winnow.log.table import LOG_SCHEMA, LOG_SPEC
@@ -110,8 +112,8 @@ def require_consistent(topic: str, table: Table) -> None:
         raise _make_damage_error(topic, table.metadata_location, wrong)
 
 
-def require_same_table(topic: str, table: Table, state: TopicState) -> None:
-    """Check that ``state`` was committed to this table at this location.
+def require_same_table(topic: str, table: Table, state: TopicState, copies: str | None) -> None:
+    """Check that ``state`` was committed to this table at this location, with the ``copies`` that its summary names.
 
     Raises:
         DamagedMetadataError: it was not.
@@ -124,6 +126,10 @@ def require_same_table(topic: str, table: Table, state: TopicState) -> None:
             raise _make_damage_error(
                 topic, table.metadata_location, f"{what} is {present}, and {recorded} was committed"
             )
+    own = make_copies_name(topic, str(table.metadata.table_uuid))
+    if state.copies != copies or (copies is not None and storage.get_name(copies) != own):
+        wrong = f"the folder of the copies of documents is {copies}, and {state.copies} was committed"
+        raise _make_damage_error(topic, table.metadata_location, wrong)
 
 
 def require_below(topic: str, table: Table, path: str) -> None:

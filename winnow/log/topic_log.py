@@ -134,8 +134,8 @@ class TopicLog:
         reference = self._get_state_reference(snapshot)
         head_checks.require_below(self.topic, table, reference.path)
         state = carried.read_state(self.topic, reference)
-        head_checks.require_same_table(self.topic, table, state)
-        return Head(table, snapshot.snapshot_id, state, self._locate_copies(table))
+        head_checks.require_same_table(self.topic, table, state, reference.copies)
+        return Head(table, snapshot.snapshot_id, state, state.copies or self._locate_copies(table))
 
     def _locate_copies(self, table: Table) -> str:
         return locate_copies(self._copies, self.topic, str(table.metadata.table_uuid))
@@ -151,15 +151,18 @@ class TopicLog:
             UsageError: the table has no such snapshot, or no longer.
             Also the errors of :meth:`head`.
         """
-        table = self.head().table
+        head = self.head()
+        table = head.table
         snapshot = table.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise UsageError(
                 f"Topic {self.topic} has no snapshot {snapshot_id}, or no longer: a sweep removes a snapshot when "
                 "winnow.retired.grace.ms have passed since the next one."
             )
-        state = carried.read_state(self.topic, self._get_state_reference(snapshot))
-        return Head(table, snapshot_id, state, self._locate_copies(table))
+        # A sweep copies documents of snapshots from before there were copies.
+        reference = replace(self._get_state_reference(snapshot), copies=head.state.copies)
+        state = replace(carried.read_state(self.topic, reference), copies=head.state.copies)
+        return Head(table, snapshot_id, state, head.copies)
 
     def config(self, head: Head | None = None) -> TopicConfig:
         """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
@@ -256,7 +259,7 @@ class TopicLog:
         head = head or self.head()
         for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
             if reference.plan_id == plan_id:
-                return carried.read_receipt(self.topic, reference)
+                return carried.read_receipt(head.state, reference)
         return None
 
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
@@ -267,7 +270,7 @@ class TopicLog:
     def receipts(self, head: Head | None = None) -> list[Receipt]:
         """List the receipts of all published plans, oldest first."""
         head = head or self.head()
-        return [carried.read_receipt(self.topic, reference) for reference in self.receipt_references(head)]
+        return [carried.read_receipt(head.state, reference) for reference in self.receipt_references(head)]
 
     # ------------------------------------------------------------------ writing
 
@@ -403,16 +406,16 @@ class TopicLog:
             if receipt is not None:
                 reference = carried.write_receipt(head.documents, receipt)
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
-                leftovers.append(reference.path)
+                leftovers += head.documents.list_places(reference.path)
             new_state = self._add_digests(head, change, producer.removed, new_state)
             new_state, links = reference_chains.shorten_chains(head.documents, new_state)
-            leftovers += links
+            leftovers += [place for link in links for place in head.documents.list_places(link)]
             state_reference = carried.write_state(head.documents, new_state)
             producer.snapshot_properties = {
                 **change.summary,
                 carried.STATE_PROPERTY: state_reference.to_property(),
             }
-            leftovers.append(state_reference.path)
+            leftovers += head.documents.list_places(state_reference.path)
         with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             producer.commit()
         snapshot_id = producer.snapshot_id
@@ -451,4 +454,5 @@ class TopicLog:
             configuration=configuration,
             table_uuid=head.table_uuid,
             location=head.location,
+            copies=head.copies,
         )

@@ -164,7 +164,9 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         # Folders of published plans and committed ingests, in which nothing is written any more.
         for location in (head.location, quarantine.location):
             storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(location, "data"))
-        deleted_other = _delete_files(ctx, topic, _find_unreferenced_metadata(ctx, quarantine, referenced), now_ms)
+        deleted_other = _delete_files(
+            ctx, topic, _find_unreferenced_metadata(ctx, head, quarantine, referenced), now_ms
+        )
         deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
         deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)
         gone = {file.path for file in deleted_data}
@@ -259,9 +261,15 @@ def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_
     return len(expiry.snapshot_ids)
 
 
-def _find_unreferenced_metadata(ctx: Context, quarantine: Quarantine, referenced: FileReferences) -> list[RetiredFile]:
-    """Return recorded files that no snapshot of the log's or the quarantine's table refers to."""
+def _find_unreferenced_metadata(
+    ctx: Context, head: Head, quarantine: Quarantine, referenced: FileReferences
+) -> list[RetiredFile]:
+    """Return recorded files that no snapshot of the log's or the quarantine's table refers to.
+
+    Copies of states are first: a state that is gone while its copy is there was taken by another program.
+    """
     pending = _select_unreferenced(_read_ledger(ctx, quarantine.topic), referenced)
+    pending.sort(key=lambda file: not file.path.startswith(f"{head.copies}/"))
     below = f"{quarantine.location}/"
     if not any(file.path.startswith(below) for file in pending):
         return pending

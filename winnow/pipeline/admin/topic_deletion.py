@@ -206,13 +206,13 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     topic = log.topic
     quarantine = ctx.log.quarantine(topic)
     aside = quarantine.table()
-    listed = _list_files(head.location)
+    listed = [*_list_copies(head.copies), *_list_files(head.location)]
     listed_aside = _list_files(quarantine.location)
     latest = ctx.log.latest_table(topic)
     side = latest.table()
     owns_side = side is None or latest.owns(side)
     listed_side = _list_files(latest.location) if owns_side else []
-    left = len(storage.list_files(head.location)) - len(listed)
+    left = len(storage.list_files(head.location)) - sum(each.uri.startswith(f"{head.location}/") for each in listed)
     runs = ctx.store.runs.list_runs(topic)
     now = log.head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
@@ -236,7 +236,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     ctx.log.drop(topic, now.table.metadata_location)
     for file in last:  # a topic could not be opened without them while its entry was there
         storage.delete(file.uri)
-    for location in (head.location, quarantine.location, latest.location):
+    for location in (head.location, head.copies, quarantine.location, latest.location):
         storage.remove_empty_folders(location)
     return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
 
@@ -244,6 +244,10 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
 def _list_files(location: str) -> list[storage.FileEntry]:
     """List the files below a table's folder that Winnow or Iceberg wrote; other files there are somebody else's."""
     return [entry for entry in storage.list_files(location) if _is_own(entry.uri.removeprefix(f"{location}/"))]
+
+
+def _list_copies(folder: str) -> list[storage.FileEntry]:
+    return [entry for entry in storage.list_files(folder) if is_document(entry.uri.removeprefix(f"{folder}/"))]
 
 
 def _is_own(path: str) -> bool:
