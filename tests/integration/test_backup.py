@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, list_visible_rows, open_world, record
+from tests.support.world import (
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    compute_survivors,
+    list_visible_rows,
+    open_world,
+    record,
+)
 from winnow.config.settings import load_settings
 from winnow.errors import DamagedBackupError, DeletedTopicError, PlanVoidError, UsageError
 from winnow.files import storage
@@ -40,6 +49,8 @@ from winnow.store.values import Window
 
 OTHER = "clicks"
 DELETED = "visits"
+LATER_MS = 2_000_000_000_000
+"""After the present, so that snapshots are old enough to be swept."""
 CONFIG = {"min_cleanable_dirty_ratio": "0", "segment_ms": "1"}
 
 
@@ -96,32 +107,50 @@ def list_audit(world: World) -> list[tuple[str, str, str]]:
 
 @contextmanager
 def open_empty(folder: Path) -> Iterator[World]:
-    """The same place with nothing in it; what was there stands aside."""
+    """The same place with nothing in it; what was there stands aside meanwhile."""
     aside = folder / "aside"
-    shutil.rmtree(aside, ignore_errors=True)
     (folder / "home").rename(aside)
+    try:
+        with open_world(folder) as world:
+            yield world
+    finally:
+        shutil.rmtree(folder / "home")
+        aside.rename(folder / "home")
+
+
+@dataclass(frozen=True)
+class Lake:
+    """An installation in ``folder`` and a backup of it; ``before``: what it answered."""
+
+    folder: Path
+    destination: str
+    before: dict[str, Seen]
+    audit: list[tuple[str, str, str]]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """One for all tests that leave both as they are."""
+    folder = tmp_path_factory.mktemp("lake")
+    destination = str(folder / "backup")
     with open_world(folder) as world:
-        yield world
-
-
-def test_restored_installation_answers_as_the_one_that_was_backed_up(tmp_path: Path) -> None:
-    """Records, quarantine, latest state, receipts, checkpoints, ingest calls, pauses, audit; deleted topics too."""
-    destination = str(tmp_path / "backup")
-    with open_world(tmp_path) as world:
         fill(world)
-        before = {topic: look_at(world, topic) for topic in (TOPIC, OTHER)}
-        audit = list_audit(world)
+        found = Lake(folder, destination, {topic: look_at(world, topic) for topic in (TOPIC, OTHER)}, list_audit(world))
         made = create_backup(world.ctx, destination)
-    assert before[TOPIC].quarantined
-    assert before[TOPIC].latest
     assert (made.topics, made.left_out) == (3, {})
-    assert verify_backup(destination).findings == ()
-    with open_empty(tmp_path) as world:
-        report = restore_backup(world.ctx, destination)
-        assert [each.notice for each in report.topics] == ["", "", ""]
+    return found
+
+
+def test_restored_installation_answers_as_the_one_that_was_backed_up(lake: Lake) -> None:
+    """Records, quarantine, latest state, receipts, checkpoints, ingest calls, pauses, audit; deleted topics too."""
+    assert lake.before[TOPIC].quarantined
+    assert lake.before[TOPIC].latest
+    with open_empty(lake.folder) as world:
+        report = restore_backup(world.ctx, lake.destination)
+        assert [topic.notice for topic in report.topics] == ["", "", ""]
         assert world.ctx.log.names() == [OTHER, TOPIC]
-        assert {topic: look_at(world, topic) for topic in (TOPIC, OTHER)} == before
-        assert set(audit) < set(list_audit(world))
+        assert {topic: look_at(world, topic) for topic in (TOPIC, OTHER)} == lake.before
+        assert set(lake.audit) < set(list_audit(world))
         assert world.state(topic=OTHER).paused_by == ("maintenance",)
         assert world.ctx.log.list_deleted() == [DELETED]
         restore_topic(world.ctx, DELETED)
@@ -133,38 +162,36 @@ def test_restored_installation_answers_as_the_one_that_was_backed_up(tmp_path: P
         assert world.read() == compute_survivors(everything)
 
 
+def list_copied(destination: Path) -> set[str]:
+    """The files that are copied, by their paths."""
+    return {str(path) for path in destination.glob("files/**/*") if path.is_file()}
+
+
 def test_second_backup_copies_only_what_is_new_and_the_first_can_still_be_restored(tmp_path: Path) -> None:
-    """Counted in files that were copied and in files of the folder; topics that did not change are not even read."""
+    """Counted in files that were copied and in files of the folder."""
     destination = tmp_path / "backup"
     with open_world(tmp_path) as world:
-        fill(world)
+        world.create(1)
+        world.ingest(build_versions(0, 16))
         first = create_backup(world.ctx, str(destination))
         before = world.read()
-        files = {path.name for path in destination.glob("files/**/*") if path.is_file()}
+        files = list_copied(destination)
         assert first.files_copied == first.files == len(files)
         again = create_backup(world.ctx, str(destination))
         assert (again.files_copied, again.bytes_copied, again.files) == (0, 0, first.files)
         world.ingest(build_versions(16, 2))
         third = create_backup(world.ctx, str(destination))
-        later = {path.name for path in destination.glob("files/**/*") if path.is_file()}
+        later = list_copied(destination)
         assert third.files_copied == len(later - files) == third.files - first.files
         assert files < later
+        gone = next(destination.glob("files/winnow/*/data/**/*.parquet"))
+        gone.unlink()
+        assert [Path(finding.path).name for finding in verify_backup(str(destination)).findings] == [gone.name]
+        assert create_backup(world.ctx, str(destination)).files_copied == 1
+    assert verify_backup(str(destination)).findings == ()
     with open_empty(tmp_path) as world:
         restore_backup(world.ctx, str(destination), first.backup_id)
         assert world.read() == before
-
-
-def test_what_was_deleted_from_a_backup_is_copied_again(tmp_path: Path) -> None:
-    """A damaged file is mended by deleting it, although the topic has not changed since."""
-    destination = tmp_path / "backup"
-    with open_world(tmp_path) as world:
-        fill(world)
-        create_backup(world.ctx, str(destination))
-        gone = next(destination.glob(f"files/winnow/{TOPIC}*/data/**/*.parquet"))
-        gone.unlink()
-        assert [Path(each.path).name for each in verify_backup(str(destination)).findings] == [gone.name]
-        assert create_backup(world.ctx, str(destination)).files_copied == 1
-    assert verify_backup(str(destination)).findings == ()
 
 
 def list_one_of_each_kind(place: BackupPlace) -> dict[str, Path]:
@@ -179,36 +206,48 @@ def list_one_of_each_kind(place: BackupPlace) -> dict[str, Path]:
     return found | {"rows": Path(place.locate(rows.parts[0].path))}
 
 
-def test_damage_of_each_kind_of_file_is_found_and_nothing_is_restored_from_it(tmp_path: Path) -> None:
+def test_damage_of_each_kind_of_file_is_found_and_nothing_is_restored_from_it(lake: Lake) -> None:
     """A flipped bit, a lost byte, a lost file: verify names it, restore refuses, and goes on once it is back."""
-    destination = str(tmp_path / "backup")
-    place = BackupPlace(destination)
-    with open_world(tmp_path) as world:
-        fill(world)
-        before = world.read()
-        create_backup(world.ctx, destination)
-    kinds = list_one_of_each_kind(place)
+    kinds = list_one_of_each_kind(BackupPlace(lake.destination))
     rare = {FileKind.STATISTICS, FileKind.CHAIN}
     assert set(kinds) == {"list", "rows", *(kind.value for kind in FileKind if kind not in rare)}
-    with open_empty(tmp_path) as world:
-        for number, path in enumerate(kinds.values()):
-            genuine = path.read_bytes()
-            damaged = bytearray(genuine)
-            damaged[len(genuine) // 2] ^= 1
-            for content in (bytes(damaged), genuine[:-1], None):
-                path.unlink()
-                if content is not None:
-                    path.write_bytes(content)
-                findings = verify_backup(destination).findings
-                assert [each for each in findings if path.name in each.path or path.name in each.text], path
-                if number % 3 == 0 or content is None:
-                    with pytest.raises(DamagedBackupError, match=path.name[:40]):
-                        restore_backup(world.ctx, destination)
-                    assert world.ctx.log.names() == []
-                path.unlink(missing_ok=True)
-                path.write_bytes(genuine)
-        restore_backup(world.ctx, destination)
-        assert world.read() == before
+    with open_empty(lake.folder) as world:
+        for path in kinds.values():
+            with damaged(path) as ways:
+                for _ in ways:
+                    findings = verify_backup(lake.destination).findings
+                    assert [found for found in findings if path.name in f"{found.path} {found.text}"], path
+        for path in kinds.values():
+            with damaged(path) as ways:
+                next(ways)
+                for folder in (Path(lake.folder) / "home" / "warehouse").glob("winnow*/*"):
+                    shutil.rmtree(folder)
+                with pytest.raises(DamagedBackupError, match=path.name):
+                    restore_backup(world.ctx, lake.destination)
+                assert world.ctx.log.names() == []
+        restore_backup(world.ctx, lake.destination)
+        assert world.read() == lake.before[TOPIC].records
+    assert verify_backup(lake.destination).findings == ()
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[Iterator[None]]:
+    """Damage a file in one way after another; it is as before in the end."""
+    genuine = path.read_bytes()
+    flipped = bytearray(genuine)
+    flipped[len(genuine) // 2] ^= 1
+
+    def work() -> Iterator[None]:
+        for content in (bytes(flipped), genuine[:-1]):
+            path.write_bytes(content)
+            yield
+        path.unlink()
+        yield
+
+    try:
+        yield work()
+    finally:
+        path.write_bytes(genuine)
 
 
 def test_damaged_document_of_a_backup_is_refused(tmp_path: Path) -> None:
@@ -223,40 +262,30 @@ def test_damaged_document_of_a_backup_is_refused(tmp_path: Path) -> None:
                 work(destination)
 
 
-def test_place_with_anything_in_it_is_refused_and_named(tmp_path: Path) -> None:
+def test_place_with_anything_in_it_is_refused_and_named(lake: Lake) -> None:
     """Tables, rows of the store, files of a table: each alone."""
-    destination = str(tmp_path / "backup")
-    with open_world(tmp_path) as world:
-        fill(world)
-        create_backup(world.ctx, destination)
+    with open_world(lake.folder) as world:
         with pytest.raises(UsageError, match=rf"the table winnow\.{OTHER} in the catalog"):
-            restore_backup(world.ctx, destination)
+            restore_backup(world.ctx, lake.destination)
         location = world.head().location
-    with open_empty(tmp_path) as world:
+    with open_empty(lake.folder) as world:
         record_action(world.ctx, AuditAction.ALTER, TOPIC)
         with pytest.raises(UsageError, match="rows of winnow_audit in the metadata store"):
-            restore_backup(world.ctx, destination)
-    with open_empty(tmp_path) as world:
+            restore_backup(world.ctx, lake.destination)
+    with open_empty(lake.folder) as world:
         foreign = storage.join(location, "data", "foreign.parquet")
         storage.write_bytes(foreign, b"somebody else's")
         with pytest.raises(UsageError, match=r"foreign\.parquet"):
-            restore_backup(world.ctx, destination)
+            restore_backup(world.ctx, lake.destination)
         assert storage.read_bytes(foreign) == b"somebody else's"
         assert world.ctx.log.names() == []
 
 
-def test_another_warehouse_is_refused(tmp_path: Path) -> None:
+def test_another_warehouse_is_refused(lake: Lake, tmp_path: Path) -> None:
     """Tables hold full paths; the message says which warehouse it has to be."""
-    destination = str(tmp_path / "backup")
-    with open_world(tmp_path) as world:
-        fill(world)
-        create_backup(world.ctx, destination)
-        warehouse = world.ctx.settings.warehouse
-    with (
-        open_world(tmp_path, lake={"WINNOW_HOME": str(tmp_path / "elsewhere")}) as world,
-        pytest.raises(UsageError, match=warehouse),
-    ):
-        restore_backup(world.ctx, destination)
+    warehouse = str(lake.folder / "home" / "warehouse")
+    with open_world(tmp_path) as world, pytest.raises(UsageError, match=warehouse):
+        restore_backup(world.ctx, lake.destination)
 
 
 def test_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -312,7 +341,7 @@ def test_topic_that_is_swept_while_it_is_copied_is_copied_as_it_is_by_then(
             sweep_topics(world.ctx, [TOPIC])
         return genuine(*arguments)
 
-    with open_world(tmp_path) as world:
+    with open_world(tmp_path, FakeClock(LATER_MS)) as world:
         world.create(1, winnow_retired_grace_ms="0", **CONFIG)
         world.ingest(build_versions(0, 12))
         monkeypatch.setattr(TopicCopy, "_copy", copy_late)
@@ -348,7 +377,7 @@ def test_topic_that_is_swept_again_and_again_is_held_until_it_is_copied(
         return genuine(*arguments)
 
     busy: list[Exception] = []
-    with open_world(tmp_path) as world:
+    with open_world(tmp_path, FakeClock(LATER_MS)) as world:
         world.create(1, winnow_retired_grace_ms="0", **CONFIG)
         world.ingest(build_versions(0, 12))
         monkeypatch.setattr(TopicCopy, "_copy", copy_late)
@@ -373,7 +402,7 @@ def test_damaged_topic_is_left_out_and_named_and_all_others_are_in_the_backup(
     assert f"does not have {TOPIC}" in winnow("backup", "verify", tmp_path / "backup").stderr
     winnow_home.rename(tmp_path / "aside")
     assert f"does not have {TOPIC}" in winnow("backup", "restore", tmp_path / "backup").stderr
-    assert [each["topic"] for each in winnow("topics", "list", "--json").document] == [OTHER]
+    assert winnow("topics", "list", "--json").document == [OTHER]
     shutil.rmtree(winnow_home)
     (tmp_path / "aside").rename(winnow_home)
     lost.write_bytes(content)
@@ -458,7 +487,7 @@ def test_catalog_that_answers_table_by_table_never_gives_a_log_with_a_later_quar
                 sweep_topics(world.ctx, [TOPIC])
         return genuine(catalog, identifier)
 
-    with open_world(tmp_path) as world:
+    with open_world(tmp_path, FakeClock(LATER_MS)) as world:
         world.create(1, winnow_keyless="quarantine", winnow_retired_grace_ms="0")
         world.ingest([record(0, None, b"no key")])
         monkeypatch.setattr(LogSqlCatalog, "load_table", load_late)

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlparse
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
-from pyiceberg.serializers import FromInputFile
 
-from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.files.file_copies import compute_data_digest
-from winnow.log.file_checksums import make_damage_error, require_checksum
+from winnow.log.document_places import locate_copy
+from winnow.log.file_checksums import make_damage_error, read_table_metadata
 from winnow.log.manifests import list_live_manifests, read_live_sizes, reduce_garbage_collection
 from winnow.log.state import STATE_PROPERTY, StateReference
 
@@ -46,14 +45,22 @@ class FileKind(StrEnum):
     CHAIN = "chain"
 
 
+DOCUMENTS: Final = frozenset({FileKind.STATE, FileKind.RECEIPT, FileKind.LEDGER, FileKind.CHAIN})
+"""Winnow's documents, of which there are copies outside of the table's folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file that a table names: its path as it is named, and what is known of its content without opening it."""
+    """A file that a table names: its path as it is named, and what is known of its content without opening it.
+
+    ``copy``: of one of Winnow's documents, where its copy is.
+    """
 
     path: str
     kind: FileKind
     size_bytes: int | None = None
     sha256: str | None = None
+    copy: str | None = None
 
 
 ReadFile = Callable[[str], bytes]
@@ -78,6 +85,13 @@ class TableWalk:
         """The table's identity."""
         return str(self.metadata.table_uuid)
 
+    @property
+    def copies(self) -> str | None:
+        """The folder of the copies of the table's documents, as its newest snapshot names it; None: it has none."""
+        snapshot = self.metadata.current_snapshot()
+        reference = None if snapshot is None else _find_state(snapshot)
+        return None if reference is None else reference.copies
+
     def read_state(self) -> dict[str, Any] | None:
         """Read the state of the newest snapshot; None: there is none, or another program's snapshot.
 
@@ -87,7 +101,7 @@ class TableWalk:
         """
         snapshot = self.metadata.current_snapshot()
         reference = None if snapshot is None else _find_state(snapshot)
-        return None if reference is None else _read_document(self.read, reference.path, reference.sha256)
+        return None if reference is None else self._read_document(_make_state(reference))
 
     def count_records(self) -> int:
         """Count the records of the newest snapshot from its manifests; raises as :meth:`read_state`."""
@@ -136,8 +150,34 @@ class TableWalk:
         reference = _find_state(snapshot)
         if reference is not None and reference.path not in opened:
             opened.add(reference.path)
-            yield TableFile(reference.path, FileKind.STATE, sha256=reference.sha256)
-            yield from _walk_state(self.read, _read_document(self.read, reference.path, reference.sha256), opened)
+            state = _make_state(reference)
+            yield state
+            yield from self._walk_state(self._read_document(state), reference.copies, opened)
+
+    def _walk_state(self, state: Mapping[str, Any], copies: str | None, opened: set[str]) -> Iterator[TableFile]:
+        for references, newest, kind in (
+            (state["receipts"], state.get("older_receipts"), FileKind.RECEIPT),
+            (state["ingests"], state.get("older_ingests"), FileKind.LEDGER),
+        ):
+            yield from (_make_document(each, kind, copies) for each in references)
+            older = newest
+            while older is not None and older["path"] not in opened:
+                opened.add(older["path"])
+                chain = _make_document(older, FileKind.CHAIN, copies)
+                yield chain
+                link = self._read_document(chain)
+                yield from (_make_document(each, kind, copies) for each in link["references"])
+                older = link.get("previous")
+
+    def _read_document(self, file: TableFile) -> dict[str, Any]:
+        """Read a document, or its copy where it is gone or damaged."""
+        for path in (file.path, file.copy):
+            data = None if path is None else _read_if_there(self.read, path)
+            if data is not None and compute_data_digest(data).sha256 == file.sha256:
+                document: dict[str, Any] = json.loads(data)
+                return document
+        self.read(file.path)  # raises if it is gone
+        raise make_damage_error(file.path)
 
 
 def open_table_walk(read: ReadFile, metadata_location: str) -> TableWalk:
@@ -147,14 +187,7 @@ def open_table_walk(read: ReadFile, metadata_location: str) -> TableWalk:
         DamagedMetadataError: it is damaged.
         FileNotFoundError: it is gone.
     """
-    data = read(metadata_location)
-    require_checksum(metadata_location, data)
-    try:
-        metadata = FromInputFile.table_metadata(_WholeFile(metadata_location, lambda _: data))
-    except (OSError, WinnowError):
-        raise
-    except Exception as problem:  # PyIceberg's exception depends on where decoding fails
-        raise make_damage_error(metadata_location) from problem
+    metadata = read_table_metadata(_ReadingIO(read), metadata_location)
     return TableWalk(metadata, metadata_location, read)
 
 
@@ -164,23 +197,14 @@ def _walk_manifest(io: FileIO, manifest: ManifestFile) -> Iterator[TableFile]:
         yield TableFile(path, FileKind.DATA, size_bytes)
 
 
-def _walk_state(read: ReadFile, state: Mapping[str, Any], opened: set[str]) -> Iterator[TableFile]:
-    for references, newest, kind in (
-        (state["receipts"], state.get("older_receipts"), FileKind.RECEIPT),
-        (state["ingests"], state.get("older_ingests"), FileKind.LEDGER),
-    ):
-        yield from _make_documents(references, kind)
-        older = newest
-        while older is not None and older["path"] not in opened:
-            opened.add(older["path"])
-            yield TableFile(older["path"], FileKind.CHAIN, sha256=older["sha256"])
-            link = _read_document(read, older["path"], older["sha256"])
-            yield from _make_documents(link["references"], kind)
-            older = link.get("previous")
+def _make_state(reference: StateReference) -> TableFile:
+    return _make_document({"path": reference.path, "sha256": reference.sha256}, FileKind.STATE, reference.copies)
 
 
-def _make_documents(references: list[dict[str, Any]], kind: FileKind) -> Iterator[TableFile]:
-    return (TableFile(each["path"], kind, sha256=each["sha256"]) for each in references)
+def _make_document(reference: Mapping[str, Any], kind: FileKind, copies: str | None) -> TableFile:
+    path = reference["path"]
+    copy = None if copies is None else locate_copy(copies, path)
+    return TableFile(path, kind, sha256=reference["sha256"], copy=copy)
 
 
 def _find_state(snapshot: Snapshot) -> StateReference | None:
@@ -188,12 +212,11 @@ def _find_state(snapshot: Snapshot) -> StateReference | None:
     return StateReference.from_summary("", summary) if summary.get(STATE_PROPERTY) else None
 
 
-def _read_document(read: ReadFile, path: str, sha256: str) -> dict[str, Any]:
-    data = read(path)
-    if compute_data_digest(data).sha256 != sha256:
-        raise make_damage_error(path)
-    document: dict[str, Any] = json.loads(data)
-    return document
+def _read_if_there(read: ReadFile, path: str) -> bytes | None:
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return None
 
 
 class _ReadingIO(FileIO):

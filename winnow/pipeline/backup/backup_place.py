@@ -74,6 +74,7 @@ class CopiedTable:
     """A table of a topic, as the catalog had it.
 
     ``location``: the table's folder. ``folder``: the same below ``files``. ``records``: of its newest snapshot.
+    ``copies``: the folder of the copies of its documents.
     """
 
     role: TableRole
@@ -83,6 +84,7 @@ class CopiedTable:
     metadata_location: str
     snapshot_id: int | None
     records: int
+    copies: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

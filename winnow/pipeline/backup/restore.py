@@ -16,9 +16,10 @@ from winnow.errors import UsageError, WinnowError, join_first
 from winnow.files import storage
 from winnow.files.file_copies import ContentDiffersError, compute_file_digest, copy_file
 from winnow.log.deleted_topics import note_deleted
+from winnow.log.document_places import locate_copy
 from winnow.log.fence import make_fence_change
 from winnow.log.head import Change, Head
-from winnow.log.table_files import find_path_below, open_table_walk
+from winnow.log.table_files import DOCUMENTS, find_path_below, open_table_walk
 from winnow.log.table_pointers import NAMESPACES, TableRole, list_registered, register_table
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.audit import record_action
@@ -152,7 +153,8 @@ class _Restore:
 
     def _find_files(self) -> Iterator[str]:
         folders = {storage.join(self._ctx.settings.warehouse, namespace) for namespace in NAMESPACES.values()}
-        folders |= {table.location for topic in self._backup.topics for table in topic.tables}
+        tables = [table for topic in self._backup.topics for table in topic.tables]
+        folders |= {folder for table in tables for folder in (table.location, table.copies) if folder is not None}
         for folder in sorted(folders):
             for entry in storage.list_files(folder)[:1]:
                 yield entry.uri
@@ -166,16 +168,20 @@ class _Restore:
 
     def _restore_files(self, topic: CopiedTopic) -> None:
         files = self._place.read_list(topic.files)
-        places = {path: _locate(topic, path) for path in files}
+        places = {path: _list_places(topic, file) for path, file in files.items()}
         what, done_bytes = f"Restoring {topic.topic}", 0
         self._watch(what, 0, topic.size_bytes)
         for file, _ in work_on_each(files.values(), lambda each: self._restore_file(each, places[each.path])):
             done_bytes += file.size_bytes
             self._watch(what, done_bytes, topic.size_bytes)
-        storage.sync(places.values())
+        storage.sync(place for both in places.values() for place in both)
 
-    def _restore_file(self, file: CopiedFile, target: str) -> None:
-        """Copy a file to its place, unless it is there from a call that was killed."""
+    def _restore_file(self, file: CopiedFile, places: Sequence[str]) -> None:
+        """Copy a file to its places, unless it is there from a call that was killed."""
+        for place in places:
+            self._restore_at(file, place)
+
+    def _restore_at(self, file: CopiedFile, target: str) -> None:
         if storage.read_size_bytes(target) == file.size_bytes and compute_file_digest(target) == file.digest:
             return
         source = self._place.locate_file(file.path)
@@ -221,7 +227,10 @@ class _Restore:
         return RestoreReport(self._backup_id, backup.created_at_ms, tuple(topics), rows, dict(backup.left_out))
 
 
-def _locate(topic: CopiedTopic, path: str) -> str:
-    """Return where the file at ``path`` below ``files`` belongs: below the folder of the table that it is of."""
-    table = next(table for table in topic.tables if path.startswith(f"{table.folder}/"))
-    return storage.join(table.location, path[len(table.folder) + 1 :])
+def _list_places(topic: CopiedTopic, file: CopiedFile) -> list[str]:
+    """List where a file belongs: below the folder of the table that it is of; a document to its copy's place, too."""
+    table = next(table for table in topic.tables if file.path.startswith(f"{table.folder}/"))
+    place = storage.join(table.location, file.path[len(table.folder) + 1 :])
+    if file.kind in DOCUMENTS and table.copies is not None:
+        return [place, locate_copy(table.copies, place)]
+    return [place]

@@ -77,6 +77,7 @@ class TopicCopy:
             metadata_location=walk.metadata_location,
             snapshot_id=walk.metadata.current_snapshot_id,
             records=walk.count_records(),
+            copies=walk.copies,
         )
 
     def _has_all(self, earlier: CopiedTopic | None) -> TypeGuard[CopiedTopic]:
@@ -118,7 +119,7 @@ class TopicCopy:
         """Copy a file unless the backup has it, from a call that was killed; None: it is gone and not needed."""
         source, target = planned.source, self._place.locate_file(planned.path)
         try:
-            digest = self._find_copy(source, target) or self._copy_anew(source.path, target)
+            digest = self._find_copy(source, target) or self._copy_anew(source, target)
         except FileNotFoundError:
             if source.kind is FileKind.EARLIER_METADATA:
                 return None  # the table's next commits remove it, and no snapshot needs it
@@ -134,11 +135,21 @@ class TopicCopy:
         wanted = source.sha256 or compute_file_digest(source.path).sha256
         return found if found.sha256 == wanted else None
 
-    def _copy_anew(self, source: str, target: str) -> FileDigest:
-        digest = copy_file(source, target)
+    def _copy_anew(self, source: TableFile, target: str) -> FileDigest:
+        digest = self._copy_first_good(source, target)
         self.files_copied += 1
         self.bytes_copied += digest.size_bytes
         return digest
+
+    def _copy_first_good(self, source: TableFile, target: str) -> FileDigest:
+        """Copy a file; of a document that is gone or damaged, its copy."""
+        if source.copy is not None and source.sha256 is not None:
+            with suppress(FileNotFoundError):
+                digest = copy_file(source.path, target)
+                if digest.sha256 == source.sha256:
+                    return digest
+            return copy_file(source.copy, target)
+        return copy_file(source.path, target)
 
 
 def _plan(topic: str, table: CopiedTable, walk: TableWalk) -> list[_Planned]:
