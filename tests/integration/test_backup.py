@@ -151,6 +151,7 @@ def test_restored_installation_answers_as_the_one_that_was_backed_up(lake: Lake)
         assert world.ctx.log.names() == [OTHER, TOPIC]
         assert {topic: look_at(world, topic) for topic in (TOPIC, OTHER)} == lake.before
         assert set(lake.audit) < set(list_audit(world))
+        assert world.ctx.store.audit.verify_chain().first_break is None
         assert world.state(topic=OTHER).paused_by == ("maintenance",)
         assert world.ctx.log.list_deleted() == [DELETED]
         restore_topic(world.ctx, DELETED)
@@ -512,7 +513,7 @@ def test_commands_answer_in_json_and_say_who_made_and_restored_a_backup(tmp_path
     assert winnow("read", TOPIC).stdout == before
     with open_context(load_settings(cwd=tmp_path)) as ctx:
         entries = ctx.store.audit.list_entries(Window(0, 10)).rows
-    assert {("backup_create", "nightly"), ("backup_restore", "a fire")} <= {(e.action, e.reason) for e in entries}
+    assert {("back_up", "nightly"), ("restore_backup", "a fire")} <= {(e.action, e.reason) for e in entries}
     winnow("backup", "restore", destination, code=2)
     assert "Traceback" not in winnow("backup", "verify", tmp_path / "nothing", code=2).stderr
 

@@ -12,6 +12,7 @@ import typer
 from winnow.cli import (
     airflow,
     assess,
+    audit,
     backup,
     changes,
     checkpoints,
@@ -66,7 +67,7 @@ EXIT_CODES = (
 _ORDER = (
     "demo", "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read",
     "latest", "changes", "connect", "why", "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep",
-    "scrub", "watch", "store", "backup", "settings", "airflow", "ui",
+    "scrub", "watch", "audit", "store", "backup", "settings", "airflow", "ui",
 )  # fmt: skip
 
 
@@ -153,6 +154,9 @@ app.command("metrics")(guard_command(metrics.metrics))
 app.command("sweep")(guard_command(maintenance.sweep))
 app.command("scrub")(guard_command(maintenance.scrub))
 app.command("watch")(guard_command(maintenance.watch))
+_audit = _add_group("audit", "Who did what to which topic; whether that log is as it was written.")
+_audit.command("list")(guard_command(audit.list_entries))
+_audit.command("verify")(guard_command(audit.verify))
 _add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
 _backup = _add_group("backup", "Back up the whole installation, verify backups, restore one.")
 _backup.command("create")(guard_command(backup.create))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 from winnow.errors import RunAgainError
-from winnow.log import latest_tables, quarantine, topics
 from winnow.log.catalog_access import ensure_namespace, translate_catalog_errors, wait_before_retry
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
 
@@ -28,11 +27,14 @@ class TableRole(StrEnum):
     LOG = "log"
 
 
-NAMESPACES: Final[Mapping[TableRole, str]] = {
-    TableRole.LATEST: latest_tables.NAMESPACE,
-    TableRole.QUARANTINE: quarantine.NAMESPACE,
-    TableRole.LOG: topics.NAMESPACE,
-}
+def find_namespace(logs: TopicLogs, role: TableRole) -> str:
+    """Return the namespace in which the tables of that role are."""
+    spaces = logs.namespaces
+    return {
+        TableRole.LATEST: spaces.latest,
+        TableRole.QUARANTINE: spaces.quarantine,
+        TableRole.LOG: spaces.topics,
+    }[role]
 
 
 @dataclass(frozen=True)
@@ -58,32 +60,26 @@ def read_pointers(logs: TopicLogs, topic: str | None = None) -> list[TopicPointe
     with translate_catalog_errors("The catalog's tables could not be listed"):
         list_at_once = getattr(catalog, "list_all_metadata_locations", None)
         if list_at_once is not None:
-            found: dict[tuple[str, str], str] = list_at_once(list(NAMESPACES.values()))
-            return [each for each in _group(found) if topic in {None, each.topic}]
-        names = [topic] if topic is not None else _list_names(catalog, _log_namespace())
-        asked = (_ask_in_turn(catalog, name) for name in names)
+            spaces = {find_namespace(logs, role): role for role in TableRole}
+            found: dict[tuple[str, str], str] = list_at_once(list(spaces))
+            by_role = {(spaces[space], name): location for (space, name), location in found.items()}
+            return [pointers for pointers in _group(by_role) if topic in {None, pointers.topic}]
+        names = [topic] if topic is not None else _list_names(catalog, logs.namespaces.topics)
+        asked = (_ask_in_turn(logs, name) for name in names)
         return [each for each in asked if each is not None]
 
 
-def _log_namespace() -> str:
-    return NAMESPACES[TableRole.LOG]
-
-
-def _group(found: Mapping[tuple[str, str], str]) -> list[TopicPointers]:
-    names = sorted(name for namespace, name in found if namespace == _log_namespace())
+def _group(found: Mapping[tuple[TableRole, str], str]) -> list[TopicPointers]:
+    names = sorted(name for role, name in found if role is TableRole.LOG)
     return [
-        TopicPointers(
-            name,
-            {role: found[namespace, name] for role, namespace in NAMESPACES.items() if (namespace, name) in found},
-        )
-        for name in names
+        TopicPointers(name, {role: found[role, name] for role in TableRole if (role, name) in found}) for name in names
     ]
 
 
-def _ask_in_turn(catalog: Catalog, topic: str) -> TopicPointers | None:
+def _ask_in_turn(logs: TopicLogs, topic: str) -> TopicPointers | None:
     def ask(role: TableRole) -> str | None:
         try:
-            return str(catalog.load_table((NAMESPACES[role], topic)).metadata_location)
+            return str(logs.catalog.load_table((find_namespace(logs, role), topic)).metadata_location)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
@@ -111,7 +107,7 @@ def list_registered(logs: TopicLogs) -> set[tuple[TableRole, str]]:
         ServiceError: the catalog cannot be reached.
     """
     with translate_catalog_errors("The catalog's tables could not be listed"):
-        return {(role, name) for role, namespace in NAMESPACES.items() for name in _list_names(logs.catalog, namespace)}
+        return {(role, name) for role in TableRole for name in _list_names(logs.catalog, find_namespace(logs, role))}
 
 
 def _list_names(catalog: Catalog, namespace: str) -> list[str]:
@@ -128,6 +124,7 @@ def register_table(logs: TopicLogs, role: TableRole, name: str, metadata_locatio
         TableAlreadyExistsError: there is a table of that name.
         ServiceError: the catalog cannot be reached.
     """
-    with translate_catalog_errors(f"The table {NAMESPACES[role]}.{name} was not registered"):
-        ensure_namespace(logs.catalog, NAMESPACES[role])
-        logs.catalog.register_table((NAMESPACES[role], name), metadata_location)
+    namespace = find_namespace(logs, role)
+    with translate_catalog_errors(f"The table {namespace}.{name} was not registered"):
+        ensure_namespace(logs.catalog, namespace)
+        logs.catalog.register_table((namespace, name), metadata_location)

@@ -86,7 +86,7 @@ class Context:
 
     ``channels``: the alert channels of this process. ``page_url``: Airflow's address, for links in alerts.
     ``actor`` and ``reason``: who does what this process does, and why, for the audit log; an empty actor is the
-    operating system's user.
+    operating system's user. ``began``: when the DAG run began, which tells it from an earlier one of the same name.
     """
 
     settings: Settings
@@ -98,6 +98,7 @@ class Context:
     page_url: str | None = None
     actor: str = ""
     reason: str = ""
+    began: str = ""
 
     @property
     def alerts(self) -> AlertManager:
@@ -142,11 +143,12 @@ def open_context(
     page_url: str | None = None,
     actor: str = "",
     reason: str = "",
+    began: str = "",
 ) -> Iterator[Context]:
     """Open store and catalog for the duration of a command or task.
 
-    ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings. ``actor``
-    and ``reason``: see :class:`Context`.
+    ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings. ``actor``,
+    ``reason`` and ``began``: see :class:`Context`.
 
     ``to_read``: read only, without write access; the store is opened at first use.
 
@@ -170,6 +172,7 @@ def open_context(
             page_url=page_url or settings.alert.page_url,
             actor=actor,
             reason=reason,
+            began=began,
         )
 
 

@@ -428,10 +428,13 @@ class AlertDelivery(Base):
 
 
 class AuditTable(Base):
-    """History: what people did, and why. ``topic`` empty: not about a single one."""
+    """History: what people did, and why. ``topic`` empty: not about a single one.
+
+    ``number``: rises by one with each entry. ``digest``: over the entry and the digest of the one before.
+    """
 
     __tablename__ = "winnow_audit"
-    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"))
+    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"), Index(None, "number", unique=True))
 
     entry_id: Mapped[str] = mapped_column(primary_key=True)
     at_ms: Mapped[int]
@@ -441,3 +444,21 @@ class AuditTable(Base):
     reason: Mapped[str]
     origin: Mapped[str]
     detail: Mapped[str]
+    number: Mapped[int] = mapped_column(server_default="0")
+    digest: Mapped[str] = mapped_column(server_default=text("''"))
+
+
+class AuditChainTable(Base):
+    """The end of the audit log's chain: its only row keeps writers one after the other.
+
+    ``number`` and ``digest``: of the newest entry. ``removed_number`` and ``removed_digest``: of the newest entry that
+    retention has removed.
+    """
+
+    __tablename__ = "winnow_audit_chain"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int]
+    digest: Mapped[str]
+    removed_number: Mapped[int]
+    removed_digest: Mapped[str]

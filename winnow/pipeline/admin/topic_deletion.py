@@ -8,12 +8,13 @@ folder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from winnow.engine import staging
-from winnow.errors import DeletedTopicError, UsageError
+from winnow.errors import DeletedTopicError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.files.quarantine_files import may_contain_ingest
 from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
@@ -73,7 +74,7 @@ def describe_contents(ctx: Context, topic: str) -> TopicContents:
     log = ctx.log.open(topic)
     head = log.head(even_deleted=True)
     segments = list(chain.from_iterable(log.segments(head).values()))
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     visible = frozenset(head.state.quarantine_ingests)
     aside = [f for f in quarantine.files() if may_contain_ingest(f.path, quarantine.location, visible)]
     return TopicContents(
@@ -99,7 +100,7 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
     """
     log = ctx.log.open(topic)
     contents = describe_contents(ctx, topic)
-    note_deleted(ctx.settings.warehouse, topic)
+    note_deleted(ctx.log.deleted_notes, topic)
 
     def build(head: Head) -> Change:
         if head.state.deleted_at_ms is not None:
@@ -159,7 +160,7 @@ def restore_topic(ctx: Context, topic: str) -> bool:
         record_action(ctx, AuditAction.RESTORE, topic)
     except _NothingToCommitError:
         restored = False
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     rebuild_store(ctx, [topic])
     return restored
 
@@ -192,9 +193,56 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
     if head.state.removed_at_ms is None:
         return None
     removed = _remove_files(ctx, log, head)
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     log_event("topic_removed", topic, files_deleted=removed.files_deleted, bytes_deleted=removed.bytes_deleted)
     return removed
+
+
+def withdraw_topics(ctx: Context, created: Mapping[str, str]) -> list[str]:
+    """Remove the topics that a refused ingest had created, and return a sentence about each; never raises.
+
+    ``created``: the uuid of the table of each topic.
+    """
+    sentences = []
+    for topic, table_uuid in sorted(created.items()):
+        try:
+            gone = withdraw_topic(ctx, topic, table_uuid)
+            text = "is removed again." if gone else "stays: it is in use."
+        except WinnowError as problem:
+            text = f"stays: {problem} To remove it: winnow topics delete {topic} --now"
+        sentences.append(f"Topic {topic}, which this call had created, {text}")
+    return sentences
+
+
+def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
+    """Remove a topic for good that this process has just created and not used; return whether it is gone.
+
+    Nothing happens if it is another one by now, if anything was committed to it, or if another process prepares an
+    ingest for it. The removal is a commit, so that of a commit of another process and this one only one lands.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, TopicBusyError: it stays.
+    """
+    log = ctx.log.open(topic)
+
+    def build(head: Head) -> Change:
+        others = [each for each in ctx.store.ingests.list_open(topic) if each.holder != ctx.holder]
+        if head.table_uuid != table_uuid or head.snapshot_id is not None or others:
+            raise _NothingToCommitError
+        now_ms = ctx.now_ms()
+        state = replace(head.state, deleted_at_ms=now_ms, removed_at_ms=now_ms)
+        return Change(state=state, summary={"winnow.operation": "remove-topic"})
+
+    try:
+        with hold_lease(ctx, topic):
+            note_deleted(ctx.log.deleted_notes, topic)
+            log.commit(build)
+            removed = remove_topic(ctx, topic, deleted_before_ms=None)
+    except (_NothingToCommitError, UnknownTopicError):
+        forget_deleted(ctx.log.deleted_notes, topic)
+        return False
+    record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
+    return removed is not None
 
 
 def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
@@ -204,11 +252,11 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     process that is paused here for any time deletes nothing of a later topic with the same name.
     """
     topic = log.topic
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     aside = quarantine.table()
     listed = [*_list_copies(head.copies), *_list_files(head.location)]
     listed_aside = _list_files(quarantine.location)
-    latest = ctx.log.latest_table(topic)
+    latest = ctx.log.latest_table(topic, head)
     side = latest.table()
     owns_side = side is None or latest.owns(side)
     listed_side = _list_files(latest.location) if owns_side else []

@@ -171,7 +171,7 @@ class _Creation:
             left_out=backup.left_out,
         )
         detail = f"{backup_id}: {report.topics:,} topics, {report.files:,} files, {report.files_copied:,} of them new"
-        record_action(self._ctx, AuditAction.BACKUP_CREATE, "", detail=detail)
+        record_action(self._ctx, AuditAction.BACK_UP, "", detail=detail)
         return report
 
 

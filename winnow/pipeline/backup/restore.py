@@ -20,7 +20,7 @@ from winnow.log.document_places import locate_copy
 from winnow.log.fence import make_fence_change
 from winnow.log.head import Change, Head
 from winnow.log.table_files import DOCUMENTS, find_path_below, open_table_walk
-from winnow.log.table_pointers import NAMESPACES, TableRole, list_registered, register_table
+from winnow.log.table_pointers import TableRole, find_namespace, list_registered, register_table
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.backup.backup_place import Backup, BackupPlace, CopiedFile, CopiedTopic, make_damage_error
@@ -87,7 +87,7 @@ class _Restore:
         self._backup_id = backup_id
         self._backup = backup
         self._watch = watch
-        self._note = storage.join(ctx.settings.warehouse, f"{NAMESPACES[TableRole.LOG]}_restore.json")
+        self._note = storage.join(ctx.settings.warehouse, f"{ctx.log.namespaces.topics}_restore.json")
 
     def run(self) -> RestoreReport:
         """Restore everything."""
@@ -103,7 +103,7 @@ class _Restore:
             self._register(topic, registered)
         report = self._make_report([self._open(topic) for topic in self._backup.topics])
         detail = f"{self._backup_id}: {len(report.topics):,} topics"
-        record_action(self._ctx, AuditAction.BACKUP_RESTORE, "", detail=detail)
+        record_action(self._ctx, AuditAction.RESTORE_BACKUP, "", detail=detail)
         storage.delete(self._note)
         return report
 
@@ -132,7 +132,7 @@ class _Restore:
             )
         own = {(table.role, topic.topic) for topic in self._backup.topics for table in topic.tables}
         if registered - own:
-            self._refuse([f"the table {NAMESPACES[role]}.{name} in the catalog" for role, name in registered - own])
+            self._refuse([self._name_table(*table) for table in sorted(registered - own)])
         return registered
 
     def _read_note(self) -> _Note | None:
@@ -142,17 +142,21 @@ class _Restore:
             return None
 
     def _require_empty(self, registered: set[tuple[TableRole, str]]) -> None:
-        found = [f"the table {NAMESPACES[role]}.{name} in the catalog" for role, name in sorted(registered)]
+        found = [self._name_table(*table) for table in sorted(registered)]
         found += [f"rows of {table} in the metadata store" for table in self._find_rows()]
         found += [f"the file {uri}" for uri in self._find_files()]
         if found:
             self._refuse(found)
 
+    def _name_table(self, role: TableRole, name: str) -> str:
+        return f"the table {find_namespace(self._ctx.log, role)}.{name} in the catalog"
+
     def _find_rows(self) -> list[str]:
         return self._ctx.store.portable_rows.find_filled_tables()
 
     def _find_files(self) -> Iterator[str]:
-        folders = {storage.join(self._ctx.settings.warehouse, namespace) for namespace in NAMESPACES.values()}
+        spaces = (find_namespace(self._ctx.log, role) for role in TableRole)
+        folders = {storage.join(self._ctx.settings.warehouse, namespace) for namespace in spaces}
         tables = [table for topic in self._backup.topics for table in topic.tables]
         folders |= {folder for table in tables for folder in (table.location, table.copies) if folder is not None}
         for folder in sorted(folders):
@@ -196,7 +200,7 @@ class _Restore:
         """Enter the tables of a topic into the catalog, its log last."""
         state = open_table_walk(storage.read_bytes, topic.log.metadata_location).read_state()
         if state is not None and state.get("deleted_at_ms") is not None:
-            note_deleted(self._ctx.settings.warehouse, topic.topic)
+            note_deleted(self._ctx.log.deleted_notes, topic.topic)
         by_role = {table.role: table for table in topic.tables}
         for role in TableRole:
             if role in by_role and (role, topic.topic) not in registered:

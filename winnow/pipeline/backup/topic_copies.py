@@ -10,7 +10,7 @@ from typing import TypeGuard
 from winnow.errors import DamagedBackupError, DamagedMetadataError, ForeignTableError
 from winnow.files import storage
 from winnow.files.file_copies import FileDigest, compute_file_digest, copy_file
-from winnow.log.latest_tables import TOPIC_PROPERTY
+from winnow.log.table import TOPIC_PROPERTY
 from winnow.log.table_files import FileKind, TableFile, TableWalk, find_path_below, open_table_walk
 from winnow.log.table_pointers import TableRole, TopicPointers
 from winnow.pipeline.backup.backup_place import BackupPlace, CopiedFile, CopiedTable, CopiedTopic

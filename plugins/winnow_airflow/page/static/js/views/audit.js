@@ -26,8 +26,6 @@ const ACTIONS = [
   "compact",
   "sweep",
   "scrub",
-  "backup_create",
-  "backup_restore",
   "records_read",
   "alert_acknowledge",
   "alert_mute",
