@@ -14,6 +14,7 @@
     │   ├── DamagedSegmentError               a segment of the log cannot be read
     │   ├── DamagedMetadataError              the table's metadata differ from the commit
     │   ├── DamagedBackupError                a file of a backup is not what was written
+    │   ├── OlderHeadError                    the catalog is older than what was committed
     │   └── ValidationBrokenError             a check raised; the data was not judged
     ├── RunAgainError                exit 5   run it again
     │   ├── PlanVoidError                     refused: the table changed, the plan is void
@@ -98,6 +99,13 @@ class DamagedMetadataError(ValidationFailedError):
 
 class DamagedBackupError(ValidationFailedError):
     """A file of a backup is missing or is not the one that was written; nothing of it was put to use."""
+
+
+class OlderHeadError(ValidationFailedError):
+    """The catalog names an older head of a topic than the one that was recorded after Winnow's last commit.
+
+    Nothing was swept and nothing was written.
+    """
 
 
 class ValidationBrokenError(ValidationFailedError):

@@ -69,5 +69,9 @@ def work_until(world: World, work: str, step: int, act: Callable[[], None]) -> N
     """``create`` or ``restore`` until ``step``; how many steps there were goes to standard error."""
     counter = StepCounter(step, act)
     watch_steps(counter)
-    {"create": create_backup, "restore": restore_backup}[work](world.ctx, str(world.folder / FOLDER))
+    destination = str(world.folder / FOLDER)
+    if work == "create":
+        create_backup(world.ctx, destination)
+    else:
+        restore_backup(world.ctx, destination)
     sys.stderr.write(f"{counter.count}\n")

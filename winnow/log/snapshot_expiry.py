@@ -14,6 +14,7 @@ from winnow.errors import CommitConflictError
 from winnow.files import storage
 from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
 from winnow.log.document_places import locate_copy
+from winnow.log.head import Head
 from winnow.log.manifests import list_live_manifests, list_live_paths
 from winnow.log.quarantine import Quarantine
 from winnow.log.state import STATE_PROPERTY, StateReference, read_state
@@ -128,7 +129,7 @@ def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int, kept: Collection[i
 
     ``kept``: snapshots that stay however old they are.
     """
-    table = log.head().table
+    table = log.newest_head().table
     going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms) - set(kept)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
     left = collect_references(table, staying)
@@ -143,8 +144,16 @@ def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int, kept: Collection[i
 
 def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
     """Expire snapshots of the log by id; skip those that are gone already, and retry on conflict."""
-    if not _expire(lambda: log.head().table, snapshot_ids, f"topic {log.topic}"):
+    heads: list[Head] = []
+
+    def load() -> Table:
+        heads[:] = [log.newest_head()]
+        return heads[0].table
+
+    if not _expire(load, snapshot_ids, f"topic {log.topic}"):
         raise log.conflict()
+    for head in heads:  # its table has the metadata that were committed last
+        log.record(head)
 
 
 def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:

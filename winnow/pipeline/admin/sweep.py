@@ -127,7 +127,7 @@ def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
     log = ctx.log.open(topic)
     with hold_lease(ctx, topic):
         note_deleted(ctx.log.deleted_notes, topic)  # a restore that came too late may have removed the note
-        grace_ms = find_grace_ms(log, log.head(even_deleted=True))
+        grace_ms = find_grace_ms(log, log.newest_head(even_deleted=True))
         removed = remove_topic(ctx, topic, deleted_before_ms=ctx.now_ms() - grace_ms)
     if removed is None:
         waits = f"{topic}: deleted; its files wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
@@ -142,8 +142,9 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
     started_ms = ctx.now_ms()
     log = ctx.log.open(topic)
     with hold_lease(ctx, topic), explain_missing_metadata(log):
+        head = log.newest_head()
         settle_open_runs(ctx, topic)
-        head = log.head()
+        head = log.newest_head()
         config: TopicConfig = log.config(head)
         now_ms = ctx.now_ms()
         # From this one the side table is brought up to date; without it all rows would have to be written again.
@@ -153,10 +154,10 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         expire_snapshots(log, expiry.snapshot_ids)
         quarantine = ctx.log.quarantine(topic, head)
         expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
-        found = _list_leftovers(ctx, log.head(), config, now_ms)
+        found = _list_leftovers(ctx, log.newest_head(), config, now_ms)
         fence_lifted = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms)
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
-        head = log.head()
+        head = log.newest_head()
         referenced = collect_references(head.table)
         condemned = _select_unreferenced(head.state.condemned, referenced)
         condemned = leftovers.withdraw_quarantined(quarantine, head, condemned)
