@@ -245,10 +245,10 @@ def test_all_runs_are_read_once_while_runs_are_planned_and_move(store: Store) ->
         found.append(view.run.plan_id)
         if len(found) == 1:
             put_run(store, "plan-new", at_ms=NOW_MS + 60)
-            store.runs.set_state("plan-0", RunState.REFUSED, NOW_MS + 70, attempt="a-1")
+            store.runs.set_state("plan-0", RunState.COMPACTING, NOW_MS + 70, attempt="a-1")
     assert found == ["plan-6", "plan-4", "plan-5", "plan-2", "plan-3", "plan-0", "plan-1"]
-    refused = store.run_history.stream_runs(status=RunState.REFUSED, keys_at_once=2)
-    assert [view.run.plan_id for view in refused] == ["plan-0"]
+    moved = store.run_history.stream_runs(status=RunState.COMPACTING, keys_at_once=2)
+    assert [view.run.plan_id for view in moved] == ["plan-0"]
 
 
 def test_all_topics_are_read_once_while_topics_come_and_go(store: Store) -> None:
