@@ -372,6 +372,9 @@ class TopicState:
     that it was committed to. All four are None in a state of a Winnow that did not write them.
 
     ``epochs``: the lives of the Kafka topic that was ingested, oldest first; empty if only files were.
+
+    ``copies``: the folder of the copies of the topic's documents (:mod:`winnow.log.document_copies`); None in a state
+    of a Winnow that wrote none.
     """
 
     topic: str
@@ -398,6 +401,7 @@ class TopicState:
     table_uuid: str | None = None
     location: str | None = None
     epochs: tuple[Epoch, ...] = ()
+    copies: str | None = None
 
     @property
     def waiting_files(self) -> tuple[RetiredFile, ...]:
@@ -407,6 +411,27 @@ class TopicState:
     def is_voided(self, ingest_id: str, number: int) -> bool:
         """Check whether an ingest call may no longer commit."""
         return number < self.first_valid_ingest or any(each.ingest_id == ingest_id for each in self.voided_ingests)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicHead:
+    """The newest head of a topic's table that was recorded outside of the catalog, after a commit of Winnow's.
+
+    ``table_uuid`` names the topic's life: a topic that was removed and created again has another. ``snapshot_id``: the
+    snapshot with ``last_sequence_number``; None: there is none, or it has expired. ``ingest_number``: the highest
+    number of an ingest call that the state had named. ``updated_at_ms``: of the table's metadata, by the clock that
+    wrote them; ``recorded_at_ms``: by the clock of who recorded this.
+    """
+
+    topic: str
+    table_uuid: str
+    metadata_location: str
+    last_sequence_number: int
+    fence: int
+    snapshot_id: int | None
+    ingest_number: int
+    updated_at_ms: int
+    recorded_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
     Raises:
         WinnowError: of the topics that failed, by name; everything else is appended.
     """
+    from winnow.pipeline.admin.topic_deletion import withdraw_topics
     from winnow.pipeline.ingest.kafka import KafkaRequest
     from winnow.pipeline.ingest.kafka_following import follow_topics
     from winnow.pipeline.leases import hold_lease
@@ -93,6 +94,9 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
         text = describe_error(failure.error)
         log.error("Topic %s: %s", failure.topic, text, exc_info=None if known else failure.error)
     log.info("%s", found.sentence)
+    refused = {each.topic for each in found.failures}
+    for sentence in withdraw_topics(ctx, {name: each for name, each in wanted.created.items() if name in refused}):
+        log.info("%s", sentence)
     if found.failures:
         raise combine_errors([(failure.topic, failure.error) for failure in found.failures])
     return found.sentence

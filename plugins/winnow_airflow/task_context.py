@@ -110,6 +110,7 @@ def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
             page_url=get_airflow_url(),
             actor=getattr(context["dag_run"], "triggering_user_name", None) or AIRFLOW_ACTOR,
             reason=str(context.get("params", {}).get("reason") or ""),
+            began=str(getattr(context["dag_run"], "start_date", None) or ""),
         ) as ctx,
     ):
         yield ctx

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+
+from alembic import command
+from sqlalchemy import text
 
 from tests.support import store_fixtures
 from winnow.store import Store
 from winnow.store.audit import MAXIMUM_TEXT_CHARACTERS, AuditEntry
+from winnow.store.audit_chain import check_chain
+from winnow.store.migration import make_alembic_config
 from winnow.store.values import Window
 
 # Fixtures are found by the names they have here.
@@ -39,3 +47,143 @@ def test_entry_written_again_is_there_once_and_long_texts_are_cut(store: Store) 
     store.audit.record(long)
     store.audit.record(long)
     assert store.audit.list_entries(Window()).rows == (replace(long, reason="x" * MAXIMUM_TEXT_CHARACTERS),)
+
+
+# ------------------------------------------------------------------------------------------------- added, never changed
+
+
+def list_ids(store: Store) -> list[str]:
+    return [entry.entry_id for entry in store.audit.list_entries(Window()).rows]
+
+
+def test_entry_of_another_content_with_the_same_id_is_an_entry_of_its_own(store: Store) -> None:
+    """A DAG run of the same name, after the first was deleted: what the first did stays."""
+    other = replace(PAUSED, actor="eve", at_ms=1_500, reason="nobody looked")
+    for entry in (PAUSED, other, replace(PAUSED, at_ms=1_700), replace(other, at_ms=1_800)):
+        store.audit.record(entry)
+    rows = store.audit.list_entries(Window()).rows
+    assert [(entry.actor, entry.at_ms) for entry in rows] == [("eve", 1_500), ("ann", 1_000)]
+    assert list_ids(store) == [f"{PAUSED.entry_id}#2", PAUSED.entry_id]
+    assert store.audit.verify_chain().first_break is None
+
+
+# ------------------------------------------------------------------------------------------------------------ the chain
+
+
+def fill(store: Store, count: int = 5) -> list[AuditEntry]:
+    entries = [AuditEntry(number * 1_000, "ann", "sweep", f"t-{number}") for number in range(1, count + 1)]
+    for entry in entries:
+        store.audit.record(entry)
+    return entries
+
+
+def tamper(store: Store, statement: str) -> None:
+    with store.audit._database.writing() as session:
+        session.execute(text(statement))
+
+
+def test_chain_of_untouched_entries_holds_and_names_its_end(store: Store) -> None:
+    empty = store.audit.verify_chain()
+    assert (empty.entries, empty.last_digest, empty.first_break) == (0, "", None)
+    fill(store)
+    report = store.audit.verify_chain()
+    assert (report.entries, report.removed, report.last_number, report.first_break) == (5, 0, 5, None)
+    assert store.audit.verify_chain(report.last_digest).contains_expected
+
+
+def test_digest_is_that_of_the_documented_line(store: Store) -> None:
+    """The form is part of the promise: others may compute it, too."""
+    store.audit.record(replace(PAUSED, reason="ü\n"))
+    line = json.dumps(
+        ["", 1, PAUSED.entry_id, 1_000, "orders", "ann", "pause", "ü\n", PAUSED.origin, "partition 1"],
+        separators=(",", ":"),
+    )
+    assert "\\u00fc\\n" in line
+    assert store.audit.verify_chain().last_digest == hashlib.sha256(line.encode("ascii")).hexdigest()
+
+
+BREAKS: list[tuple[str, int | None, str]] = [
+    ("UPDATE winnow_audit SET actor = 'eve' WHERE number = 3", 3, "not as it was written"),
+    ("UPDATE winnow_audit SET at_ms = at_ms + 1 WHERE number = 5", 5, "not as it was written"),
+    ("UPDATE winnow_audit SET digest = 'beef' WHERE number = 2", 2, "not as it was written"),
+    ("DELETE FROM winnow_audit WHERE number = 1", 2, "entries 1 to 1 before it are missing"),
+    ("DELETE FROM winnow_audit WHERE number IN (3, 4)", 5, "entries 3 to 4 before it are missing"),
+    ("DELETE FROM winnow_audit WHERE number = 5", None, "entries 5 to 5 are missing"),
+    ("DELETE FROM winnow_audit", None, "entries 1 to 5 are missing"),
+    ("UPDATE winnow_audit_chain SET removed_number = 2, removed_digest = 'beef'", 1, "missing"),
+]
+
+
+def test_first_break_is_named(store: Store) -> None:
+    fill(store)
+    for statement, number, problem in BREAKS:
+        with store.audit._database.writing() as session:
+            session.execute(text(statement))
+            found = check_chain(session).first_break
+            session.rollback()
+        assert found is not None, statement
+        assert (found.number, found.at_ms is None) == (number, number is None), statement
+        assert problem in found.problem
+    assert store.audit.verify_chain().first_break is None
+
+
+def test_end_that_was_cut_off_with_its_mark_is_noticed_by_a_digest_written_down_elsewhere(store: Store) -> None:
+    """Whoever may write to the database can end the chain earlier; it then holds, but for the one who knows better."""
+    fill(store, 3)
+    before = store.audit.verify_chain()
+    fill(store, 5)
+    expected = store.audit.verify_chain().last_digest
+    tamper(store, "DELETE FROM winnow_audit WHERE number > 3")
+    tamper(store, f"UPDATE winnow_audit_chain SET number = 3, digest = '{before.last_digest}'")
+    assert store.audit.verify_chain().first_break is None
+    assert store.audit.verify_chain(expected).contains_expected is False
+    assert store.audit.verify_chain(before.last_digest).contains_expected
+
+
+def test_retention_removes_from_the_beginning_and_the_rest_holds(store: Store) -> None:
+    """An old entry behind a younger one waits for it; entries go on being chained when all are gone."""
+    fill(store)
+    store.audit.record(replace(SWEPT, at_ms=500, entry_id="of a slow clock"))
+    assert sum(pruned.rows for pruned in store.history.prune("orders", 3_500, rows_at_once=2)) == 3
+    report = store.audit.verify_chain()
+    assert (report.entries, report.removed, report.first_break) == (3, 3, None)
+    list(store.history.prune("orders", 10_000))
+    assert list_ids(store) == []
+    fill(store, 2)
+    report = store.audit.verify_chain()
+    assert (report.entries, report.removed, report.last_number, report.first_break) == (2, 6, 8, None)
+    tamper(store, "DELETE FROM winnow_audit WHERE number = 7")
+    assert store.audit.verify_chain().first_break is not None
+
+
+def test_lost_end_of_the_chain_goes_on_after_the_last_entry(store: Store) -> None:
+    """Removing the row stops nobody from writing down what people do."""
+    fill(store, 2)
+    tamper(store, "DELETE FROM winnow_audit_chain")
+    store.audit.record(SWEPT)
+    assert store.audit.verify_chain().entries == 3
+
+
+def test_writers_at_once_make_one_chain(store_url: str) -> None:
+    with Store.open(store_url) as store, ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda number: fill(store, 4), range(6)))
+        report = store.audit.verify_chain()
+    assert (report.entries, report.last_number, report.first_break) == (24, 24, None)
+
+
+def test_entries_from_before_the_chain_are_chained_in_the_order_of_time(store_url: str) -> None:
+    """What was done before the upgrade cannot change unnoticed after it."""
+    with Store.open(store_url) as store:
+        fill(store, 3)
+        store.audit.record(replace(SWEPT, at_ms=1, entry_id="the first"))
+        database = store.audit._database
+        with database.writing() as session:
+            command.downgrade(make_alembic_config(session.connection()), "0018-1")
+    with Store.open(store_url) as store:
+        report = store.audit.verify_chain()
+        assert (report.entries, report.last_number, report.first_break) == (4, 4, None)
+        store.audit.record(PAUSED)
+        assert store.audit.verify_chain().first_break is None
+        with store.audit._database.reading() as session:
+            first = session.scalar(text("SELECT entry_id FROM winnow_audit WHERE number = 1"))
+    assert first == "the first"

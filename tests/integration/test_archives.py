@@ -83,7 +83,7 @@ def ingest(
     choices = Choices(**decided)
     if topic not in world.ctx.log.names():
         partitions = create_missing_topic(
-            world.ctx, topic, paths, layout="auto", choices=choices, source_topic=source_topic
+            world.ctx, topic, paths, {}, layout="auto", choices=choices, source_topic=source_topic
         )
         assert partitions is not None
     return ingest_files(world.ctx, topic, paths, as_of_ms=world.clock(), choices=choices, source_topic=source_topic)

@@ -80,8 +80,10 @@ def test_every_change_of_a_topic_is_recorded_once_with_the_user_the_dag_run_and_
     for _ in range(2):
         restore_topic(ctx, TOPIC)
     create_topic(ctx, "clicks", 1, {"segment.ms": "1000"})
-    assert {(each.actor, each.origin, each.reason) for each in entries(world)} == {("anna", RUN, "ticket 7")}
+    by_anna = [each for each in entries(world) if each.action != "ingest"]
+    assert {(each.actor, each.origin, each.reason) for each in by_anna} == {("anna", RUN, "ticket 7")}
     assert {each.topic for each in entries(world) if each.action != "create"} == {TOPIC}
+    assert {detail.partition(": ")[2] for _, detail in said(world)[7:9]} == {"6 records appended, layout winnow"}
     assert said(world) == [
         ("add_partitions", "3 partitions"),
         ("alter", "cleanup.policy=compact,delete"),
@@ -90,6 +92,7 @@ def test_every_change_of_a_topic_is_recorded_once_with_the_user_the_dag_run_and_
         ("delete", said(world)[4][1]),
         ("delete_records", "orders-0 below 4"),
         ("import_checkpoint", "orders-0 clean below 2"),
+        *(("ingest", detail) for _, detail in said(world)[7:9]),
         ("pause", "orders-1"),
         ("release", "orders-0"),
         ("restore", ""),
@@ -124,6 +127,16 @@ def test_request_by_hand_is_one_entry_a_topic_and_one_for_all(world: World) -> N
     assert [each.origin for each in entries(world) if each.topic == "orders"].count("shell") == 2
 
 
+def test_dag_run_that_was_deleted_and_triggered_again_under_its_name_is_recorded_beside_the_first(world: World) -> None:
+    """Whoever deletes a DAG run in Airflow and triggers another of its name changes no entry of the first."""
+    record_request(in_dag_run(world, began="2026-01-01"), AuditAction.COMPACT, ["orders"])
+    again = in_dag_run(world, began="2026-01-02")
+    for _ in range(2):
+        record_request(again, AuditAction.COMPACT, ["orders"])
+    record_request(replace(again, actor="mallory"), AuditAction.COMPACT, ["orders"])
+    assert sorted(each.actor for each in entries(world)) == ["anna", "anna", "mallory"]
+
+
 def test_change_is_done_and_warned_about_if_the_audit_log_cannot_be_written(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -155,6 +168,7 @@ def test_commands_record_the_user_of_the_shell_and_the_reason_that_is_given(
     assert {(actor, origin) for actor, origin, *_ in rows} == {(SHELL_USER, "shell")}
     assert [(action, reason) for _, _, action, reason in rows] == [
         ("create", ""),
+        ("ingest", ""),
         ("alter", "smaller files"),
         ("pause", "restore-42"),
         ("sweep", ""),

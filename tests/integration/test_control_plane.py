@@ -410,6 +410,6 @@ def test_a_conflict_discards_the_links_of_the_try_that_lost(world: World, monkey
 
     with run_between_head_and_commit(meanwhile):
         publish_receipt(world.ctx, TOPIC, 3, 1)
-    folder = storage.parse_local_path(storage.join(world.head(TOPIC).location, "winnow", "chains"))
+    folder = storage.parse_local_path(storage.join(world.head(TOPIC).location, "_winnow", "chains"))
     assert len(list(folder.iterdir())) == 1
     assert len(world.ctx.log.open(TOPIC).receipts()) == 4

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, list_visible_rows, open_world, record
 from winnow.errors import DamagedMetadataError, ForeignTableError, ServiceError, WinnowError
-from winnow.log import file_checksums, reference_chains
+from winnow.log import document_copies, file_checksums, reference_chains
 from winnow.log.manifests import list_live_manifests
 from winnow.log.reference_chains import list_seen_digests
 from winnow.log.snapshot_expiry import find_state_path
@@ -34,11 +34,13 @@ KINDS = {
     "metadata": "**/metadata/*.metadata.json",
     "manifest-list": "**/metadata/snap-*.avro",
     "manifest": "**/metadata/*-m*.avro",
-    "state": "**/winnow/state/*.json",
-    "receipt": "**/winnow/receipts/*.json",
-    "ledger": "**/winnow/ingests/*.json",
-    "chain": "**/winnow/chains/*.json",
+    "state": "**/_winnow/state/*.json",
+    "receipt": "**/_winnow/receipts/*.json",
+    "ledger": "**/_winnow/ingests/*.json",
+    "chain": "**/_winnow/chains/*.json",
 }
+DOCUMENTS = ("state", "receipt", "ledger", "chain")
+"""These kinds have a copy of every file."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,12 @@ class Lake:
 
     def files(self, kind: str) -> list[Path]:
         """The files of one kind that count now; older metadata and states are named by older snapshots alone."""
-        found = sorted((self.home / "warehouse").glob(KINDS[kind]))
+        found = sorted((self.home / "warehouse" / "winnow").glob(KINDS[kind]))
         return found if kind in {"receipt", "ledger", "chain"} else [each for each in found if each.name in self.named]
+
+    def locate(self, file: Path) -> tuple[Path, ...]:
+        """The file, and its copy if it has one."""
+        return (file, *(self.home / "warehouse" / "winnow_copies").glob(f"**/{file.name}"))
 
     def ask(self, *acts: Callable[[World], object]) -> list[object]:
         """What each of ``acts`` answers, or that it was refused. Anything else that is raised is raised."""
@@ -196,14 +202,40 @@ def test_a_damaged_file_gives_the_right_answer_or_one_sentence_that_names_it(
             what = f"{kind} {file.name} ({len(sound)} bytes) {how}"
             if data == sound:
                 continue
-            file.write_bytes(data)
+            places = lake.locate(file)
+            assert len(places) == 1 + (kind in DOCUMENTS)
+            for place in places:
+                place.write_bytes(data)
             for act, answer in zip(LOOKING, lake.ask(*LOOKING), strict=True):
                 if judge(answer, answers[act.__name__], f"{what}, {act.__name__}"):
                     refused += 1
                     assert isinstance(answer, Refused)
                     assert file.name in str(answer.problem), f"{what}: {answer.problem}"
-            file.write_bytes(sound)
+            for place in places:
+                place.write_bytes(sound)
     assert refused, "no damage was noticed"
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_document_that_is_damaged_in_one_of_its_two_places_changes_no_answer(
+    lake: Lake, answers: dict[str, object], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read from its copy, which is said with both paths; damage of a copy alone is not looked at."""
+    random_one = random.Random(f"{SEED} {kind} one place")
+    files = lake.files(kind)
+    for file in files if LONG else files[-1:]:
+        for place in lake.locate(file):
+            sound = file.read_bytes()
+            for how, data in damages(random_one, sound, 50 if LONG else 1):
+                caplog.clear()
+                document_copies.forget_read_from_copies(TOPIC)
+                place.write_bytes(data)
+                for act, answer in zip(LOOKING, lake.ask(*LOOKING), strict=True):
+                    assert answer == answers[act.__name__], f"{kind} {place} {how}, {act.__name__}"
+                place.write_bytes(sound)
+                said = [each for each in caplog.messages if str(file) in each]
+                assert len(said) == (place == file and data != sound)
+                assert all(str(other) in each for each in said for other in lake.locate(file))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -214,11 +246,14 @@ def test_nothing_is_committed_on_top_of_damage(lake: Lake, answers: dict[str, ob
         for file in lake.files(kind)[-1:]:
             sound = file.read_bytes()
             *_, (how, data) = damages(random_one, sound, 1)
-            file.write_bytes(data)
+            places = lake.locate(file)
+            for place in places:
+                place.write_bytes(data)
             what = f"{kind} {file.name} {how}, {act.__name__}"
             (answer,) = lake.ask(act)
             if judge(answer, answers[act.__name__], what):
-                file.write_bytes(sound)
+                for place in places:
+                    place.write_bytes(sound)
                 (after,) = lake.ask(World.read)  # an append needs no manifest, so it may have landed
                 assert after in (answers["read"], answers[act.__name__]), what
             lake.restore()

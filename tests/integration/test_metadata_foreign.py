@@ -66,15 +66,17 @@ def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World)
 @pytest.mark.kafka("5")
 def test_a_state_file_that_is_gone_is_named_and_nothing_is_guessed(world: World) -> None:
     path = _state_path(world)
-    storage.parse_local_path(path).unlink()
+    for place in world.head().documents.list_places(path):
+        storage.parse_local_path(place).unlink()
     with pytest.raises(WinnowError, match="state file of topic orders is gone") as refused:
         world.ingest(build_versions(9, 1))
     assert path in str(refused.value)
+    assert f"winnow topics recover {TOPIC}" in str(refused.value)
 
 
 def test_a_state_file_that_was_changed_is_not_believed(world: World) -> None:
-    path = storage.parse_local_path(_state_path(world))
-    path.write_bytes(path.read_bytes().replace(b'"log_end_offset":9', b'"log_end_offset":8'))
+    for place in map(storage.parse_local_path, world.head().documents.list_places(_state_path(world))):
+        place.write_bytes(place.read_bytes().replace(b'"log_end_offset":9', b'"log_end_offset":8'))
     with pytest.raises(WinnowError, match="is not the one that was committed"):
         world.compact()
 

@@ -119,7 +119,7 @@ def test_a_task_whose_segments_the_disk_refuses_leaves_no_staging_manifest(
     assert staging.read_manifest(plan.uri, "a1") is None
 
 
-@pytest.mark.parametrize("below", ["/data/ingest-", "/winnow/state", "/metadata"])
+@pytest.mark.parametrize("below", ["/data/ingest-", "/_winnow/state", "/metadata"])
 def test_an_ingest_that_the_disk_refuses_lands_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:

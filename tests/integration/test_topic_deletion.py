@@ -219,7 +219,7 @@ def test_removal_that_was_killed_at_any_file_is_completed_by_the_next_sweep(
         sweep_after(world, GRACE_MS)
     sweep_topics(world.ctx)
     assert list_topics(world.ctx) == []
-    assert {path for path in files(world) if not path.startswith("winnow/orders/")} <= {"winnow_deleted/orders.deleted"}
+    assert {path for path in files(world) if not path.startswith("winnow/orders-")} <= {"winnow_deleted/orders.deleted"}
     create(world)
     assert world.read() == []
 
@@ -231,7 +231,7 @@ def test_slow_removal_touches_nothing_of_a_namesake(world: World, monkeypatch: p
     world.clock.now_ms += GRACE_MS
     owner, name = {
         "list": (topic_deletion, "_list_files"),
-        "verify": (type(world.ctx.log.open(TOPIC)), "head"),
+        "verify": (type(world.ctx.log.open(TOPIC)), "newest_head"),
         "delete": (storage, "delete"),
         "drop": (deleted_topics, "drop_table"),
     }[moment]

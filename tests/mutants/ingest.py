@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import assign, drop_statement, replace
+from tests.mutants.changes import assign, drop_operand, drop_statement, replace
 from tests.mutants.mutant import Mutant
 
 INGEST = (
@@ -68,4 +68,16 @@ INGEST = (
     Mutant("spark-encoding-undecided", "what all objects together tell about text and base64 is not asked")
     .changes("SparkIngest._judge", drop_statement("finish"))
     .caught_by("test_text_that_each_object_reads_both_ways_needs_a_decision"),
+    Mutant("refused-create-leaves-its-topic", "a topic stays though the ingest that created it was refused")
+    .changes("withdraw_if_refused", drop_statement("withdraw_created"))
+    .caught_by("test_refused_create_leaves_no_topic_and_no_file"),
+    Mutant("used-topic-withdrawn", "a refused ingest removes a topic to which another process has committed")
+    .changes("withdraw_topic", drop_operand("snapshot_id"))
+    .caught_by("test_topic_to_which_another_process_committed_stays_with_its_records"),
+    Mutant("topic-withdrawn-under-an-ingest", "a topic goes for which another process prepares an ingest")
+    .changes("withdraw_topic", drop_operand("others"))
+    .caught_by("test_topic_for_which_another_process_prepares_an_ingest_stays"),
+    Mutant("namesake-withdrawn", "a refused ingest removes another topic of the same name")
+    .changes("withdraw_topic", drop_operand("table_uuid"))
+    .caught_by("test_namesake_that_was_created_since_stays"),
 )

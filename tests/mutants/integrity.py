@@ -51,4 +51,22 @@ INTEGRITY = (
     Mutant("scrub-forgets-nothing", "segments that left the log keep their findings")
     .changes("Scrub.add", replace("A.keys() - B", "A.keys() - A.keys()"))
     .caught_by("test_segments_that_left_the_log_are_forgotten_and_their_alert_is_closed"),
+    Mutant("audit-entry-overwritten", "an entry of another content with the same id is left out")
+    .changes("AuditLog.record", replace("any(...)", "bool(known)"))
+    .caught_by("test_entry_of_another_content_with_the_same_id_is_an_entry_of_its_own[sqlite]"),
+    Mutant("dag-run-of-the-same-name", "a DAG run counts as the deleted one whose name it has")
+    .changes("record_action", replace("ctx.began", "''"))
+    .caught_by("test_dag_run_that_was_deleted_and_triggered_again_under_its_name_is_recorded_beside_the_first"),
+    Mutant("audit-digest-unchecked", "an entry that was changed counts as it was written")
+    .changes("_ChainWalk._check", never("compute_entry_digest"))
+    .caught_by("test_first_break_is_named[sqlite]"),
+    Mutant("audit-end-unchecked", "the newest entries can go unnoticed")
+    .changes("check_chain", never("last_digest"))
+    .caught_by("test_first_break_is_named[sqlite]"),
+    Mutant("audit-writers-beside-each-other", "two writers chain their entries to the same one")
+    .changes("lock_chain", replace("session.get(A, B, with_for_update=True)", "session.get(A, B)"))
+    .caught_by("test_writers_at_once_make_one_chain[postgresql]"),
+    Mutant("audit-pruned-in-the-middle", "retention leaves a gap in the chain")
+    .changes("remove_oldest", never("first_kept"))
+    .caught_by("test_retention_removes_from_the_beginning_and_the_rest_holds[sqlite]"),
 )

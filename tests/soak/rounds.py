@@ -193,7 +193,7 @@ class Soak:
     def _files(self) -> Counter[str]:
         """Files of the log's table by kind, data apart."""
         found: Counter[str] = Counter()
-        for name in self._world.listing(below=f"winnow/{TOPIC}"):
+        for name in self._world.listing(below=self._world.log_folder()):
             *below, last = Path(name).parts
             found[_kind(("warehouse", "winnow", TOPIC, *below), last)] += 1
         del found["log: data"]
@@ -244,7 +244,7 @@ def _growth(earlier: Mapping[str, int], later: Mapping[str, int], periods: int) 
 
 def _kind(place: tuple[str, ...], name: str) -> str:
     match place:
-        case ("warehouse", "winnow", _, "winnow", part, *_):
+        case ("warehouse", "winnow", _, "_winnow", part, *_):
             return f"log: {part}"
         case ("warehouse", "winnow_quarantine", _, part, *_):
             return f"quarantine: {'metadata.json' if name.endswith('.metadata.json') else part}"

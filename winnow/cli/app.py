@@ -12,6 +12,7 @@ import typer
 from winnow.cli import (
     airflow,
     assess,
+    audit,
     changes,
     checkpoints,
     compact,
@@ -65,7 +66,7 @@ EXIT_CODES = (
 _ORDER = (
     "demo", "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read",
     "latest", "changes", "connect", "why", "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep",
-    "scrub", "watch", "store", "settings", "airflow", "ui",
+    "scrub", "watch", "audit", "store", "settings", "airflow", "ui",
 )  # fmt: skip
 
 
@@ -152,6 +153,9 @@ app.command("metrics")(guard_command(metrics.metrics))
 app.command("sweep")(guard_command(maintenance.sweep))
 app.command("scrub")(guard_command(maintenance.scrub))
 app.command("watch")(guard_command(maintenance.watch))
+_audit = _add_group("audit", "Who did what to which topic; whether that log is as it was written.")
+_audit.command("list")(guard_command(audit.list_entries))
+_audit.command("verify")(guard_command(audit.verify))
 _add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
 app.command("settings")(guard_command(init.settings))
 app.add_typer(airflow.make_airflow_group())

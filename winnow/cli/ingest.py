@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -193,22 +195,52 @@ class IngestOptions:
     partitions: int | None
 
 
+def withdraw_created(ctx: Context, created: Mapping[str, str], topics: Iterable[str]) -> None:
+    """Remove those of ``topics`` that the refused call had created, and say so.
+
+    ``created``: the uuid of the table of each topic that it created.
+    """
+    from winnow.pipeline.admin.topic_deletion import withdraw_topics
+
+    for sentence in withdraw_topics(ctx, {topic: created[topic] for topic in topics if topic in created}):
+        print_message(sentence)
+
+
+@contextmanager
+def withdraw_if_refused(ctx: Context, created: Mapping[str, str]) -> Iterator[None]:
+    """Remove the topics that the block created if it raises: a refused ingest leaves no topic."""
+    try:
+        yield
+    except BaseException:
+        withdraw_created(ctx, created, created)
+        raise
+
+
 def _ingest(ctx: Context, topic: str, paths: list[str], options: IngestOptions, as_of_ms: int) -> IngestReport:
+    created: dict[str, str] = {}
+    with withdraw_if_refused(ctx, created):
+        return _create_and_ingest(ctx, topic, paths, options, as_of_ms, created)
+
+
+def _create_and_ingest(
+    ctx: Context, topic: str, paths: list[str], options: IngestOptions, as_of_ms: int, created: dict[str, str]
+) -> IngestReport:
     from winnow.pipeline.ingest.creation import create_missing_topic
     from winnow.pipeline.ingest.ingest import ingest_files
 
     if options.creates:
-        created = create_missing_topic(
+        partitions = create_missing_topic(
             ctx,
             topic,
             paths,
+            created,
             layout=options.layout,
             choices=options.choices,
             source_topic=options.source_topic,
             partitions=options.partitions,
         )
-        if created is not None:
-            print_message(f"Created topic {topic} with {format_count(created, 'partition')}.")
+        if partitions is not None:
+            print_message(f"Created topic {topic} with {format_count(partitions, 'partition')}.")
     with ProgressBar(f"Reading {topic}") as bar:
         return ingest_files(
             ctx,

@@ -15,6 +15,7 @@ from winnow.cli.ingest import (
     Timestamps,
     format_summary,
     show_partitions,
+    withdraw_if_refused,
 )
 from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
 from winnow.cli.output import print_lines, print_message, write_json
@@ -79,7 +80,11 @@ def iceberg(
         creates=create,
         partitions=partitions,
     )
-    with open_installation() as ctx, ProgressBar(f"Reading {topic}") as bar:
+    with (
+        open_installation() as ctx,
+        withdraw_if_refused(ctx, request.created),
+        ProgressBar(f"Reading {topic}") as bar,
+    ):
         report = ingest_table(ctx, topic, request, as_of_ms=resolve_as_of(ctx, as_of), progress=bar.follow_reading)
     for notice in report.notices:
         print_message(f"notice: {notice}")

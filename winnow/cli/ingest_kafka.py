@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.command_errors import exit_with, report_problem
-from winnow.cli.ingest import show_partitions
+from winnow.cli.ingest import show_partitions, withdraw_created, withdraw_if_refused
 from winnow.cli.options import AsOf, Json, open_installation, resolve_as_of
 from winnow.cli.output import format_count, print_lines, print_message, write_json
 from winnow.cli.progress import ProgressBar
@@ -109,10 +109,14 @@ def kafka(
             topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
             topics = {topic: source_topic or topic}
-        with ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar:
+        with (
+            withdraw_if_refused(ctx, wanted.created),
+            ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
+        ):
             outcome = ingest_kafka_topics(
                 ctx, cluster, topics, wanted, as_of_ms=as_of_ms, on=on, progress=bar.follow_reading
             )
+        withdraw_created(ctx, wanted.created, (each.topic for each in outcome.failures))
     _show_outcome(outcome, topic, as_json=as_json)
     exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
 

@@ -18,11 +18,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.serializers import FromInputFile
 
-from winnow.errors import DamagedMetadataError
+from winnow.errors import DamagedMetadataError, WinnowError
 
 if TYPE_CHECKING:
     from pyiceberg.io import InputStream, OutputStream
+    from pyiceberg.table.metadata import TableMetadata
 
 _MARK: Final = "8c5c"
 """Version 8 (RFC 9562: application-defined bits) and three digits that mark Winnow's files."""
@@ -78,6 +80,21 @@ def read_checked(io: FileIO, path: str) -> bytes:
         data = stream.read()
     require_checksum(path, data)
     return data
+
+
+def read_table_metadata(io: FileIO, location: str) -> TableMetadata:
+    """Read a table's metadata file and check it.
+
+    Raises:
+        DamagedMetadataError: it is damaged.
+        FileNotFoundError: it is missing.
+    """
+    try:
+        return FromInputFile.table_metadata(ChecksumNames(io).new_input(location))
+    except (OSError, WinnowError):
+        raise
+    except Exception as problem:  # PyIceberg's exception depends on where decoding fails
+        raise make_damage_error(location) from problem
 
 
 @contextmanager

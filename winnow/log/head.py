@@ -10,6 +10,7 @@ from winnow.errors import (
     ForeignTableError,
 )
 from winnow.log import recorded_configuration as recorded
+from winnow.log.document_places import DocumentPlaces
 from winnow.log.recorded_configuration import ConfigurationDifference
 from winnow.log.table import FENCE_PROPERTY
 from winnow.model import Segment, TopicState
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 class Head:
     """A snapshot of a topic's table, the newest unless it says otherwise, and the state that it names.
 
-    ``snapshot_id`` None: no commit yet.
+    ``snapshot_id`` None: no commit yet. ``copies``: the folder of the copies of its documents.
     """
 
     table: Table
     snapshot_id: int | None
     state: TopicState
+    copies: str
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -40,6 +42,11 @@ class Head:
     def location(self) -> str:
         """The table's folder."""
         return str(self.table.location())
+
+    @property
+    def documents(self) -> DocumentPlaces:
+        """The places of its documents."""
+        return DocumentPlaces(self.location, self.copies)
 
     @property
     def configuration_differences(self) -> tuple[ConfigurationDifference, ...]:
@@ -76,7 +83,7 @@ class Change:
     ``remove_from``: the partitions of the removed files, if known; manifests of other partitions are not opened.
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
     the state. ``accepts_configuration``: the table's properties become the topic's configuration from now on,
-    no matter which tool wrote it.
+    no matter which tool wrote it. ``above_sequence_number``: the commit's snapshot gets a higher one.
     """
 
     state: TopicState
@@ -88,6 +95,7 @@ class Change:
     dropped_properties: tuple[str, ...] = ()
     receipt: Callable[[int], Receipt] | None = None
     accepts_configuration: bool = False
+    above_sequence_number: int = 0
 
 
 @dataclass(frozen=True)

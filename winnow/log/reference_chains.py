@@ -8,17 +8,17 @@ names it, and no sweep lists or deletes it.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from winnow import documents
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import WinnowError
-from winnow.files import storage
-from winnow.log.state import CHAIN_FORMAT, read_checked
+from winnow.log.document_copies import Document, read_document, write_document
+from winnow.log.document_places import DocumentKind, DocumentPlaces, make_ledger_name
+from winnow.log.state import CHAIN_FORMAT
 from winnow.model import ChainReference, IngestLedger, IngestReference, ReceiptReference, TopicState
 
 R = TypeVar("R", ReceiptReference, IngestReference)
@@ -45,7 +45,7 @@ class _Ingests:
     format_version: int = CHAIN_FORMAT
 
 
-def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, list[str]]:
+def shorten_chains(places: DocumentPlaces, state: TopicState) -> tuple[TopicState, list[str]]:
     """Move older references of ``state`` into links; return the new state and the paths of the written links.
 
     Nothing refers to them until the commit that carries the state.
@@ -55,12 +55,12 @@ def shorten_chains(table_location: str, state: TopicState) -> tuple[TopicState, 
         older, newer = state.receipts[:MAXIMUM_LINK_REFERENCES], state.receipts[MAXIMUM_LINK_REFERENCES:]
         times = [each.finished_at_ms for each in older]
         newest_ms = None if None in times else max(time for time in times if time is not None)
-        link = _write_link(table_location, _Receipts(older, state.older_receipts), newest_ms)
+        link = _write_link(places, _Receipts(older, state.older_receipts), newest_ms)
         state = replace(state, receipts=newer, older_receipts=link)
         written.append(link.path)
     while len(state.ingests) >= 2 * MAXIMUM_LINK_REFERENCES:
         older_ingests, newer_ingests = state.ingests[:MAXIMUM_LINK_REFERENCES], state.ingests[MAXIMUM_LINK_REFERENCES:]
-        link = _write_link(table_location, _Ingests(older_ingests, state.older_ingests), None)
+        link = _write_link(places, _Ingests(older_ingests, state.older_ingests), None)
         state = replace(state, ingests=newer_ingests, older_ingests=link)
         written.append(link.path)
     return state, written
@@ -79,7 +79,7 @@ def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -
     found = list(state.receipts)
     link = state.older_receipts
     while link is not None and (since_ms is None or link.newest_ms is None or link.newest_ms >= since_ms):
-        read = documents.load_json(_Receipts, _read_link(state.topic, link))
+        read = documents.load_json(_Receipts, _read_link(state, link))
         found[:0] = read.references
         link = read.previous
     return found
@@ -90,7 +90,7 @@ def list_ingest_references(state: TopicState) -> list[IngestReference]:
     found = list(state.ingests)
     link = state.older_ingests
     while link is not None:
-        read = documents.load_json(_Ingests, _read_link(state.topic, link))
+        read = documents.load_json(_Ingests, _read_link(state, link))
         found[:0] = read.references
         link = read.previous
     return found
@@ -125,7 +125,7 @@ def count_receipts(state: TopicState) -> int:
     return _count_references(state.receipts, state.older_receipts)
 
 
-def drop_ingest_reference(table_location: str, state: TopicState, ingest_id: str) -> TopicState:
+def drop_ingest_reference(places: DocumentPlaces, state: TopicState, ingest_id: str) -> TopicState:
     """Return ``state`` without the reference to the ledger of ``ingest_id``.
 
     Links are immutable: if a link has the reference, it and those after it are written anew without it. Nothing refers
@@ -136,7 +136,7 @@ def drop_ingest_reference(table_location: str, state: TopicState, ingest_id: str
     newer: list[tuple[IngestReference, ...]] = []
     link = state.older_ingests
     while link is not None:
-        read = documents.load_json(_Ingests, _read_link(state.topic, link))
+        read = documents.load_json(_Ingests, _read_link(state, link))
         kept = tuple(each for each in read.references if each.ingest_id != ingest_id)
         newer.append(kept)
         link = read.previous
@@ -144,7 +144,7 @@ def drop_ingest_reference(table_location: str, state: TopicState, ingest_id: str
             break
     for references in reversed(newer):
         if references:
-            link = _write_link(table_location, _Ingests(references, link), None)
+            link = _write_link(places, _Ingests(references, link), None)
     return replace(state, older_ingests=link)
 
 
@@ -159,10 +159,26 @@ def list_links(state: TopicState) -> Iterator[ChainReference]:
         while link is not None:
             yield link
             try:
-                data = _read_link(state.topic, link)
+                data = _read_link(state, link)
             except WinnowError:
                 break
             link = documents.load_json(kind, data).previous
+
+
+def list_documents(state: TopicState) -> list[Document]:
+    """List the links, receipts and ledgers that ``state`` refers to, newest first, up to the first unreadable link."""
+    found = [make_link_document(link) for link in list_links(state)]
+    kinds: tuple[tuple[DocumentKind, Any, Any], ...] = (
+        (DocumentKind.RECEIPT, list_receipt_references, state.receipts),
+        (DocumentKind.LEDGER, list_ingest_references, state.ingests),
+    )
+    for kind, listed, named in kinds:
+        try:
+            references = listed(state)
+        except WinnowError:
+            references = named  # a link is damaged, which its own check finds
+        found += [Document(kind, each.path, each.sha256) for each in reversed(references)]
+    return found
 
 
 def has_same_ingests(one: TopicState, other: TopicState) -> bool:
@@ -177,41 +193,44 @@ def _count_references(references: Sequence[object], link: ChainReference | None)
     return len(references) + (link.count if link is not None else 0)
 
 
-def _write_link(table_location: str, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
+def _write_link(places: DocumentPlaces, link: _Receipts | _Ingests, newest_ms: int | None) -> ChainReference:
     data = documents.dump_json(link)
     kind = "receipts" if isinstance(link, _Receipts) else "ingests"
-    path = storage.join(table_location, "winnow", "chains", f"{kind}-{uuid.uuid4().hex}.json")
-    storage.write_bytes(path, data)
+    written = write_document(places, DocumentKind.CHAIN, f"{kind}-{uuid.uuid4().hex}.json", data)
     count = _count_references(link.references, link.previous)
     archives = 0
     if isinstance(link, _Ingests):
         before = 0 if link.previous is None else link.previous.archives
         archives = before + sum(each.layout is not None for each in link.references)
-    return ChainReference(path, hashlib.sha256(data).hexdigest(), count, newest_ms, archives)
+    return ChainReference(written.path, written.sha256, count, newest_ms, archives)
 
 
-def _read_link(topic: str, link: ChainReference) -> bytes:
-    return read_checked(topic, "chain", link.path, link.sha256)
+def _read_link(state: TopicState, link: ChainReference) -> bytes:
+    return read_document(state.topic, make_link_document(link), state.copies)
 
 
-def write_ledger(table_location: str, ledger: IngestLedger, as_of_ms: int) -> IngestReference:
+def make_link_document(link: ChainReference) -> Document:
+    """Return the link behind a reference as a document."""
+    return Document(DocumentKind.CHAIN, link.path, link.sha256)
+
+
+def write_ledger(places: DocumentPlaces, ledger: IngestLedger, as_of_ms: int) -> IngestReference:
     """Write the ledger of one ingest call; nothing refers to it until the commit that carries the reference."""
     data = documents.dump_json(ledger)
-    path = storage.join(table_location, "winnow", "ingests", f"{ledger.ingest_id}.json")
-    storage.write_bytes(path, data)
+    written = write_document(places, DocumentKind.LEDGER, make_ledger_name(ledger.ingest_id), data)
     # Objects of an archive are looked up in the ledgers of archives; what was read from brokers has none.
     layout = None if ledger.layout == KAFKA_LAYOUT else ledger.layout
-    return IngestReference(ledger.ingest_id, path, hashlib.sha256(data).hexdigest(), as_of_ms, layout)
+    return IngestReference(ledger.ingest_id, written.path, written.sha256, as_of_ms, layout)
 
 
-def read_ledger(topic: str, reference: IngestReference) -> IngestLedger:
-    """Read the ledger behind ``reference``.
+def read_ledger(state: TopicState, reference: IngestReference) -> IngestLedger:
+    """Read the ledger behind a ``reference`` of ``state``.
 
     Raises:
-        DamagedMetadataError: the file is missing or differs from the committed one.
+        DamagedMetadataError: the file and its copy are missing or differ from the committed one.
     """
-    data = read_checked(topic, "ingest ledger", reference.path, reference.sha256)
-    return documents.load_json(IngestLedger, data)
+    document = Document(DocumentKind.LEDGER, reference.path, reference.sha256)
+    return documents.load_json(IngestLedger, read_document(state.topic, document, state.copies))
 
 
 def read_ledgers(state: TopicState, *, of_archives: bool = False) -> Iterator[IngestLedger]:
@@ -220,7 +239,7 @@ def read_ledgers(state: TopicState, *, of_archives: bool = False) -> Iterator[In
     ``of_archives``: only of calls whose input was of another layout than Winnow's own.
     """
     for reference in _list_archive_references(state) if of_archives else list_ingest_references(state):
-        yield read_ledger(state.topic, reference)
+        yield read_ledger(state, reference)
 
 
 def _list_archive_references(state: TopicState) -> list[IngestReference]:
@@ -228,7 +247,7 @@ def _list_archive_references(state: TopicState) -> list[IngestReference]:
     found = [each for each in state.ingests if each.layout is not None]
     link = state.older_ingests
     while link is not None and link.archives:
-        read = documents.load_json(_Ingests, _read_link(state.topic, link))
+        read = documents.load_json(_Ingests, _read_link(state, link))
         found[:0] = [each for each in read.references if each.layout is not None]
         link = read.previous
     return found

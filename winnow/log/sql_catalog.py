@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
-from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.update import update_table_metadata
 from sqlalchemy import CursorResult, delete, event, select, update
 from sqlalchemy.orm import Session
 
-from winnow.errors import WinnowError
-from winnow.log.file_checksums import ChecksumNames, make_damage_error
+from winnow.files import storage
+from winnow.log.file_checksums import ChecksumNames, read_table_metadata
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -50,11 +50,10 @@ class LogSqlCatalog(SqlCatalog):
             FileNotFoundError: the metadata file is missing.
             NoSuchTableError: there is no such table.
         """
-        with Session(self.engine) as session:
-            location = session.scalar(select(IcebergTables.metadata_location).where(*self._is_row_of(identifier)))
+        location = self._find_metadata_location(identifier)
         if location is None:
             return super().load_table(identifier)  # raises what PyIceberg raises
-        metadata = _read_metadata(load_file_io(self.properties, location), location)
+        metadata = read_table_metadata(load_file_io(self.properties, location), location)
         return Table(
             self.identifier_to_tuple(identifier), metadata, location, self._open_files(metadata, location), self
         )
@@ -80,6 +79,25 @@ class LogSqlCatalog(SqlCatalog):
             self._swap(table.name(), current.metadata_location, location)
         return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
 
+    def create_log_table(self, identifier: Identifier, metadata: TableMetadata) -> Table:
+        """Create a table with these metadata, whose folder nothing else has.
+
+        Raises:
+            TableAlreadyExistsError: there is a table of that name; nothing of this one is left.
+        """
+        if self._find_metadata_location(identifier) is not None:
+            raise TableAlreadyExistsError(f"Table {'.'.join(identifier)} already exists")
+        provider = load_location_provider(metadata.location, metadata.properties)
+        location = provider.new_table_metadata_file_location(0)
+        output = ChecksumNames(self._open_files(metadata, location)).new_output(location)
+        ToOutputFile.table_metadata(metadata, output)
+        try:
+            return self.register_table(identifier, output.location)
+        except TableAlreadyExistsError:
+            storage.delete_unreferenced([output.location])
+            storage.remove_empty_folders(metadata.location)
+            raise
+
     def drop_table_at(self, identifier: Identifier, metadata_location: str) -> bool:
         """Drop a table's entry if it still names that metadata file; return whether it did."""
         row = IcebergTables
@@ -97,6 +115,14 @@ class LogSqlCatalog(SqlCatalog):
         )
         with Session(self.engine) as session:
             return {name: location for name, location in session.execute(statement) if location is not None}
+
+    def _find_metadata_location(self, identifier: str | Identifier) -> str | None:
+        """Find the metadata file of the table of exactly this name: a database may ignore case."""
+        row = IcebergTables
+        statement = select(row.table_name, row.metadata_location).where(*self._is_row_of(identifier))
+        with Session(self.engine) as session:
+            found = [(name, location) for name, location in session.execute(statement)]
+        return dict(found).get(self.table_name_from(identifier))
 
     def _write_version(self, metadata: TableMetadata, before: str) -> str:
         """Write the metadata file that follows the one at ``before``; return its location."""
@@ -145,18 +171,3 @@ def _sync_commits(engine: Engine) -> None:
         connection.execute("PRAGMA synchronous = EXTRA")
 
     engine.dispose()  # connections that are open already have the default
-
-
-def _read_metadata(io: FileIO, location: str) -> TableMetadata:
-    """Read a table's metadata file and check it.
-
-    Raises:
-        DamagedMetadataError: it is damaged.
-        FileNotFoundError: it is missing.
-    """
-    try:
-        return FromInputFile.table_metadata(ChecksumNames(io).new_input(location))
-    except (OSError, WinnowError):
-        raise
-    except Exception as problem:  # PyIceberg's exception depends on where decoding fails
-        raise make_damage_error(location) from problem

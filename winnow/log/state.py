@@ -5,7 +5,6 @@ It holds everything that must outlive snapshots. It is written before the commit
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -13,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from winnow import documents
 from winnow.errors import DamagedMetadataError, ForeignTableError
-from winnow.files import storage
-from winnow.log.file_checksums import make_missing_path_error
+from winnow.log.document_copies import Document, read_document, write_document
+from winnow.log.document_places import DocumentKind, DocumentPlaces
 from winnow.model import PartitionState, ReceiptReference, TopicState
 from winnow.results import Receipt
 
@@ -30,14 +29,16 @@ know them must stop."""
 
 @dataclass(frozen=True, slots=True)
 class StateReference:
-    """The location of a snapshot's state, and its digest."""
+    """The location of a snapshot's state, its digest, and the folder of the table's copies; None: there are none."""
 
     path: str
     sha256: str
+    copies: str | None = None
 
     def to_property(self) -> str:
         """Make the value of ``winnow.state`` in a snapshot summary."""
-        return json.dumps({"format": STATE_FORMAT, "path": self.path, "sha256": self.sha256}, sort_keys=True)
+        copies = {} if self.copies is None else {"copies": self.copies}
+        return json.dumps({"format": STATE_FORMAT, "path": self.path, "sha256": self.sha256, **copies}, sort_keys=True)
 
     @classmethod
     def from_summary(cls, topic: str, summary: Mapping[str, str | None]) -> StateReference:
@@ -56,8 +57,9 @@ class StateReference:
             )
         try:
             plain = json.loads(text)
-            return cls(str(plain["path"]), str(plain["sha256"]))
-        except (ValueError, KeyError, TypeError) as problem:
+            copies = plain.get("copies")
+            return cls(str(plain["path"]), str(plain["sha256"]), None if copies is None else str(copies))
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise DamagedMetadataError(
                 f"The metadata of topic {topic} are damaged: the newest snapshot's summary names no state that can be "
                 f"read ('{STATE_PROPERTY}'). Nothing was changed. Restore the table's metadata file from a backup or "
@@ -70,55 +72,36 @@ def make_empty_state(topic: str, partitions: int) -> TopicState:
     return TopicState(topic=topic, partitions={number: PartitionState() for number in range(partitions)})
 
 
-def write_state(table_location: str, state: TopicState) -> StateReference:
-    """Write ``state`` to a new file below the table; nothing refers to it yet."""
+def write_state(places: DocumentPlaces, state: TopicState) -> StateReference:
+    """Write ``state`` to a new document; nothing refers to it yet."""
     data = documents.dump_json(replace(state, format_version=TOPIC_STATE_FORMAT))
-    path = storage.join(table_location, "winnow", "state", f"{uuid.uuid4().hex}.json")
-    storage.write_bytes(path, data)
-    return StateReference(path, hashlib.sha256(data).hexdigest())
+    written = write_document(places, DocumentKind.STATE, f"{uuid.uuid4().hex}.json", data)
+    return StateReference(written.path, written.sha256, places.copies)
 
 
 def read_state(topic: str, reference: StateReference) -> TopicState:
     """Read the state behind ``reference``.
 
     Raises:
-        DamagedMetadataError: the file is missing or differs from the committed one.
+        DamagedMetadataError: the file and its copy are missing or differ from the committed one.
     """
-    data = read_checked(topic, "state", reference.path, reference.sha256)
-    return documents.load_json(TopicState, data)
+    return documents.load_json(TopicState, read_document(topic, make_state_document(reference), reference.copies))
 
 
-def write_receipt(table_location: str, receipt: Receipt) -> ReceiptReference:
+def make_state_document(reference: StateReference) -> Document:
+    """Return the state behind ``reference`` as a document."""
+    return Document(DocumentKind.STATE, reference.path, reference.sha256)
+
+
+def write_receipt(places: DocumentPlaces, receipt: Receipt) -> ReceiptReference:
     """Write the receipt of a publish beside the table, so that the metadata store can be rebuilt."""
     assert receipt.plan_id is not None
-    data = documents.dump_json(receipt)
-    path = storage.join(table_location, "winnow", "receipts", f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json")
-    storage.write_bytes(path, data)
-    return ReceiptReference(receipt.plan_id, path, hashlib.sha256(data).hexdigest(), receipt.finished_at_ms)
+    name = f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json"
+    written = write_document(places, DocumentKind.RECEIPT, name, documents.dump_json(receipt))
+    return ReceiptReference(receipt.plan_id, written.path, written.sha256, receipt.finished_at_ms)
 
 
-def read_receipt(topic: str, reference: ReceiptReference) -> Receipt:
-    """Read the receipt behind ``reference``; raises as :func:`read_state`."""
-    return documents.load_json(Receipt, read_checked(topic, "receipt", reference.path, reference.sha256))
-
-
-def read_checked(topic: str, what: str, path: str, sha256: str) -> bytes:
-    """Read a file that the table refers to, checked against the committed digest.
-
-    Raises:
-        DamagedMetadataError: it is missing or differs.
-    """
-    try:
-        with make_missing_path_error(path):
-            data = storage.read_bytes(path)
-    except FileNotFoundError as problem:
-        raise DamagedMetadataError(
-            f"The {what} file of topic {topic} is gone: {path}. The table still refers to it; nothing was changed. "
-            "Restore that file from a backup or the object store's versions."
-        ) from problem
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise DamagedMetadataError(
-            f"The {what} file of topic {topic} is not the one that was committed: {path}. Nothing was changed. "
-            "Restore that file from a backup or the object store's versions."
-        )
-    return data
+def read_receipt(state: TopicState, reference: ReceiptReference) -> Receipt:
+    """Read the receipt behind a ``reference`` of ``state``; raises as :func:`read_state`."""
+    document = Document(DocumentKind.RECEIPT, reference.path, reference.sha256)
+    return documents.load_json(Receipt, read_document(state.topic, document, state.copies))

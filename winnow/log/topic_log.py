@@ -33,7 +33,9 @@ from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
 from winnow.log.catalog_access import find_landed, translate_catalog_errors, wait_before_retry
 from winnow.log.deleted_topics import make_deleted_error
+from winnow.log.document_places import locate_copies
 from winnow.log.head import Change, Committed, Head
+from winnow.log.head_age import HeadGuard
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
@@ -58,16 +60,23 @@ MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
 
 
 class TopicLog:
-    """The log of one topic. Cheap to make; every method loads the head anew."""
+    """The log of one topic. Cheap to make; every method loads the head anew.
+
+    ``copies``: the folder in which the copies of all topics' documents lie.
+    """
 
     def __init__(
         self,
         catalog: Catalog,
         identifier: Identifier,
         topic: str,
+        copies: str,
         defaults: Mapping[str, TopicDefault] | None = None,
+        guard: HeadGuard | None = None,
     ) -> None:
+        self._guard = guard
         self._catalog = catalog
+        self._copies = copies
         self._identifier = identifier
         self.topic = topic
         self._defaults = defaults or {}
@@ -75,23 +84,38 @@ class TopicLog:
 
     # ------------------------------------------------------------------ reading
 
-    def _load(self) -> Table:
+    def load_table(self) -> Table:
+        """Load the table without its state.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            DamagedMetadataError: the table's metadata cannot be read.
+            ServiceError: the catalog cannot be reached.
+        """
         with translate_catalog_errors(f"Topic {self.topic} could not be opened"):
             try:
-                return self._catalog.load_table(self._identifier)
+                table = self._catalog.load_table(self._identifier)
             except NoSuchTableError as problem:
                 raise UnknownTopicError(
                     f"There is no topic {self.topic}. Create it with: winnow topics create {self.topic} --partitions N"
                 ) from problem
+            except FileNotFoundError:
+                if self._guard is not None:
+                    self._guard.refuse_missing(self.topic)
+                raise
             except (ValueError, TypeError, LookupError, AttributeError, ValidationError) as problem:
                 raise DamagedMetadataError(
                     f"The catalog has metadata of topic {self.topic} that cannot be read ({type(problem).__name__}). "
                     "Nothing was changed. Restore the table's metadata file from a backup or the object store's "
                     "versions, then run it again."
                 ) from problem
+        head_checks.require_same_name(self.topic, table)
+        return table
 
     def head(self, *, even_deleted: bool = False) -> Head:
-        """Load the newest snapshot and its state; of a deleted topic only with ``even_deleted``.
+        """Load the newest snapshot and its state, to read; of a deleted topic only with ``even_deleted``.
+
+        If the catalog is older than what was recorded after the last commit, a warning says so.
 
         Raises:
             DeletedTopicError: the topic is deleted.
@@ -100,19 +124,45 @@ class TopicLog:
             DamagedMetadataError: the table's metadata, or the state they name, differ from the commit.
             ServiceError: the catalog cannot be reached.
         """
-        head = self._load_head()
+        table = self.load_table()
+        if self._guard is None:
+            return self._refuse_deleted(self._load_head(table), even_deleted)
+        self._guard.warn_of_older(self.topic, table)
+        return self._refuse_deleted(self._guard.load_to_read(self.topic, table, self._load_head), even_deleted)
+
+    def newest_head(self, *, even_deleted: bool = False) -> Head:
+        """Load the newest snapshot and its state, to write over them.
+
+        Raises:
+            OlderHeadError: the catalog is older than what was recorded after the last commit.
+            Also the errors of :meth:`head`.
+        """
+        table = self.load_table()
+        found = (
+            self._load_head(table)
+            if self._guard is None
+            else self._guard.load_newest(self.topic, table, self._load_head)
+        )
+        return self._refuse_deleted(found, even_deleted)
+
+    def record(self, head: Head) -> None:
+        """Record ``head``, which a commit of this process made, so that an older catalog is noticed; never raises."""
+        if self._guard is not None:
+            self._guard.record(head)
+
+    def _refuse_deleted(self, head: Head, even_deleted: bool) -> Head:
         if head.state.deleted_at_ms is not None and not even_deleted:
             raise make_deleted_error(head.state)
         return head
 
-    def _load_head(self) -> Head:
-        table = self._load()
+    def _load_head(self, table: Table) -> Head:
+        """Load the head of ``table``, or the newest if a sweep has removed the state of that one meanwhile."""
         while True:
             try:
                 return self._head(table)
             except DamagedMetadataError:
                 # If this process was paused, a sweep may have removed the state of the snapshot that was the newest.
-                newest = self._load()
+                newest = self.load_table()
                 if newest.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
                     raise
                 table = newest
@@ -123,12 +173,16 @@ class TopicLog:
         if snapshot is None:
             configuration = recorded.read_initial_configuration(table.properties)
             state = carried.make_empty_state(self.topic, int(table.properties[PARTITIONS_PROPERTY]))
-            return Head(table, None, replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration))
+            state = replace(state, live=head_checks.NO_SEGMENTS, configuration=configuration)
+            return Head(table, None, state, self._locate_copies(table))
         reference = self._get_state_reference(snapshot)
         head_checks.require_below(self.topic, table, reference.path)
         state = carried.read_state(self.topic, reference)
-        head_checks.require_same_table(self.topic, table, state)
-        return Head(table, snapshot.snapshot_id, state)
+        head_checks.require_same_table(self.topic, table, state, reference.copies)
+        return Head(table, snapshot.snapshot_id, state, state.copies or self._locate_copies(table))
+
+    def _locate_copies(self, table: Table) -> str:
+        return locate_copies(self._copies, self.topic, str(table.metadata.table_uuid))
 
     def _get_state_reference(self, snapshot: Snapshot) -> carried.StateReference:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
@@ -141,14 +195,18 @@ class TopicLog:
             UsageError: the table has no such snapshot, or no longer.
             Also the errors of :meth:`head`.
         """
-        table = self.head().table
+        head = self.head()
+        table = head.table
         snapshot = table.snapshot_by_id(snapshot_id)
         if snapshot is None:
             raise UsageError(
                 f"Topic {self.topic} has no snapshot {snapshot_id}, or no longer: a sweep removes a snapshot when "
                 "winnow.retired.grace.ms have passed since the next one."
             )
-        return Head(table, snapshot_id, carried.read_state(self.topic, self._get_state_reference(snapshot)))
+        # A sweep copies documents of snapshots from before there were copies.
+        reference = replace(self._get_state_reference(snapshot), copies=head.state.copies)
+        state = replace(carried.read_state(self.topic, reference), copies=head.state.copies)
+        return Head(table, snapshot_id, state, head.copies)
 
     def config(self, head: Head | None = None) -> TopicConfig:
         """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
@@ -245,7 +303,7 @@ class TopicLog:
         head = head or self.head()
         for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
             if reference.plan_id == plan_id:
-                return carried.read_receipt(self.topic, reference)
+                return carried.read_receipt(head.state, reference)
         return None
 
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
@@ -256,7 +314,7 @@ class TopicLog:
     def receipts(self, head: Head | None = None) -> list[Receipt]:
         """List the receipts of all published plans, oldest first."""
         head = head or self.head()
-        return [carried.read_receipt(self.topic, reference) for reference in self.receipt_references(head)]
+        return [carried.read_receipt(head.state, reference) for reference in self.receipt_references(head)]
 
     # ------------------------------------------------------------------ writing
 
@@ -344,10 +402,15 @@ class TopicLog:
 
         return self.commit(change)
 
-    def commit(self, build: Callable[[Head], Change], *, even_deleted: bool = False) -> Committed:
+    def commit(
+        self, build: Callable[[Head], Change], *, even_deleted: bool = False, over_older: bool = False
+    ) -> Committed:
         """Commit the change that ``build`` makes of the head; ``build`` is called again after each conflict.
 
+        ``over_older``: also over a head that is older than what was recorded; the change must be above all of that.
+
         Raises:
+            OlderHeadError: the catalog is older than what was recorded after the last commit.
             DeletedTopicError: the topic is deleted, and ``even_deleted`` is not set.
             PlanVoidError: a file to remove is no longer in the log.
             CommitConflictError: other commits came first :data:`MAXIMUM_COMMIT_TRIES` times.
@@ -355,9 +418,10 @@ class TopicLog:
             Also the errors of ``build``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
-            head = self.head(even_deleted=even_deleted)
+            head = (self.head if over_older else self.newest_head)(even_deleted=even_deleted)
             committed = self._try(head, build(head))
             if committed is not None:
+                self.record(committed.head)
                 return committed
             wait_before_retry(attempt)
         raise self.conflict()
@@ -373,7 +437,7 @@ class TopicLog:
         table = head.table
         with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             manifests = self._manifests(head)
-            transaction = StagedTransaction(table)
+            transaction = StagedTransaction(table, above_sequence_number=change.above_sequence_number)
             if change.properties:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:
@@ -390,18 +454,18 @@ class TopicLog:
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
             new_state, leftovers = replace(change.state, fence=max(change.state.fence, head.fence)), list[str]()
             if receipt is not None:
-                reference = carried.write_receipt(head.location, receipt)
+                reference = carried.write_receipt(head.documents, receipt)
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
-                leftovers.append(reference.path)
+                leftovers += head.documents.list_places(reference.path)
             new_state = self._add_digests(head, change, producer.removed, new_state)
-            new_state, links = reference_chains.shorten_chains(head.location, new_state)
-            leftovers += links
-            state_reference = carried.write_state(head.location, new_state)
+            new_state, links = reference_chains.shorten_chains(head.documents, new_state)
+            leftovers += [place for link in links for place in head.documents.list_places(link)]
+            state_reference = carried.write_state(head.documents, new_state)
             producer.snapshot_properties = {
                 **change.summary,
                 carried.STATE_PROPERTY: state_reference.to_property(),
             }
-            leftovers.append(state_reference.path)
+            leftovers += head.documents.list_places(state_reference.path)
         with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             producer.commit()
         snapshot_id = producer.snapshot_id
@@ -420,7 +484,7 @@ class TopicLog:
                     "in the table's history."
                 ) from problem
             committed = found
-        return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state))
+        return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state, head.copies))
 
     def _add_digests(self, head: Head, change: Change, removed: Sequence[Segment], state: TopicState) -> TopicState:
         """Add to ``state`` the values that a reader compares: digest of its segments, configuration, table."""
@@ -440,4 +504,5 @@ class TopicLog:
             configuration=configuration,
             table_uuid=head.table_uuid,
             location=head.location,
+            copies=head.copies,
         )

@@ -52,7 +52,7 @@ def record_action(
         reason or ctx.reason,
         ctx.holder if in_airflow else SHELL,
         detail,
-        **({"entry_id": f"{ctx.holder}:{action.value}:{topic}"} if once and in_airflow else {}),
+        **({"entry_id": f"{ctx.holder}@{ctx.began}:{action.value}:{topic}"} if once and in_airflow else {}),
     )
     try:
         ctx.store.audit.record(entry)

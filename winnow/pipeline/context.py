@@ -17,6 +17,7 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
+from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Context:
 
     ``channels``: the alert channels of this process. ``page_url``: Airflow's address, for links in alerts.
     ``actor`` and ``reason``: who does what this process does, and why, for the audit log; an empty actor is the
-    operating system's user.
+    operating system's user. ``began``: when the DAG run began, which tells it from an earlier one of the same name.
     """
 
     settings: Settings
@@ -98,6 +99,7 @@ class Context:
     page_url: str | None = None
     actor: str = ""
     reason: str = ""
+    began: str = ""
 
     @property
     def alerts(self) -> AlertManager:
@@ -142,11 +144,12 @@ def open_context(
     page_url: str | None = None,
     actor: str = "",
     reason: str = "",
+    began: str = "",
 ) -> Iterator[Context]:
     """Open store and catalog for the duration of a command or task.
 
-    ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings. ``actor``
-    and ``reason``: see :class:`Context`.
+    ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings. ``actor``,
+    ``reason`` and ``began``: see :class:`Context`.
 
     ``to_read``: read only, without write access; the store is opened at first use.
 
@@ -163,13 +166,16 @@ def open_context(
         yield Context(
             settings=settings,
             store=store,
-            log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
+            log=TopicLogs(
+                settings.catalog, settings.warehouse, settings.topic_defaults, records=RecordedHeads(store, now_ms)
+            ),
             now_ms=now_ms,
             holder=holder or name_process(),
             channels=(*_make_channels(settings), *channels),
             page_url=page_url or settings.alert.page_url,
             actor=actor,
             reason=reason,
+            began=began,
         )
 
 

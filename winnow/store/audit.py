@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
 
 from winnow.store import tables
+from winnow.store.audit_chain import AuditChainReport, append_entry, check_chain, lock_chain
 from winnow.store.database import StorePart
 from winnow.store.values import Listed, Window
 
@@ -30,7 +32,15 @@ class AuditAction(StrEnum):
     RESTORE = "restore"
     DELETE_RECORDS = "delete_records"
     IMPORT_CHECKPOINT = "import_checkpoint"
+    INGEST = "ingest"
     UNDO_INGEST = "undo_ingest"
+    RESTORE_RECORDS = "restore_records"
+    """Records were written back into a Kafka topic."""
+    ADOPT = "adopt"
+    RECOVER = "recover"
+    ACCEPT_OLDER_HEAD = "accept_older_head"
+    BACK_UP = "back_up"
+    RESTORE_BACKUP = "restore_backup"
     COMPACT = "compact"
     SWEEP = "sweep"
     SCRUB = "scrub"
@@ -66,18 +76,40 @@ class AuditEntry:
 
 
 _COLUMNS: Final = tuple(each.name for each in fields(AuditEntry))
+_SAME: Final = tuple(name for name in _COLUMNS if name not in {"at_ms", "entry_id"})
+ANOTHER: Final = "#"
+"""Stands in an entry's id before its number among those that were to have the same id."""
 
 
 class AuditLog(StorePart):
-    """One row per thing that somebody did, the newest first."""
+    """One row per thing that somebody did, the newest first. Entries are only ever added, each chained to the last."""
 
     def record(self, entry: AuditEntry) -> None:
-        """Write an entry. Writing it again, after an error of unknown outcome, changes nothing."""
+        """Add an entry to the end of the chain; one that is there already stays, and is not added again.
+
+        It is the same if all but its time is the same: a task that is tried again, or an error of unknown outcome. An
+        entry of another content with the same id is added too, under an id of its own.
+        """
         row = asdict(entry)
         row["reason"] = entry.reason[:MAXIMUM_TEXT_CHARACTERS]
         row["detail"] = entry.detail[:MAXIMUM_TEXT_CHARACTERS]
         with self._database.writing() as session:
-            session.merge(tables.AuditTable(**row))
+            chain = lock_chain(session)
+            known = _list_with_id(session, entry.entry_id)
+            if any(all(getattr(each, name) == row[name] for name in _SAME) for each in known):
+                return
+            if known:
+                row["entry_id"] = f"{entry.entry_id}{ANOTHER}{len(known) + 1}"
+            append_entry(session, chain, tables.AuditTable(**row))
+
+    def verify_chain(self, expected: str | None = None) -> AuditChainReport:
+        """Check that every entry is as it was written, and none is missing.
+
+        Args:
+            expected: the digest of an entry that was written down elsewhere, which has to be in the chain.
+        """
+        with self._database.reading() as session:
+            return check_chain(session, expected)
 
     def list_entries(
         self, window: Window, *, topic: str | None = None, actor: str | None = None, action: str | None = None
@@ -95,3 +127,10 @@ class AuditLog(StorePart):
                 AuditEntry(**{name: getattr(each, name) for name in _COLUMNS}) for each in session.scalars(page)
             )
         return Listed(total, rows)
+
+
+def _list_with_id(session: Session, entry_id: str) -> list[tables.AuditTable]:
+    """List the entry with this id, and others that were to have it."""
+    row = tables.AuditTable
+    numbered = row.entry_id.startswith(f"{entry_id}{ANOTHER}", autoescape=True)
+    return list(session.scalars(select(row).where(or_(row.entry_id == entry_id, numbered))))

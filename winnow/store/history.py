@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, delete, exists, literal, select, tuple_
+from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from winnow.documents import load_json
 from winnow.results import Verdict
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventTable
+from winnow.store.audit_chain import remove_oldest
 from winnow.store.database import StorePart
 from winnow.store.page_tables import DeadlineTable, SampleTable
 from winnow.store.run_progress import remove_progress
@@ -46,7 +47,7 @@ class History(StorePart):
         folder was not found empty twice, or that a mark of an uncleanable partition names; verdicts of open runs;
         files that still have their bytes. The attempts, the progress and the verdicts of a removed run go with
         it. Audit entries and events of alerts go by their age alone, those of other topics too: of a deleted topic,
-        who deleted it stays known for as long.
+        who deleted it stays known for as long. Audit entries go from the first one on, so that the chain holds.
 
         Samples of all topics together go with those of any topic.
 
@@ -65,7 +66,7 @@ class History(StorePart):
                 _old_deadlines(topic, before_ms),
                 lambda session: _prune_deadlines(session, topic, before_ms, rows_at_once),
             ),
-            (tables.AuditTable.at_ms < before_ms, lambda session: _prune_audit(session, before_ms, rows_at_once)),
+            (_old_audit(before_ms), lambda session: Pruned(remove_oldest(session, before_ms, rows_at_once))),
             (AlertEventTable.at_ms < before_ms, lambda session: _prune_events(session, before_ms, rows_at_once)),
         )
         with self._database.reading() as session:
@@ -199,10 +200,10 @@ def _prune_deadlines(session: Session, topic: str, before_ms: int, most: int) ->
     return Pruned(_execute(session, and_(tuple_(row.topic, row.partition, row.deadline_ms).in_(chosen), old), row))
 
 
-def _prune_audit(session: Session, before_ms: int, most: int) -> Pruned:
+def _old_audit(before_ms: int) -> ColumnElement[bool]:
+    # The oldest entries are removed first, so that what is left follows from one digest.
     row = tables.AuditTable
-    chosen = select(row.entry_id).where(row.at_ms < before_ms).order_by(row.at_ms).limit(most).scalar_subquery()
-    return Pruned(_execute(session, row.entry_id.in_(chosen), row))
+    return and_(row.at_ms < before_ms, row.number == select(func.min(row.number)).scalar_subquery())
 
 
 def _prune_events(session: Session, before_ms: int, most: int) -> Pruned:

@@ -185,6 +185,28 @@ class PartitionOverviewTable(Base):
     files: Mapped[int] = mapped_column(server_default="0")
 
 
+class TopicHeadTable(Base):
+    """The newest head per life of a topic, as of the last commit of Winnow's: what an older catalog is noticed by.
+
+    ``table_uuid`` is the id of the life, and ``life`` its number: a topic that was removed and created again has
+    another. Rows stay when the topic is removed: a catalog from before may come back. The other columns are those of
+    :class:`winnow.model.TopicHead`.
+    """
+
+    __tablename__ = "winnow_topic_head"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    table_uuid: Mapped[str] = mapped_column(primary_key=True)
+    life: Mapped[int] = mapped_column(Integer)
+    metadata_location: Mapped[str]
+    last_sequence_number: Mapped[int]
+    fence: Mapped[int]
+    snapshot_id: Mapped[int | None]
+    ingest_number: Mapped[int]
+    updated_at_ms: Mapped[int]
+    recorded_at_ms: Mapped[int]
+
+
 class RunTable(Base):
     """History: one row per plan. ``holder``: the last planner, a DAG run or a process.
 
@@ -428,10 +450,13 @@ class AlertDelivery(Base):
 
 
 class AuditTable(Base):
-    """History: what people did, and why. ``topic`` empty: not about a single one."""
+    """History: what people did, and why. ``topic`` empty: not about a single one.
+
+    ``number``: rises by one with each entry. ``digest``: over the entry and the digest of the one before.
+    """
 
     __tablename__ = "winnow_audit"
-    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"))
+    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"), Index(None, "number", unique=True))
 
     entry_id: Mapped[str] = mapped_column(primary_key=True)
     at_ms: Mapped[int]
@@ -441,3 +466,21 @@ class AuditTable(Base):
     reason: Mapped[str]
     origin: Mapped[str]
     detail: Mapped[str]
+    number: Mapped[int] = mapped_column(server_default="0")
+    digest: Mapped[str] = mapped_column(server_default=text("''"))
+
+
+class AuditChainTable(Base):
+    """The end of the audit log's chain: its only row keeps writers one after the other.
+
+    ``number`` and ``digest``: of the newest entry. ``removed_number`` and ``removed_digest``: of the newest entry that
+    retention has removed.
+    """
+
+    __tablename__ = "winnow_audit_chain"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int]
+    digest: Mapped[str]
+    removed_number: Mapped[int]
+    removed_digest: Mapped[str]

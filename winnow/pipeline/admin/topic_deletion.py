@@ -8,15 +8,17 @@ folder.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from winnow.engine import staging
-from winnow.errors import DeletedTopicError, UsageError
+from winnow.errors import DeletedTopicError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.files.quarantine_files import may_contain_ingest
 from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
+from winnow.log.document_places import is_document
 from winnow.log.head import Change, Head
 from winnow.log.recorded_configuration import read_overrides
 from winnow.log.snapshot_expiry import find_state_path
@@ -72,7 +74,7 @@ def describe_contents(ctx: Context, topic: str) -> TopicContents:
     log = ctx.log.open(topic)
     head = log.head(even_deleted=True)
     segments = list(chain.from_iterable(log.segments(head).values()))
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     visible = frozenset(head.state.quarantine_ingests)
     aside = [f for f in quarantine.files() if may_contain_ingest(f.path, quarantine.location, visible)]
     return TopicContents(
@@ -97,8 +99,9 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
         TopicBusyError: another run holds the topic, so its files are not removed now; it is deleted.
     """
     log = ctx.log.open(topic)
+    log.newest_head(even_deleted=True)
     contents = describe_contents(ctx, topic)
-    note_deleted(ctx.settings.warehouse, topic)
+    note_deleted(ctx.log.deleted_notes, topic)
 
     def build(head: Head) -> Change:
         if head.state.deleted_at_ms is not None:
@@ -158,7 +161,7 @@ def restore_topic(ctx: Context, topic: str) -> bool:
         record_action(ctx, AuditAction.RESTORE, topic)
     except _NothingToCommitError:
         restored = False
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     rebuild_store(ctx, [topic])
     return restored
 
@@ -187,13 +190,60 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
 
     with suppress(_NothingToCommitError):
         log.commit(build, even_deleted=True)
-    head = log.head(even_deleted=True)
+    head = log.newest_head(even_deleted=True)
     if head.state.removed_at_ms is None:
         return None
     removed = _remove_files(ctx, log, head)
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     log_event("topic_removed", topic, files_deleted=removed.files_deleted, bytes_deleted=removed.bytes_deleted)
     return removed
+
+
+def withdraw_topics(ctx: Context, created: Mapping[str, str]) -> list[str]:
+    """Remove the topics that a refused ingest had created, and return a sentence about each; never raises.
+
+    ``created``: the uuid of the table of each topic.
+    """
+    sentences = []
+    for topic, table_uuid in sorted(created.items()):
+        try:
+            gone = withdraw_topic(ctx, topic, table_uuid)
+            text = "is removed again." if gone else "stays: it is in use."
+        except WinnowError as problem:
+            text = f"stays: {problem} To remove it: winnow topics delete {topic} --now"
+        sentences.append(f"Topic {topic}, which this call had created, {text}")
+    return sentences
+
+
+def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
+    """Remove a topic for good that this process has just created and not used; return whether it is gone.
+
+    Nothing happens if it is another one by now, if anything was committed to it, or if another process prepares an
+    ingest for it. The removal is a commit, so that of a commit of another process and this one only one lands.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, TopicBusyError: it stays.
+    """
+    log = ctx.log.open(topic)
+
+    def build(head: Head) -> Change:
+        others = [each for each in ctx.store.ingests.list_open(topic) if each.holder != ctx.holder]
+        if head.table_uuid != table_uuid or head.snapshot_id is not None or others:
+            raise _NothingToCommitError
+        now_ms = ctx.now_ms()
+        state = replace(head.state, deleted_at_ms=now_ms, removed_at_ms=now_ms)
+        return Change(state=state, summary={"winnow.operation": "remove-topic"})
+
+    try:
+        with hold_lease(ctx, topic):
+            note_deleted(ctx.settings.warehouse, topic)
+            log.commit(build)
+            removed = remove_topic(ctx, topic, deleted_before_ms=None)
+    except (_NothingToCommitError, UnknownTopicError):
+        forget_deleted(ctx.settings.warehouse, topic)
+        return False
+    record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
+    return removed is not None
 
 
 def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
@@ -203,17 +253,17 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     process that is paused here for any time deletes nothing of a later topic with the same name.
     """
     topic = log.topic
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     aside = quarantine.table()
-    listed = _list_files(head.location)
+    listed = [*_list_copies(head.copies), *_list_files(head.location)]
     listed_aside = _list_files(quarantine.location)
-    latest = ctx.log.latest_table(topic)
+    latest = ctx.log.latest_table(topic, head)
     side = latest.table()
     owns_side = side is None or latest.owns(side)
     listed_side = _list_files(latest.location) if owns_side else []
-    left = len(storage.list_files(head.location)) - len(listed)
+    left = len(storage.list_files(head.location)) - sum(each.uri.startswith(f"{head.location}/") for each in listed)
     runs = ctx.store.runs.list_runs(topic)
-    now = log.head(even_deleted=True)
+    now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
     for run in runs:
@@ -235,7 +285,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     ctx.log.drop(topic, now.table.metadata_location)
     for file in last:  # a topic could not be opened without them while its entry was there
         storage.delete(file.uri)
-    for location in (head.location, quarantine.location, latest.location):
+    for location in (head.location, head.copies, quarantine.location, latest.location):
         storage.remove_empty_folders(location)
     return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
 
@@ -245,11 +295,15 @@ def _list_files(location: str) -> list[storage.FileEntry]:
     return [entry for entry in storage.list_files(location) if _is_own(entry.uri.removeprefix(f"{location}/"))]
 
 
+def _list_copies(folder: str) -> list[storage.FileEntry]:
+    return [entry for entry in storage.list_files(folder) if is_document(entry.uri.removeprefix(f"{folder}/"))]
+
+
 def _is_own(path: str) -> bool:
     folder, _, name = path.partition("/")
     if folder == "data":
         return "/" in name
-    return folder == "winnow" or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
+    return is_document(path) or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
 
 
 def find_grace_ms(log: TopicLog, head: Head) -> int:

@@ -160,10 +160,11 @@ def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
         DeletedTopicError, UnknownTopicError, ForeignTableError, DamagedMetadataError, ServiceError: topic or table
             cannot be opened.
     """
-    present = logs.latest_table(topic).load()
+    table = logs.latest_table(topic)
+    present = table.load()
     topic_log = logs.open(topic)
     head = topic_log.head()
-    name = f"winnow_latest.{topic}"
+    name = table.name
     if not topic_log.config(head).latest_table:
         return (
             f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow latest {topic} "
@@ -194,7 +195,7 @@ def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
 
 
 def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHead | None) -> LatestUpdate | None:
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
     if not view.config.latest_table:
         raise UsageError(
             f"Topic {topic} keeps no table of its latest state. Have it keep one: winnow topics alter {topic} --config "

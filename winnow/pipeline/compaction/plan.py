@@ -60,7 +60,7 @@ def build_plan(
         delete_retention_ms=view.config.delete_retention_ms,
         winnow_version=__version__,
         partition_count=len(view.partitions) if view.head.state.partitions_added else None,
-        quarantine_location=ctx.log.quarantine(view.log.topic).location,
+        quarantine_location=ctx.log.quarantine(view.log.topic, view.head).location,
         configuration=compute_configuration_digest(view.config),
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
@@ -80,7 +80,7 @@ def plan_topic(
     ``closes_active``: the active segments count as closed.
     """
     started_ms = ctx.now_ms()
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
     decided = view.close_active() if closes_active else view
     assessments = assess_view(ctx, decided, as_of_ms=as_of_ms)
     earlier = EarlierRuns(ctx, topic)

@@ -68,7 +68,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
     log = ctx.log.open(run.topic)
-    known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
+    known = log.find_receipt(plan_id, log.newest_head(), since_ms=run.opened_at_ms)
     if known is not None:
         return move_checkpoint(ctx, log, known)
     verdict = ctx.store.verdicts.find(plan_id, attempt)
@@ -212,7 +212,6 @@ def _commit(
     ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
 ) -> tuple[Receipt, Mapping[int, tuple[Segment, ...]] | None]:
     """Commit the attempt; return the receipt, and the segments in the log after a commit made now."""
-    limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
     moved: str | None = None
     listed = False
     after: dict[int, tuple[Segment, ...]] = {}
@@ -225,6 +224,7 @@ def _commit(
         if fenced is not None:
             raise PlanVoidError(fenced.message)
         live = log.segments(head)
+        limits = build_limits(ctx, head, opened_at_ms=run.opened_at_ms)
         change = build_change(
             log, head, live, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved
         )
@@ -238,7 +238,7 @@ def _commit(
 
     try:
         if any(part.keyless_files for part in manifest.partitions):
-            build(log.head())  # a void plan must not leave rows in the quarantine that no state will ever name
+            build(log.newest_head())  # a void plan must not leave rows in the quarantine that no state will ever name
         moved = adopt_keyless_files(ctx, plan, manifest)
         committed = log.commit(build)
     except _AlreadyPublishedError:

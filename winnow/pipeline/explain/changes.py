@@ -112,7 +112,7 @@ def _find_cleaned_ends(ctx: Context, view: TopicView) -> dict[int, int]:
         for log in view.partitions
     }
     for reference in view.log.receipt_references(view.head):
-        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
+        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.head.state, reference)
         for part in receipt.partitions:
             if part.records_in and part.partition in found:
                 found[part.partition] = max(found[part.partition], part.next_first_dirty_offset)

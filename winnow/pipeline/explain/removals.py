@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 
-from winnow import documents
-from winnow.log.reference_chains import list_ingest_references
-from winnow.log.state import read_checked, read_receipt
-from winnow.model import Append, IngestLedger, IngestReference, TopicState
+from winnow.log.reference_chains import list_ingest_references, read_ledger
+from winnow.log.state import read_receipt
+from winnow.model import Append, IngestReference, TopicState
 from winnow.pipeline.compaction.topic_view import TopicView
 from winnow.pipeline.context import Context
 
@@ -84,7 +83,7 @@ def list_partition_runs(ctx: Context, view: TopicView, partition: int) -> list[R
     """
     found: list[RemovalRun] = []
     for reference in view.log.receipt_references(view.head):
-        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.log.topic, reference)
+        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.head.state, reference)
         found.extend(
             RemovalRun(
                 plan_id=receipt.plan_id,
@@ -180,7 +179,7 @@ def _is_quarantined(ctx: Context, view: TopicView, partition: int, offset: int) 
     visible = view.head.state.quarantine_ingests
     if not visible:
         return False
-    rows = ctx.log.quarantine(view.log.topic).read(visible, partition=partition, offsets=(offset, offset))
+    rows = ctx.log.quarantine(view.log.topic, view.head).read(visible, partition=partition, offsets=(offset, offset))
     return any(batch.num_rows for batch in rows)
 
 
@@ -207,7 +206,6 @@ def find_slice(state: TopicState, partition: int, offset: int) -> Append | None:
 
 
 def _read_slices(state: TopicState, reference: IngestReference, partition: int) -> tuple[Append, ...]:
-    data = read_checked(state.topic, "ingest ledger", reference.path, reference.sha256)
-    slices = documents.load_json(IngestLedger, data).slices.get(partition, ())
+    slices = read_ledger(state, reference).slices.get(partition, ())
     # A slice without records notes input that was known already, and stands at no place of its own.
     return tuple(entry for entry in slices if entry.records)

@@ -306,9 +306,7 @@ class IngestCommit:
 
         What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
         """
-        removed = remove_files(
-            [*paths, storage.join(self.head.location, "winnow", "ingests", f"{self.prepared.ingest_id}.json")]
-        )
+        removed = remove_files([*paths, *self.head.documents.locate_ledgers(self.prepared.ingest_id)])
         if removed and not self.prepared.quarantined:
             self.row.close()
 
@@ -386,7 +384,7 @@ class IngestCommit:
             records_skipped=sum(self.prepared.skipped.values()),
             records_quarantined=sum(self.prepared.quarantined.values()),
         )
-        reference = write_ledger(head.location, ledger, self.as_of_ms)
+        reference = write_ledger(head.documents, ledger, self.as_of_ms)
         state = replace(
             self.request.advance(head.state, self.prepared.ingest_id),
             partitions={**head.state.partitions, **states},

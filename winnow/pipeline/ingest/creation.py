@@ -1,20 +1,39 @@
-"""Creates the topic of an ingest call, with the partitions that the input has."""
+"""Creates the topic of an ingest call, with the partitions that the input has.
+
+Whoever refuses the input afterwards removes the topic again: a call notes what it created, by the table's uuid.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 from winnow.errors import BadInputError
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.sources.archive import count_partitions, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.store.audit import AuditAction
+
+CreatedTopics = MutableMapping[str, str]
+"""The uuid of the table of each topic that a call created."""
+
+
+def create_topic(ctx: Context, topic: str, partitions: int, created: CreatedTopics) -> None:
+    """Create ``topic`` and note it in ``created``.
+
+    Raises:
+        ConfigurationError: this cannot be the name of a topic, or it exists.
+    """
+    created[topic] = ctx.log.create(topic, partitions, {}).head().table_uuid
+    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s), for an ingest")
 
 
 def create_missing_topic(
     ctx: Context,
     topic: str,
     paths: Sequence[str],
+    created: CreatedTopics,
     *,
     layout: str,
     choices: Choices,
@@ -23,7 +42,8 @@ def create_missing_topic(
 ) -> int | None:
     """Create ``topic`` unless it is there; return its number of partitions, None if it was there.
 
-    ``partitions``: None: as many as the input has, from names, else from the records, all of which are read.
+    ``created``: it is noted here. ``partitions``: None: as many as the input has, from names, else from the records,
+    all of which are read.
 
     Raises:
         BadInputError: the input cannot be read, or neither names nor records tell a partition.
@@ -31,8 +51,8 @@ def create_missing_topic(
     """
     if topic in ctx.log.names():
         return None
+    archive = open_archive(paths, layout, choices.exclude)
     if partitions is None:
-        archive = open_archive(paths, layout, choices.exclude)
         partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
         if partitions is None:
             raise BadInputError(
@@ -40,5 +60,5 @@ def create_missing_topic(
                 f"{NOTHING_INGESTED} Say it with --partitions N; records without an offset then go where Kafka's "
                 "default partitioner puts their keys."
             )
-    ctx.log.create(topic, partitions, {})
+    create_topic(ctx, topic, partitions, created)
     return partitions

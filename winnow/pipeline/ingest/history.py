@@ -138,7 +138,7 @@ class IngestHistory:
     def read_newest(self) -> Iterator[tuple[IngestReference, IngestLedger]]:
         """Read the ledgers, newest first."""
         for reference in reversed(self.references):
-            yield reference, read_ledger(self._log.topic, reference)
+            yield reference, read_ledger(self._head.state, reference)
 
     def list_newest(self, limit: int) -> Iterator[IngestCall]:
         """Describe the newest ``limit`` calls, newest first."""
@@ -232,7 +232,7 @@ class _ReceiptEnds:
             self._references = tuple(self._log.receipt_references(self._head))
         while len(self._read) < wanted:
             reference = self._references[-1 - len(self._read)]
-            receipt = carried.read_receipt(self._log.topic, reference)
+            receipt = carried.read_receipt(self._head.state, reference)
             parts = {part.partition: part.next_first_dirty_offset for part in receipt.partitions}
             self._read.append((reference.plan_id, parts))
         return self._read[:wanted]

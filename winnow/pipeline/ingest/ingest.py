@@ -15,6 +15,7 @@ from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError, UsageError
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, split_by_partition
 from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
@@ -40,6 +41,7 @@ from winnow.sources.layouts.all_layouts import AUTO
 from winnow.sources.record_input import InputPass, ReadAgainError
 from winnow.sources.topic_filter import OtherTopicError
 from winnow.sources.topic_survey import survey_topics
+from winnow.store.audit import AuditAction
 
 MAXIMUM_BATCH_ROWS = 8_192
 
@@ -87,7 +89,7 @@ def ingest_files(
         raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_INGESTED}")
     log = ctx.log.open(topic)
     try:
-        head = log.head()
+        head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
     opened = open_input(head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic)
@@ -104,7 +106,10 @@ def ingest_files(
 def finish_ingest(
     ctx: Context, done: IngestReport, notices: Sequence[str], *, as_of_ms: int, started_ms: int
 ) -> IngestReport:
-    """Log the event of a call and return its report ``done``, with ``notices`` before its own."""
+    """Log the event of a call, record it in the audit log if it committed something, and return its report ``done``.
+
+    ``notices``: they come before its own.
+    """
     found = [*notices, *done.notices]
     if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
         found.append(
@@ -123,6 +128,9 @@ def finish_ingest(
         snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
         duration_ms=ctx.now_ms() - started_ms,
     )
+    if done.snapshot_id is not None:
+        detail = f"{done.ingest_id}: {done.records_appended:,} records appended, layout {done.layout}"
+        record_action(ctx, AuditAction.INGEST, done.topic, detail=detail)
     return replace(done, notices=tuple(found))
 
 
@@ -171,7 +179,7 @@ def _append_spooled(request: IngestRequest, head: Head, progress: Progress | Non
         spool.read(progress)
         for _ in range(MAXIMUM_COMMIT_TRIES):
             with contextlib.suppress(LogMovedError):
-                return _SpooledIngest(request, log.head(), spool).run()
+                return _SpooledIngest(request, log.newest_head(), spool).run()
     raise CommitConflictError(
         f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; "
         "nothing of it landed. Run it again."
@@ -297,7 +305,7 @@ class _SpooledIngest(IngestCommit):
         if not overlapping:
             return
         segments = self.log.segments(self.head)
-        quarantine = self.ctx.log.quarantine(self.log.topic)
+        quarantine = self.ctx.log.quarantine(self.log.topic, self.head)
         for arrival in overlapping:
             check_overlap(
                 self.spool,
@@ -332,7 +340,7 @@ class _SpooledIngest(IngestCommit):
             keyless.count()
             if self.prepared.quarantined:
                 self.row.open()
-                keyless.write(self.ctx.log.quarantine(self.log.topic))
+                keyless.write(self.ctx.log.quarantine(self.log.topic, self.head))
 
     def _finish(self) -> None:
         if self._appender is not None:

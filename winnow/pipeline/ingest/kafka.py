@@ -20,10 +20,12 @@ from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange, PartitionState, TopicState
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
+from winnow.pipeline.ingest.creation import CreatedTopics, create_topic
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
@@ -35,6 +37,7 @@ from winnow.pipeline.ingest.open_input import TOPIC_ID
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
 
@@ -43,13 +46,14 @@ GAP_CHOICE = "accepted-gap"
 class KafkaRequest:
     """The options of one call. ``creates``: create topics that are not there, with the partitions at the brokers.
 
-    ``partitions``: how many a created topic has, None: as many as at the brokers. ``takes_configuration``: set the
-    topic configuration that the brokers have, where it differs.
+    ``takes_configuration``: set the topic configuration that the brokers have, where it differs. ``created``: the
+    topics that the call created are noted here.
     """
 
     rules: ReadingRules = field(default_factory=ReadingRules)
     creates: bool = False
     takes_configuration: bool = False
+    created: CreatedTopics = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +188,11 @@ def prepare_topic(
     started_ms = ctx.now_ms()
     notices: list[str] = []
     if wanted.creates and topic not in ctx.log.names():
-        ctx.log.create(topic, len(found.partitions), {})
+        create_topic(ctx, topic, len(found.partitions), wanted.created)
         notices.append(f"Topic {topic} was created, partitions: {len(found.partitions)}.")
     log = ctx.log.open(topic)
     try:
-        head = log.head()
+        head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
     count = len(head.state.partitions)
@@ -197,12 +201,13 @@ def prepare_topic(
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(topic, grown.state.partitions, ctx.now_ms())
+        record_action(ctx, AuditAction.ADD_PARTITIONS, topic, detail=f"{len(found.partitions):,} partitions")
         notices.append(
             f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "
             "many. Keys that moved are in two partitions since."
         )
     notices += _compare_configuration(ctx, log, head, found, takes=wanted.takes_configuration)
-    head = log.head()
+    head = log.newest_head()
     reading = plan_reading(head.state, found, wanted.rules)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
@@ -230,6 +235,7 @@ def _compare_configuration(ctx: Context, log: TopicLog, head: Head, found: Broke
     log.set_config(different, [])
     release_marks(ctx, log.topic, why="its configuration changed")
     taken = ", ".join(f"{name}={value}" for name, value in different.items())
+    record_action(ctx, AuditAction.ALTER, log.topic, detail=taken)
     effect = f"What the next run removes because of it: winnow explain {log.topic}"
     return [f"Taken over from Kafka's {found.name}: {taken}. {effect}"]
 

@@ -14,6 +14,7 @@ from winnow.errors import BadInputError, UnknownTopicError, UsageError, join_fir
 from winnow.model import TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
+from winnow.pipeline.ingest.creation import CreatedTopics, create_topic
 from winnow.pipeline.ingest.epoch_input import choose_epoch
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.spool import Progress
@@ -41,7 +42,7 @@ class TableRequest:
 
     ``columns``: the column that the user named for a field; fields that are not named are as in the last call for this
     table, else found by name. ``choices``: ``floors_timestamps`` and ``deletes`` count. ``creates``: create the topic
-    if it is not there, with ``partitions``, or as many as the table's records have.
+    if it is not there, with ``partitions``, or as many as the table's records have; it is noted in ``created``.
     """
 
     table: str
@@ -50,6 +51,7 @@ class TableRequest:
     choices: Choices = field(default_factory=Choices)
     creates: bool = False
     partitions: int | None = None
+    created: CreatedTopics = field(default_factory=dict)
 
 
 def ingest_table(
@@ -85,7 +87,7 @@ def ingest_table(
         notices.append(f"Topic {topic} was created, partitions: {created}.")
     log = ctx.log.open(topic)
     try:
-        head = log.head()
+        head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED}") from problem
     choose_epoch(head.state, None, None)
@@ -140,7 +142,7 @@ def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: 
             f"Table {table.name} has no rows yet, so how many partitions topic {topic} has is not known. Say it with "
             "--partitions N."
         )
-    ctx.log.create(topic, partitions, {})
+    create_topic(ctx, topic, partitions, wanted.created)
     return partitions
 
 

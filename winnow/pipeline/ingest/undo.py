@@ -158,7 +158,7 @@ def _build_change(
         if entry.path.startswith(f"{locate_ingest_folder(quarantine.location, ingest_id)}/")
     ]
     retired = [*(RetiredFile(s.path, s.size_bytes, now_ms, name_undo(ingest_id)) for s in found.segments), *aside]
-    state = drop_ingest_reference(head.location, head.state, ingest_id)
+    state = drop_ingest_reference(head.documents, head.state, ingest_id)
     change = Change(
         state=replace(
             state,

@@ -14,6 +14,7 @@ from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange
+from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.restore.offset_translation import GroupOffset, OffsetTranslator, TranslationFile
 from winnow.pipeline.restore.open_restore import RestoreOpening, name_restore
@@ -29,6 +30,7 @@ from winnow.pipeline.restore.target_configuration import make_final_configuratio
 from winnow.pipeline.restore.verify_records import PartitionFigures, verify_records
 from winnow.pipeline.restore.write_records import write_records
 from winnow.report.events import log_event
+from winnow.store.audit import AuditAction
 
 _NO_WAIT = {"fetch.wait.max.ms": "10"}
 """Everything that is read back is there already, so a broker need not hold an answer back for more to come."""
@@ -50,7 +52,7 @@ def restore_topic(
     """
     began_ms = ctx.now_ms()
     log = ctx.log.open(request.topic)
-    log.head()  # an unknown or deleted topic is said before a broker is asked
+    log.newest_head()  # an unknown or deleted topic is said before a broker is asked
     _require_folder(request)
     target = TargetTopic(settings, request.target_topic)
     with TransactionalWriter(settings, request.target_topic, name_restore(request.target_topic)) as writer:
@@ -61,6 +63,9 @@ def restore_topic(
         if resumed is None or resumed[0].phase is Phase.WRITING:
             run.require_idle_groups()
         state, source = resumed or opening.begin()
+        if state.phase is not Phase.COMPLETE:
+            began = "begun" if resumed is None else "went on"
+            _record(ctx, request.topic, request.target_topic, began)
         report = RestoreReport(
             request.topic,
             request.target_topic,
@@ -84,6 +89,8 @@ def restore_topic(
             state = run.commit(state, Phase.COMPLETE)
         opening.unpin(state.identity.restore_id)
     report = replace(report, duration_ms=ctx.now_ms() - began_ms)
+    if not report.was_complete:
+        _record(ctx, request.topic, request.target_topic, f"complete, {report.records:,} records")
     if report.partitions:
         log_event(
             "restored",
@@ -113,6 +120,11 @@ def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: Clien
         GroupOffsets(settings, target_topic).delete(name_restore(target_topic))
         request = RestoreRequest(topic, target_topic)
         RestoreOpening(request, log, target, writer).unpin()
+    _record(ctx, topic, target_topic, "given up")
+
+
+def _record(ctx: Context, topic: str, target_topic: str, what: str) -> None:
+    record_action(ctx, AuditAction.RESTORE_RECORDS, topic, detail=f"into Kafka's topic {target_topic}: {what}")
 
 
 def _require_folder(request: RestoreRequest) -> None:
