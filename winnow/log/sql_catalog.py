@@ -126,9 +126,6 @@ class LogSqlCatalog(SqlCatalog):
         with Session(self.engine) as session:
             return {(space, name): place for space, name, place in session.execute(statement) if place is not None}
 
-    def _find_metadata_location(self, identifier: str | Identifier) -> str | None:
-        """Find the metadata file of the table of exactly this name: a database may ignore case."""
-
     def find_metadata_location(self, identifier: str | Identifier) -> str | None:
         """Find the metadata file that the row of a table names, whether it is there or not; None: there is no row.
 
