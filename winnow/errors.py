@@ -14,6 +14,7 @@
     ├── ValidationFailedError        exit 4   check the data; nothing was published
     │   ├── DamagedSegmentError               a segment of the log cannot be read
     │   ├── DamagedMetadataError              the table's metadata differ from the commit
+    │   ├── DamagedBackupError                a file of a backup is not what was written
     │   ├── OlderHeadError                    the catalog is older than what was committed
     │   └── ValidationBrokenError             a check raised; the data was not judged
     ├── RunAgainError                exit 5   run it again
@@ -99,6 +100,10 @@ class DamagedMetadataError(ValidationFailedError):
 
     Nothing is read from it and nothing was changed.
     """
+
+
+class DamagedBackupError(ValidationFailedError):
+    """A file of a backup is missing or is not the one that was written; nothing of it was put to use."""
 
 
 class OlderHeadError(ValidationFailedError):

@@ -17,8 +17,8 @@ from winnow.errors import CommitConflictError, UnknownTopicError, WinnowError
 from winnow.files import storage
 from winnow.files.file_names import is_data_file, is_metadata_file
 from winnow.log.latest_tables import LatestTable
+from winnow.log.removable_files import find_latest_files
 from winnow.log.snapshot_expiry import collect_references, expire_latest
-from winnow.log.table_files import find_latest_files
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.store.audit import AuditAction

@@ -24,8 +24,8 @@ from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_d
 from winnow.log.head import Change, Head
 from winnow.log.recorded_configuration import read_overrides
 from winnow.log.reference_chains import list_ingest_references, list_receipt_references
+from winnow.log.removable_files import TableFiles, find_latest_files, find_table_files, is_folder_of
 from winnow.log.snapshot_expiry import find_state_path
-from winnow.log.table_files import TableFiles, find_latest_files, find_table_files, is_folder_of
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.audit import record_action
@@ -241,11 +241,11 @@ def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
 
     try:
         with hold_lease(ctx, topic):
-            note_deleted(ctx.settings.warehouse, topic)
+            note_deleted(ctx.log.deleted_notes, topic)
             log.commit(build)
             removed = remove_topic(ctx, topic, deleted_before_ms=None)
     except (_NothingToCommitError, UnknownTopicError):
-        forget_deleted(ctx.settings.warehouse, topic)
+        forget_deleted(ctx.log.deleted_notes, topic)
         return False
     record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
     return removed is not None
