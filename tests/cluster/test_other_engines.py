@@ -77,7 +77,9 @@ def call_spark(topic: str, folder: Path, *calls: str) -> list[list[list[Any]]]:
 def remove_orphans(topic: str) -> str:
     """The procedure's call, for everything that is older than a day."""
     before = datetime.fromtimestamp(time.time() - 1.5 * 86_400, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"CALL winnow.system.remove_orphan_files(table => 'winnow.winnow.{topic}', older_than => TIMESTAMP '{before}')"
+    return (
+        f"CALL winnow.system.remove_orphan_files(table => 'winnow.winnow.{topic}', older_than => TIMESTAMP '{before}')"
+    )
 
 
 def read_offsets(topic: str) -> list[int]:
