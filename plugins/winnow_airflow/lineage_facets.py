@@ -128,8 +128,8 @@ def _iterate_tables(ctx: Any, batch: BatchRow) -> Iterator[tuple[PlanRow, dict[s
 
 
 def _make_identity_facets(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
+    from winnow.log.namespaces import CATALOG_NAME
     from winnow.log.table import LOG_SCHEMA
-    from winnow.log.topics import NAMESPACE
 
     catalog, warehouse = ctx.settings.catalog, ctx.settings.warehouse
     uri = remove_credentials(catalog["uri"]) if "uri" in catalog else None
@@ -137,14 +137,14 @@ def _make_identity_facets(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
     table = symlinks_dataset.Identifier(
         # Same rule as Spark's integration: the address of a REST catalog, otherwise the catalog's warehouse.
         namespace=uri if kind == "rest" and uri is not None else warehouse,
-        name=f"{NAMESPACE}.{topic}",
+        name=f"{ctx.log.namespaces.topics}.{topic}",
         type="TABLE",
     )
     return {
         "symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[table]),
         "storage": storage_dataset.StorageDatasetFacet(storageLayer="iceberg", fileFormat="parquet"),
         "catalog": catalog_dataset.CatalogDatasetFacet(
-            framework="iceberg", type=kind, name=NAMESPACE, metadataUri=uri, warehouseUri=warehouse, source="winnow"
+            framework="iceberg", type=kind, name=CATALOG_NAME, metadataUri=uri, warehouseUri=warehouse, source="winnow"
         ),
         "schema": schema_dataset.SchemaDatasetFacet(
             fields=[

@@ -186,10 +186,10 @@ def test_superseded_neighbours_go_and_what_lies_between_them_is_the_same_file(wo
     for block, keys in enumerate((b"a", b"x", b"b", b"y", b"xy")):
         world.ingest([record(block * 2 + n, bytes([key]), b"%d" % block) for n, key in enumerate(keys)])
     before = world.segments()
-    bytes_before = world.listing(below="winnow/orders/data")
+    bytes_before = world.listing(below=f"{world.log_folder()}/data")
     world.compact()
     assert world.segments() == (before[0], before[2], before[4])
-    assert world.listing(below="winnow/orders/data") == bytes_before
+    assert world.listing(below=f"{world.log_folder()}/data") == bytes_before
 
 
 @pytest.mark.kafka("53")

@@ -59,6 +59,10 @@ class Server:
         """``docker compose exec airflow-scheduler winnow …``."""
         return self.machine.run("airflow-scheduler", "winnow", *arguments)
 
+    def find_folder(self, topic: str) -> str:
+        """The name of the folder of a topic's table."""
+        return str(json.loads(self.winnow("topics", "describe", topic, "--json"))["location"]).rpartition("/")[2]
+
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Rows of the metadata store, read with PostgreSQL's own client and the generated password."""
         port = self.machine.ports[5432]
@@ -155,7 +159,7 @@ def test_the_compaction_ran_on_the_spark_cluster(server: Server) -> None:
 
 def test_the_lake_is_in_the_bucket_and_the_sweep_empties_it_of_what_was_replaced(server: Server) -> None:
     """Data, plan and state are objects; afterwards only the files that the table names are left."""
-    data = f"winnow/warehouse/winnow/{TOPIC}/data/"
+    data = f"winnow/warehouse/winnow/{server.find_folder(TOPIC)}/data/"
     before = server.objects()
     (plan_id,) = server.rows("SELECT plan_id FROM winnow_run")[0]
     assert any(key.startswith(f"winnow/staging/plans/{TOPIC}/{plan_id}/") for key in before)
@@ -195,7 +199,9 @@ def test_an_archive_in_the_bucket_is_ingested_by_the_spark_cluster(server: Serve
     assert [(each["offset"], _bytes(each["value"])) for each in read] == [
         (offset, b"value-%d\xff" % offset) for offset in range(650)
     ]
-    left = {key for key in server.objects() if key.startswith("winnow/warehouse/winnow/sunk/data/")}
+    left = {
+        key for key in server.objects() if key.startswith(f"winnow/warehouse/winnow/{server.find_folder('sunk')}/data/")
+    }
     assert left
     assert all(key.endswith(".parquet") for key in left)
 

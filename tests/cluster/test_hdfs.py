@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from tests.support.cli_runner import record, winnow, write_lines
+from tests.support.cli_runner import find_location, record, winnow, write_lines
 from tests.support.hadoop_cluster import HadoopCluster, run_hadoop
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ConfigurationError, ServiceError
@@ -102,8 +102,10 @@ def test_a_topic_lives_on_hdfs(hdfs: HadoopCluster, tmp_path: Path, monkeypatch:
     winnow("topics", "create", "orders", "--partitions", "1")
     winnow("ingest", "files", "orders", write_lines(tmp_path / "orders.jsonl", lines))
     assert len(winnow("read", "orders").stdout.splitlines()) == 10
-    files = storage.list_files(f"{hdfs.address}/lake/warehouse/winnow/orders")
-    assert {"data", "metadata", "winnow"} <= {entry.uri.split("/winnow/orders/")[1].split("/")[0] for entry in files}
+    location = find_location("orders")
+    assert location.startswith(f"{hdfs.address}/lake/warehouse/winnow/orders-")
+    found = {entry.uri.removeprefix(f"{location}/").split("/")[0] for entry in storage.list_files(location)}
+    assert {"data", "metadata", "_winnow"} <= found
 
 
 def test_an_hdfs_that_is_away_is_a_service_error_in_one_sentence_and_not_after_minutes() -> None:

@@ -147,7 +147,7 @@ def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_grace
         world.clock.now_ms += 2 * GRACE_MS
         sweep_topics(world.ctx, [TOPIC])
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
-    assert set(world.listing(below="winnow/orders/data")) == live
+    assert set(world.listing(below=f"{world.log_folder()}/data")) == live
     assert world.ctx.store.ingests.list_open(TOPIC) == []
     assert (world.head().state.voided_ingests, world.head().state.first_valid_ingest) == ((), 1)
 
@@ -199,7 +199,7 @@ def test_dead_removal_is_completed_by_a_sweep_and_the_name_is_free(world: World,
     killed(world, moment)
     sweep_topics(world.ctx)
     assert (world.ctx.log.names(), world.ctx.log.list_deleted()) == ([], [])
-    assert not world.listing(below="winnow/orders/data")
+    assert not world.listing(below=f"{world.log_folder()}/data")
     world.create(1)
     assert world.read() == []
     world.ingest(RECORDS)
@@ -232,7 +232,7 @@ def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(
     world.clock.now_ms += 2 * GRACE_MS
     sweep_topics(world.ctx, [TOPIC])
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
-    assert set(world.listing(below="winnow/orders/data")) == live
+    assert set(world.listing(below=f"{world.log_folder()}/data")) == live
 
 
 @pytest.mark.kafka("76")
@@ -359,8 +359,8 @@ def test_a_dead_sweep_is_finished_by_the_next_one(world: World, killed: Kill, mo
     sweep_topics(world.ctx, [TOPIC])
     assert world.read() == expected
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
-    assert set(world.listing(below="winnow/orders/data")) == live
-    metadata = world.listing(below="winnow/orders/metadata")
+    assert set(world.listing(below=f"{world.log_folder()}/data")) == live
+    metadata = world.listing(below=f"{world.log_folder()}/metadata")
     assert not [path for path in old if path.rsplit("/", 1)[1] in metadata]
     assert world.head().state.retired == ()
     assert world.ctx.store.retired_files.list_retired(TOPIC) == []

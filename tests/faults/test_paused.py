@@ -250,7 +250,7 @@ def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World,
         with hold_lease(world.ctx, TOPIC):
             settle_open_runs(world.ctx, TOPIC)
         sweep_after_grace(world)
-        assert not world.listing(below="winnow_quarantine/orders/data")
+        assert not world.listing(below=f"{world.quarantine_folder()}/data")
         exit_code, _ = publisher.go_on()
     assert exit_code == PlanVoidError.exit_code
     assert world.read() == [*RECORDS, *KEYLESS]
@@ -313,7 +313,9 @@ def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(
     write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     with stopped(world, "ingest before its commit") as ingest:
         sweep_after_grace(world)
-        assert not [path for path in world.listing(below="winnow/orders/data") if "00000000000000000012" in path]
+        assert not [
+            path for path in world.listing(below=f"{world.log_folder()}/data") if "00000000000000000012" in path
+        ]
         exit_code, told = ingest.go_on()
     assert exit_code == 0, told
     assert world.read() == build_versions(0, 16)
@@ -326,7 +328,7 @@ def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(
     write_jsonl(world.folder / "late.jsonl", KEYLESS)
     with stopped(world, "ingest after quarantining") as ingest:
         sweep_after_grace(world)
-        assert not world.listing(below="winnow_quarantine/orders/data")
+        assert not world.listing(below=f"{world.quarantine_folder()}/data")
         exit_code, told = ingest.go_on()
     assert exit_code == 0, told
     assert world.read() == [*RECORDS, KEYLESS[1]]
@@ -346,7 +348,7 @@ def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: W
         world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
         settle_open_runs(world.ctx, TOPIC)
         assert world.head().fence == 1
-        written = {path for path in world.listing(below="winnow/orders/data") if path.startswith("ingest-")}
+        written = {path for path in world.listing(below=f"{world.log_folder()}/data") if path.startswith("ingest-")}
         exit_code, told = ingest.go_on()
     assert exit_code == 0, told
     live = {segment.path.split("/data/")[1] for segment in world.segments()}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from tests.support.cli_runner import record, winnow, write_lines
+from tests.support.cli_runner import find_location, record, winnow, write_lines
 from winnow.files import object_store, storage
 
 LAKE = "abfss://lake@account.dfs.core.windows.net"
@@ -60,8 +60,10 @@ def test_a_topic_lives_in_a_container(container: Path, tmp_path: Path, monkeypat
     winnow("topics", "create", "orders", "--partitions", "1")
     winnow("ingest", "files", "orders", write_lines(tmp_path / "orders.jsonl", lines))
     assert len(winnow("read", "orders").stdout.splitlines()) == 10
-    assert {path.name for path in (container / "warehouse/winnow/orders").iterdir()} == {"data", "metadata", "_winnow"}
-    files = [entry.uri for entry in storage.list_files(f"{LAKE}/warehouse/winnow/orders/data")]
+    location = find_location("orders")
+    folder = container / location.removeprefix(f"{LAKE}/")
+    assert {path.name for path in folder.iterdir()} == {"data", "metadata", "_winnow"}
+    files = [entry.uri for entry in storage.list_files(f"{location}/data")]
     from winnow.files.duckdb_connection import open_connection
 
     with open_connection(memory_limit_bytes=1 << 28, spill_folder=str(tmp_path), uris=files) as connection:

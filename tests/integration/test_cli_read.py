@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.cli_runner import NOW_MS, b64, make_topic, record, winnow, winnow_process, write_lines
+from tests.support.cli_runner import NOW_MS, b64, find_location, make_topic, record, winnow, winnow_process, write_lines
+from winnow.files import storage
 
 FIELDS = ["partition", "offset", "timestamp", "timestampType", "key", "value", "headers"]
 
@@ -279,7 +280,7 @@ def test_damaged_segment_is_named_and_not_taken_for_a_swept_one(
 ) -> None:
     """Running it again would say the same for ever, so it says what to restore."""
     make_topic("orders", tmp_path / "orders.jsonl")
-    (segment,) = (winnow_home / "warehouse" / "winnow" / "orders" / "data").rglob("*.parquet")
+    (segment,) = storage.parse_local_path(find_location("orders")).joinpath("data").rglob("*.parquet")
     if missing:
         segment.unlink()
     else:

@@ -19,12 +19,12 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate, update_table_
 from tests.support.world import World, open_world, run_between_head_and_commit
 from winnow.files import storage
 from winnow.log.head import Change
+from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
 from winnow.log.snapshot_expiry import expire_snapshots
-from winnow.log.topics import NAMESPACE
 from winnow.model import Segment
 
 TOPIC = "paper"
-IDENTIFIER = (NAMESPACE, TOPIC)
+IDENTIFIER = (DEFAULT_NAMESPACE, TOPIC)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def plain_catalog(world: World) -> SqlCatalog:
     """The same catalog as PyIceberg alone opens it: what another process, or another engine, has."""
     settings = world.ctx.settings
-    return SqlCatalog(NAMESPACE, **{**settings.catalog, "warehouse": settings.warehouse})
+    return SqlCatalog(CATALOG_NAME, **{**settings.catalog, "warehouse": settings.warehouse})
 
 
 def paper(number: int, partition: int = 0) -> Segment:

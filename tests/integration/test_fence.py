@@ -260,14 +260,14 @@ def test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt(
     """The row of the run is wrong, say from a backup of the store: the attempt is alive, and only a commit ends it."""
     plan = accepted(world)
     world.ctx.store.runs.set_state(plan.plan_id, RunState.VOID, world.clock(), attempt="a1", seen=RunState.VALIDATED)
-    files = {path for path in world.listing(below="winnow/orders/data") if path.startswith(plan.plan_id)}
+    files = {path for path in world.listing(below=f"{world.log_folder()}/data") if path.startswith(plan.plan_id)}
     world.clock.now_ms += 2 * GRACE_MS
     with monkeypatch.context() as patch:
         patch.setattr("winnow.pipeline.admin.sweep._commit_removals", lambda *_: False)
         sweep_topics(world.ctx, [TOPIC])
-    assert files <= world.listing(below="winnow/orders/data").keys()
+    assert files <= world.listing(below=f"{world.log_folder()}/data").keys()
     sweep_topics(world.ctx, [TOPIC])
-    assert not files & world.listing(below="winnow/orders/data").keys()
+    assert not files & world.listing(below=f"{world.log_folder()}/data").keys()
     assert world.head().fence == 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import in_process_spark
-from tests.support.cli_runner import make_topic, winnow
+from tests.support.cli_runner import find_location, make_topic, winnow
 from tests.support.foreign_tables import create_kafka_table, make_catalog, make_rows
 from tests.support.object_store import REGION, ObjectStore, find_free_port, start_object_store
 from tests.support.world import (
@@ -105,7 +105,7 @@ def test_a_topic_on_s3_is_ingested_from_s3_compacted_judged_read_and_swept(
     there = {f"s3://{BUCKET}/{key}" for key in bucket.keys(BUCKET)}
     live = live_files()
     assert live <= there
-    data = f"s3://{BUCKET}/warehouse/winnow/{TOPIC}/data/"
+    data = f"{find_location(TOPIC)}/data/"
     assert {uri for uri in there if uri.startswith(data)} == {uri for uri in live if uri.startswith(data)}
     assert read == [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
 
@@ -138,8 +138,9 @@ def test_keyless_records_move_to_the_quarantine_on_s3(bucket: ObjectStore, tmp_p
         log = world.ctx.log
         rows = list_visible_rows(log.quarantine(TOPIC), world.head().state)
         assert [each.offset for each in world.read()] == [2]
+        aside = f"{log.quarantine(TOPIC).location}/data/".removeprefix(f"s3://{BUCKET}/")
     assert rows.column("value").to_pylist() == [b"keyless"]
-    assert [key for key in bucket.keys(BUCKET) if key.startswith("warehouse/winnow_quarantine/orders/data/")]
+    assert [key for key in bucket.keys(BUCKET) if key.startswith(aside)]
 
 
 def test_latest_state_and_changes_are_read_from_s3(bucket: ObjectStore, tmp_path: Path) -> None:
@@ -170,8 +171,8 @@ def test_table_of_the_latest_state_is_kept_and_swept_on_s3(bucket: ObjectStore, 
         world.clock.now_ms += 3_600_000
         sweep_topics(world.ctx, [TOPIC])
         assert table.refresh().scan().to_arrow().to_pylist() == rows
+        folder = f"{world.ctx.log.latest_table(TOPIC).location}/data/".removeprefix(f"s3://{BUCKET}/")
     assert [(row["offset"], row["key"], row["value"]) for row in rows] == [(2, b"a", b"z"), (4, b"c", b"n")]
-    folder = "warehouse/winnow_latest/orders/data/"
     assert len([key for key in bucket.keys(BUCKET) if key.startswith(folder) and key.endswith(".parquet")]) == 1
 
 
@@ -201,10 +202,11 @@ def test_a_missing_bucket_is_a_sentence_and_exit_six(bucket: ObjectStore, tmp_pa
 
     bucket.create_bucket(BUCKET)
     make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000"])
+    location = find_location(TOPIC)
     bucket.remove_bucket(BUCKET)
     for command in (("assess", TOPIC), ("compact", TOPIC), ("read", TOPIC), ("sweep", TOPIC)):
         answer = winnow(*command, code=6)
-        assert f"{BUCKET}/warehouse/winnow/{TOPIC}/metadata/" in answer.stderr, command
+        assert f"{location}/metadata/".removeprefix("s3://") in answer.stderr, command
         assert "bucket" in answer.stderr, command
         assert "Traceback" not in answer.stderr, command
 

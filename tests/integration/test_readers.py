@@ -39,8 +39,8 @@ def test_compacting_again_without_new_records_changes_nothing(world: World) -> N
     world.create(segment_bytes="14", min_cleanable_dirty_ratio="0", delete_retention_ms="0")
     world.ingest([*build_versions(0, 9), *build_versions(9, 1, keys=100)])
     assert world.compact() is not None
-    snapshots, files = world.snapshot_ids(), world.listing(below="winnow/orders/data")
+    snapshots, files = world.snapshot_ids(), world.listing(below=f"{world.log_folder()}/data")
     for days in (0, 1, 400):
         assert world.compact(world.clock() + days * 86_400_000) is None
     assert world.snapshot_ids() == snapshots
-    assert world.listing(below="winnow/orders/data") == files
+    assert world.listing(below=f"{world.log_folder()}/data") == files

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.cli_runner import make_topic, winnow
+from tests.support.cli_runner import find_location, make_topic, winnow
 from tests.support.cli_runner import record as json_record
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record
 from winnow.errors import DamagedSegmentError, UnknownTopicError
@@ -256,7 +256,7 @@ def test_command_tells_findings_and_ends_with_code_4(tmp_path: Path, winnow_home
     assert {sound["topic"], also_sound["topic"]} == {"orders", "clicks"}
     assert sound["segments"] == sound["segments_checked"] >= 1
     assert "Last checked: never" not in winnow("topics", "describe", "orders").stdout
-    (segment, *_) = (winnow_home / "warehouse" / "winnow" / "orders" / "data").rglob("*.parquet")
+    (segment, *_) = storage.parse_local_path(find_location("orders")).joinpath("data").rglob("*.parquet")
     flip_in(str(segment), "value")
     answer = winnow("scrub", "orders", "--json", code=4)
     (document,) = answer.document
@@ -274,7 +274,7 @@ def test_reader_and_overlap_refuse_a_value_that_changed(tmp_path: Path, winnow_h
     make_topic("orders", tmp_path / "orders.jsonl")
     sound = winnow("read", "orders").stdout
     (tmp_path / "again.jsonl").write_text(sound)
-    (segment, *_) = (winnow_home / "warehouse" / "winnow" / "orders" / "data").rglob("*.parquet")
+    (segment, *_) = storage.parse_local_path(find_location("orders")).joinpath("data").rglob("*.parquet")
     flip_in(str(segment), "value")
     for command in (["read", "orders"], ["ingest", "files", "orders", tmp_path / "again.jsonl"]):
         answer = winnow(*command, code=4)
@@ -295,7 +295,7 @@ def test_quarantined_records_that_changed_are_refused(tmp_path: Path) -> None:
 
 def test_why_refuses_a_key_that_changed(tmp_path: Path, winnow_home: Path) -> None:
     make_topic("orders", tmp_path / "orders.jsonl")
-    (segment, *_) = (winnow_home / "warehouse" / "winnow" / "orders" / "data").rglob("*.parquet")
+    (segment, *_) = storage.parse_local_path(find_location("orders")).joinpath("data").rglob("*.parquet")
     flip_in(str(segment), "key")
     answer = winnow("why", "orders", "--key", json_record("a", None)["key"], code=4)
     assert segment.name in answer.stderr

@@ -60,7 +60,7 @@ def after(world: World, ms: int) -> SweepReport:
 
 
 def data_files(world: World) -> set[str]:
-    return set(world.listing(below="winnow/orders/data"))
+    return set(world.listing(below=f"{world.log_folder()}/data"))
 
 
 def live_files(world: World) -> set[str]:
@@ -140,7 +140,7 @@ def test_a_sweep_every_day_leaves_exactly_what_the_log_needs(world: World) -> No
     after(world, 2 * GRACE_MS)
     assert data_files(world) == live_files(world)
     assert world.read() == compute_survivors(records)
-    assert len(world.listing(below="winnow/orders/_winnow/state")) <= len(world.snapshot_ids()) + 1
+    assert len(world.listing(below=f"{world.log_folder()}/_winnow/state")) <= len(world.snapshot_ids()) + 1
 
 
 def test_old_states_and_manifests_go_and_the_heads_stay(world: World) -> None:

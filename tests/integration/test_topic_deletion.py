@@ -219,7 +219,7 @@ def test_removal_that_was_killed_at_any_file_is_completed_by_the_next_sweep(
         sweep_after(world, GRACE_MS)
     sweep_topics(world.ctx)
     assert list_topics(world.ctx) == []
-    assert {path for path in files(world) if not path.startswith("winnow/orders/")} <= {"winnow_deleted/orders.deleted"}
+    assert {path for path in files(world) if not path.startswith("winnow/orders-")} <= {"winnow_deleted/orders.deleted"}
     create(world)
     assert world.read() == []
 

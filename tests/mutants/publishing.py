@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.changes import (
     always,
     assign,
+    drop_element,
     drop_operand,
     drop_statement,
     never,

@@ -193,7 +193,7 @@ class Soak:
     def _files(self) -> Counter[str]:
         """Files of the log's table by kind, data apart."""
         found: Counter[str] = Counter()
-        for name in self._world.listing(below=f"winnow/{TOPIC}"):
+        for name in self._world.listing(below=self._world.log_folder()):
             *below, last = Path(name).parts
             found[_kind(("warehouse", "winnow", TOPIC, *below), last)] += 1
         del found["log: data"]

@@ -16,6 +16,7 @@ from oracle.latest_state import compute_latest_state
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import World, open_world
 from winnow.embedded.kafka_jars import resolve_jars
+from winnow.log.namespaces import DEFAULT_NAMESPACE
 from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.compaction.latest_table import update_latest_table
@@ -120,10 +121,14 @@ def test_spark_reads_the_latest_state_of_the_embedded_catalog_under_every_strate
         delete_records(world.ctx, topics[Strategy.OFFSET], {0: 61, 1: 3})
         queries = []
         for topic in topics.values():
-            query = build_query(load_topic_view(world.ctx, topic), choose_table(SqlEngine.SPARK, topic))
+            query = build_query(
+                load_topic_view(world.ctx, topic), choose_table(SqlEngine.SPARK, DEFAULT_NAMESPACE, topic)
+            )
             queries.append(build_latest_sql(SqlEngine.SPARK, query))
         columns = parse_columns(["n:long", "s:string", "missing:double"])
-        typed = build_query(load_topic_view(world.ctx, topic), choose_table(SqlEngine.SPARK, topic), columns)
+        typed = build_query(
+            load_topic_view(world.ctx, topic), choose_table(SqlEngine.SPARK, DEFAULT_NAMESPACE, topic), columns
+        )
         queries.append(build_latest_sql(SqlEngine.SPARK, typed, as_text=True))
         for topic in topics.values():
             world.ctx.log.open(topic).set_config({"winnow.latest.table": "true"}, [])

@@ -80,3 +80,8 @@ def make_topic(topic: str, path: Path, *, partitions: int = 1, config: Sequence[
     write_lines(path, records)
     winnow("ingest", "files", topic, path)
     return path
+
+
+def find_location(topic: str) -> str:
+    """The folder of a topic's table, as ``topics describe`` prints it."""
+    return str(winnow("topics", "describe", topic, "--json").document["location"])

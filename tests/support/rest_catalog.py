@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -31,20 +32,30 @@ class RestCatalogServer:
     """The tables of one catalog.
 
     ``commits``: the body of every commit that was asked for, in their order. ``repeats``: commits arrive twice, and the
-    second answer is the one that is given.
+    second answer is the one that is given. ``chooses``: the folder in which the catalog places tables by itself, by
+    their names, as a catalog does that knows no create transaction. ``ignores_case``: a table is found by its name in
+    any case.
     """
 
     def __init__(self) -> None:
         self.commits: list[dict[str, Any]] = []
         self.repeats = False
+        self.chooses: str | None = None
+        self.ignores_case = False
         self._lock = threading.Lock()
         self._namespaces: set[str] = set()
         self._tables: dict[tuple[str, str], tuple[TableMetadata, str]] = {}
         self._views: dict[tuple[str, str], dict[str, Any]] = {}
 
+    def forget_tables(self) -> None:
+        """Lose all tables; their files stay."""
+        self._tables.clear()
+
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
         """The status and the document for one request."""
-        match method, path.strip("/").split("/"):
+        place = path.strip("/").split("/")
+        place[4:] = map(self._fold, place[4:])
+        match method, place:
             case "GET", ["v1", "config"]:
                 return 200, {"defaults": {"view-endpoints-supported": "true"}, "overrides": {}}
             case "POST", ["v1", "namespaces"]:
@@ -66,10 +77,15 @@ class RestCatalogServer:
                 if self.repeats:
                     self._commit(name, table, body)
                 return self._commit(name, table, body)
-        return self._answer_views(method, path.strip("/").split("/"), body)
+        return self._answer_others(method, place, body)
 
-    def _answer_views(self, method: str, place: list[str], body: dict[str, Any]) -> Answer:
+    def _fold(self, name: str) -> str:
+        return name.lower() if self.ignores_case else name
+
+    def _answer_others(self, method: str, place: list[str], body: dict[str, Any]) -> Answer:
         match method, place:
+            case "DELETE", ["v1", "namespaces", name, "tables", table]:
+                return (204, None) if self._tables.pop((name, table), None) is not None else _missing()
             case "POST", ["v1", "namespaces", name, "views"]:
                 return self._create_view(name, body)
             case _, ["v1", "namespaces", name, "views", view]:
@@ -113,7 +129,7 @@ class RestCatalogServer:
         assert request.location is not None
         assert request.partition_spec is not None
         metadata = new_table_metadata(
-            location=request.location,
+            location=request.location if self.chooses is None else f"{self.chooses}/{name}/{request.name}",
             schema=request.table_schema,
             partition_spec=request.partition_spec,
             sort_order=request.write_order or UNSORTED_SORT_ORDER,
@@ -125,6 +141,8 @@ class RestCatalogServer:
     def _commit(self, name: str, table: str, body: dict[str, Any]) -> Answer:
         request = CommitTableRequest.model_validate(body)
         with self._lock:
+            if any(each.type == "assert-create" for each in request.requirements):
+                return self._create_by_commit(name, table, request)
             self.commits.append(body)
             metadata, location = self._tables[name, table]
             try:
@@ -138,6 +156,18 @@ class RestCatalogServer:
             self._tables[name, table] = (updated, _write(updated))
         return 200, self._loaded(name, table)
 
+    def _create_by_commit(self, name: str, table: str, request: CommitTableRequest) -> Answer:
+        """The end of a create transaction, or the refusal of a server that does not know it."""
+        if (name, table) in self._tables:
+            return _error(409, "CommitFailedException", "Table already exists")
+        if self.chooses is not None:
+            return _error(404, "NoSuchTableException")
+        created = update_table_metadata(
+            MetastoreCatalog._empty_table_metadata(), request.updates, enforce_validation=True
+        )
+        self._tables[name, table] = (created, _write(created))
+        return 200, self._loaded(name, table)
+
     def _loaded(self, name: str, table: str) -> dict[str, Any]:
         metadata, location = self._tables[name, table]
         return {
@@ -148,8 +178,10 @@ class RestCatalogServer:
 
 
 def _write(metadata: TableMetadata) -> str:
-    location = f"{metadata.location}/metadata/{uuid.uuid4()}.metadata.json"
-    Path(f"{metadata.location.removeprefix('file://')}/metadata").mkdir(parents=True, exist_ok=True)
+    folder = Path(f"{metadata.location.removeprefix('file://')}/metadata")
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob("*.metadata.json")))
+    location = f"{metadata.location}/metadata/{number:05d}-{uuid.uuid4()}.metadata.json"
     ToOutputFile.table_metadata(metadata, PyArrowFileIO().new_output(location))
     return location
 

@@ -110,6 +110,15 @@ class World:
         """Every snapshot the table's metadata still has, oldest first."""
         return [snapshot.snapshot_id for snapshot in self.head(topic).table.metadata.snapshots]
 
+    def log_folder(self, topic: str = TOPIC) -> str:
+        """The folder of a topic's table below the warehouse, as :meth:`listing` takes it."""
+        location = str(self.ctx.log.open(topic).load_table().location())
+        return location.removeprefix(f"{self.ctx.settings.warehouse}/")
+
+    def quarantine_folder(self, topic: str = TOPIC) -> str:
+        """The folder of a topic's quarantine below the warehouse."""
+        return self.ctx.log.quarantine(topic).location.removeprefix(f"{self.ctx.settings.warehouse}/")
+
     def listing(self, *, below: str = "") -> dict[str, bytes]:
         """Every file below the warehouse (or a part of it), with its bytes."""
         root = Path(self.ctx.settings.warehouse.removeprefix("file://")) / below

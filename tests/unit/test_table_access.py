@@ -25,6 +25,7 @@ from winnow.pipeline.explain.table_access import (
 POSTGRES = "postgresql+psycopg://winnow:s/e@cret@db:5433/lake?sslmode=require"
 ACCESS = TableAccess(
     topic="orders",
+    namespace="winnow",
     kind=CatalogKind.SQL,
     properties=(
         Property("type", "sql"),

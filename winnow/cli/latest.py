@@ -160,10 +160,11 @@ def _drop_table(topic: str) -> None:
 
         with hold_lease(ctx, topic):
             deleted = drop_latest_table(ctx, topic)
+        name = ctx.log.latest_table(topic).name
     if deleted is None:
-        print_lines(f"There is no table winnow_latest.{topic}.")
+        print_lines(f"There is no table {name}.")
     else:
-        print_lines(f"Dropped winnow_latest.{topic}; {format_count(deleted, 'file')} deleted.")
+        print_lines(f"Dropped {name}; {format_count(deleted, 'file')} deleted.")
 
 
 def _check_options(
@@ -203,7 +204,7 @@ def _write_query(topic: str, engine: SqlEngine | None, columns: list[str] | tupl
                 f"The view {name} shows the latest state of {topic}. After a change of its strategy, create it anew."
             )
         else:
-            query = build_query(view, choose_table(engine, topic), parsed)
+            query = build_query(view, choose_table(engine, ctx.log.namespaces.topics, topic), parsed)
             head = f"-- The latest value of each key of {topic}, by {query.order.words}."
             settings = f"-- How to reach the table: winnow connect {topic} --for {engine.value}"
             written = f"{head}\n{settings}\n{build_latest_sql(engine, query, as_text=text)};"

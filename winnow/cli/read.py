@@ -223,7 +223,7 @@ def _name_epochs(batches: Iterator[pa.RecordBatch], epochs: Sequence[Epoch]) -> 
 def _read_quarantined(ctx: Context, topic: str, partition: int | None, limit: int | None) -> Iterator[pa.RecordBatch]:
     head = ctx.log.open(topic).head()
     left = limit
-    for batch in ctx.log.quarantine(topic).read(head.state.quarantine_ingests):
+    for batch in ctx.log.quarantine(topic, head).read(head.state.quarantine_ingests):
         wanted = batch
         if partition is not None:
             import pyarrow.compute as pc

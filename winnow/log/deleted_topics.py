@@ -8,6 +8,7 @@ missing one hides nothing from those who would write to the topic.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
     from winnow.model import TopicState
 
-_FOLDER = "winnow_deleted"
 _SUFFIX = ".deleted"
+_MARK = "~"
+"""Stands in no topic's name, and in the name of a note that holds the topic's name instead of being named after it."""
+_MAXIMUM_NAME_LENGTH = 150
+"""Maximum characters of a topic's name after which its note is named: file systems take 255 with a draft's ending."""
 
 
 @runtime_checkable
@@ -47,25 +51,34 @@ def make_deleted_error(state: TopicState) -> DeletedTopicError:
     )
 
 
-def note_deleted(warehouse: str, topic: str) -> None:
-    """Note that ``topic`` may be deleted. Call it before the commit that deletes it."""
-    storage.write_bytes(_locate_note(warehouse, topic), b"")
+def note_deleted(notes: str, topic: str) -> None:
+    """Note in the folder ``notes`` that ``topic`` may be deleted. Call it before the commit that deletes it."""
+    name = _name_note(topic)
+    storage.write_bytes(storage.join(notes, name), topic.encode() if _MARK in name else b"")
 
 
-def forget_deleted(warehouse: str, topic: str) -> None:
-    """Remove the note about ``topic``."""
-    storage.delete(_locate_note(warehouse, topic))
+def forget_deleted(notes: str, topic: str) -> None:
+    """Remove the note about ``topic`` from the folder ``notes``."""
+    storage.delete(storage.join(notes, _name_note(topic)))
 
 
-def list_noted(warehouse: str) -> frozenset[str]:
-    """List the topics that may be deleted."""
-    folder = storage.join(warehouse, _FOLDER)
-    names = (entry.uri.removeprefix(f"{folder}/") for entry in storage.list_files(folder))
-    return frozenset(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+def list_noted(notes: str) -> frozenset[str]:
+    """List the topics that may be deleted, by the folder ``notes``."""
+    return frozenset(_read_note(entry.uri) for entry in storage.list_files(notes) if entry.uri.endswith(_SUFFIX))
 
 
-def _locate_note(warehouse: str, topic: str) -> str:
-    return storage.join(warehouse, _FOLDER, f"{topic}{_SUFFIX}")
+def _read_note(uri: str) -> str:
+    name = storage.get_name(uri)
+    with contextlib.suppress(FileNotFoundError):  # it was removed a moment ago
+        return storage.read_bytes(uri).decode(errors="replace") if _MARK in name else name.removesuffix(_SUFFIX)
+    return ""
+
+
+def _name_note(topic: str) -> str:
+    """Name the note about ``topic``; no two names are equal where a disk ignores case."""
+    if topic == topic.lower() and len(topic) <= _MAXIMUM_NAME_LENGTH:
+        return f"{topic}{_SUFFIX}"
+    return f"{topic[:_MAXIMUM_NAME_LENGTH]}{_MARK}{hashlib.sha256(topic.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 
 def drop_table(catalog: Catalog, identifier: Identifier, metadata_location: str, where: str) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from winnow.errors import DamagedMetadataError, ForeignTableError
+from winnow.errors import DamagedMetadataError, ForeignTableError, UnknownTopicError
 from winnow.files import storage
 from winnow.log.document_places import make_copies_name
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY
 from winnow.log.state import STATE_PROPERTY
-from winnow.log.table import LOG_SCHEMA, LOG_SPEC
+from winnow.log.table import LOG_SCHEMA, LOG_SPEC, TOPIC_PROPERTY
 from winnow.model import Segment, SegmentDigest, TopicState
 
 if TYPE_CHECKING:
@@ -110,6 +110,20 @@ def require_consistent(topic: str, table: Table) -> None:
         wrong = f"the property {PARTITIONS_PROPERTY} is no number of partitions"
     if wrong is not None:
         raise _make_damage_error(topic, table.metadata_location, wrong)
+
+
+def require_same_name(topic: str, table: Table) -> None:
+    """Check that a catalog that ignores case in names has not answered with the table of another topic.
+
+    Raises:
+        UnknownTopicError: it has.
+    """
+    found = table.properties.get(TOPIC_PROPERTY, topic)
+    if found != topic and found.casefold() == topic.casefold():
+        raise UnknownTopicError(
+            f"There is no topic {topic}. This catalog ignores case in names and answered with topic {found}, which was "
+            "left as it is. Give the topic another name."
+        )
 
 
 def require_same_table(topic: str, table: Table, state: TopicState, copies: str | None) -> None:

@@ -8,8 +8,9 @@ that was paused meanwhile commits nothing, and an update is visible as a whole o
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
@@ -22,18 +23,14 @@ from winnow.log.head_checks import find_contradiction
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.staged_transaction import StagedTransaction
-from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, make_table_properties
+from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY, make_table_properties
 from winnow.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
-
-NAMESPACE: Final = "winnow_latest"
-"""The side tables' own namespace: in the topics' one every name is a topic's."""
-TOPIC_PROPERTY: Final = "winnow.topic"
-"""Says that a table is Winnow's, and of which topic."""
+    from pyiceberg.typedef import Identifier
 
 _SNAPSHOT: Final = "winnow.latest.snapshot-id"
 _COMMITTED: Final = "winnow.latest.snapshot-timestamp-ms"
@@ -89,13 +86,23 @@ class LatestHead:
 
 
 class LatestTable:
-    """The side table of one topic. ``location``: its folder. Cheap to make; the table may not exist yet."""
+    """The side table of one topic, which may not exist yet. Cheap to make: ``locate`` finds its folder at first use."""
 
-    def __init__(self, catalog: Catalog, topic: str, location: str) -> None:
+    def __init__(self, catalog: Catalog, identifier: Identifier, locate: Callable[[], str]) -> None:
         self._catalog = catalog
-        self._identifier = (NAMESPACE, topic)
-        self.topic = topic
-        self.location = location
+        self._identifier = identifier
+        self._locate = locate
+        self.topic = str(identifier[-1])
+
+    @cached_property
+    def location(self) -> str:
+        """The folder of its files, named after the log's life.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            ServiceError: the catalog cannot be reached.
+        """
+        return self._locate()
 
     @property
     def name(self) -> str:
@@ -205,7 +212,7 @@ class LatestTable:
 
     def _create(self) -> LatestHead | None:
         """Create the table; None if another process created it and committed to it meanwhile."""
-        ensure_namespace(self._catalog, NAMESPACE)
+        ensure_namespace(self._catalog, str(self._identifier[0]))
         try:
             table = self._catalog.create_table(
                 self._identifier,

@@ -10,29 +10,25 @@ from pyiceberg.view.metadata import ViewVersion
 
 from winnow.errors import ConfigurationError, ForeignTableError
 from winnow.log.catalog_access import ensure_namespace, translate_catalog_errors
+from winnow.log.namespaces import Namespaces
+from winnow.log.table import TOPIC_PROPERTY
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
 
-NAMESPACE = "winnow_latest_views"
-"""The views' own namespace: in the topics' one every name is a topic's."""
-
-TOPIC_PROPERTY = "winnow.topic"
-"""Says that a view is Winnow's, and of which topic."""
-
 
 def replace_latest_view(
-    catalog: Catalog, topic: str, queries: Mapping[str, str], schema: pa.Schema, *, tables: str, now_ms: int
+    catalog: Catalog, topic: str, queries: Mapping[str, str], schema: pa.Schema, *, names: Namespaces, now_ms: int
 ) -> str:
     """Create the view of ``topic``, or replace the one that Winnow created; return its name in the catalog.
 
     Args:
         catalog: the catalog.
         topic: the topic.
-        queries: by dialect, with tables named relative to the namespace ``tables``'s catalog.
+        queries: by dialect, with tables named relative to the catalog of the namespace ``names.topics``.
         schema: the columns of the queries.
-        tables: the namespace of the topics' tables.
+        names: the installation's namespaces.
         now_ms: the view's time.
 
     Raises:
@@ -40,7 +36,7 @@ def replace_latest_view(
         ForeignTableError: there is a view of that name which Winnow did not create; it was left as it is.
         ServiceError: the catalog cannot be reached.
     """
-    identifier = (NAMESPACE, topic)
+    identifier = (names.latest_views, topic)
     version = ViewVersion.model_validate(
         {
             "version-id": 1,
@@ -48,17 +44,17 @@ def replace_latest_view(
             "timestamp-ms": now_ms,
             "summary": {},
             "representations": [{"type": "sql", "sql": sql, "dialect": dialect} for dialect, sql in queries.items()],
-            "default-namespace": [tables],
+            "default-namespace": [names.topics],
         }
     )
     create: Any = catalog.create_view
     with translate_catalog_errors(f"The view of topic {topic} was not created"):
         try:
-            ensure_namespace(catalog, NAMESPACE)
+            ensure_namespace(catalog, names.latest_views)
             try:
                 create(identifier, schema, version, properties={TOPIC_PROPERTY: topic})
             except ViewAlreadyExistsError:
-                _drop_own(catalog, topic)
+                _drop_own(catalog, identifier)
                 create(identifier, schema, version, properties={TOPIC_PROPERTY: topic})
         except NotImplementedError:
             raise ConfigurationError(
@@ -68,13 +64,13 @@ def replace_latest_view(
     return ".".join(identifier)
 
 
-def _drop_own(catalog: Catalog, topic: str) -> None:
+def _drop_own(catalog: Catalog, identifier: tuple[str, str]) -> None:
     try:
-        present = catalog.load_view((NAMESPACE, topic))
+        present = catalog.load_view(identifier)
     except NoSuchViewError:
         return
-    if present.metadata.properties.get(TOPIC_PROPERTY) != topic:
+    if present.metadata.properties.get(TOPIC_PROPERTY) != identifier[-1]:
         raise ForeignTableError(
-            f"The view {NAMESPACE}.{topic} was not created by Winnow; it was left as it is. Rename or drop it."
+            f"The view {'.'.join(identifier)} was not created by Winnow; it was left as it is. Rename or drop it."
         )
-    catalog.drop_view((NAMESPACE, topic))
+    catalog.drop_view(identifier)

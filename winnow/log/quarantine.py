@@ -8,8 +8,9 @@ a crash between the two leaves rows that no reader sees.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -46,8 +47,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
-
-NAMESPACE = "winnow_quarantine"
+    from pyiceberg.typedef import Identifier
 
 SCHEMA = Schema(
     NestedField(1, "ingest_id", StringType(), required=False),
@@ -92,13 +92,26 @@ class QuarantineFile:
 
 
 class Quarantine:
-    """The quarantined records of one topic. ``location``: the folder of its table, which may not exist yet."""
+    """The quarantined records of one topic, in a side table that may not exist yet.
 
-    def __init__(self, catalog: Catalog, topic: str, location: str) -> None:
+    ``locate`` finds the folder of its files, at first use.
+    """
+
+    def __init__(self, catalog: Catalog, identifier: Identifier, locate: Callable[[], str]) -> None:
         self._catalog = catalog
-        self._identifier = (NAMESPACE, topic)
-        self.location = location
-        self.topic = topic
+        self._identifier = identifier
+        self._locate = locate
+        self.topic = str(identifier[-1])
+
+    @cached_property
+    def location(self) -> str:
+        """The folder of its files, named after the log's life.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            ServiceError: the catalog cannot be reached.
+        """
+        return self._locate()
 
     def append(self, rows: pa.Table, ingest_id: str) -> None:
         """Add rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
@@ -250,7 +263,7 @@ class Quarantine:
         )
 
     def _create_table(self) -> Table:
-        ensure_namespace(self._catalog, NAMESPACE)
+        ensure_namespace(self._catalog, str(self._identifier[0]))
         try:
             return self._catalog.load_table(self._identifier)
         except NoSuchTableError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
@@ -19,6 +19,7 @@ from pyiceberg.table.update import update_table_metadata
 from sqlalchemy import CursorResult, delete, event, select, update
 from sqlalchemy.orm import Session
 
+from winnow.files import storage
 from winnow.log.file_checksums import ChecksumNames, read_table_metadata
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ class LogSqlCatalog(SqlCatalog):
             FileNotFoundError: the metadata file is missing.
             NoSuchTableError: there is no such table.
         """
-        with Session(self.engine) as session:
-            location = session.scalar(select(IcebergTables.metadata_location).where(*self._is_row_of(identifier)))
+        location = self._find_metadata_location(identifier)
         if location is None:
             return super().load_table(identifier)  # raises what PyIceberg raises
         metadata = read_table_metadata(load_file_io(self.properties, location), location)
@@ -79,6 +79,25 @@ class LogSqlCatalog(SqlCatalog):
             self._swap(table.name(), current.metadata_location, location)
         return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
 
+    def create_log_table(self, identifier: Identifier, metadata: TableMetadata) -> Table:
+        """Create a table with these metadata, whose folder nothing else has.
+
+        Raises:
+            TableAlreadyExistsError: there is a table of that name; nothing of this one is left.
+        """
+        if self._find_metadata_location(identifier) is not None:
+            raise TableAlreadyExistsError(f"Table {'.'.join(identifier)} already exists")
+        provider = load_location_provider(metadata.location, metadata.properties)
+        location = provider.new_table_metadata_file_location(0)
+        output = ChecksumNames(self._open_files(metadata, location)).new_output(location)
+        ToOutputFile.table_metadata(metadata, output)
+        try:
+            return self.register_table(identifier, output.location)
+        except TableAlreadyExistsError:
+            storage.delete_unreferenced([output.location])
+            storage.remove_empty_folders(metadata.location)
+            raise
+
     def drop_table_at(self, identifier: Identifier, metadata_location: str) -> bool:
         """Drop a table's entry if it still names that metadata file; return whether it did."""
         row = IcebergTables
@@ -96,6 +115,14 @@ class LogSqlCatalog(SqlCatalog):
         )
         with Session(self.engine) as session:
             return {name: location for name, location in session.execute(statement) if location is not None}
+
+    def _find_metadata_location(self, identifier: str | Identifier) -> str | None:
+        """Find the metadata file of the table of exactly this name: a database may ignore case."""
+        row = IcebergTables
+        statement = select(row.table_name, row.metadata_location).where(*self._is_row_of(identifier))
+        with Session(self.engine) as session:
+            found = [(name, location) for name, location in session.execute(statement)]
+        return dict(found).get(self.table_name_from(identifier))
 
     def _write_version(self, metadata: TableMetadata, before: str) -> str:
         """Write the metadata file that follows the one at ``before``; return its location."""

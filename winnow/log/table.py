@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
 
+TOPIC_PROPERTY = "winnow.topic"
+"""Says that a table or a view is Winnow's, and of which topic: a catalog's name for it may ignore case."""
 FENCE_PROPERTY = "winnow.fence"
 """An integer that only grows (:mod:`winnow.log.fence`). A rollback of the table does not reset properties."""
 _PARTITION, _OFFSET, _TIMESTAMP = FIELD_IDS["partition"], FIELD_IDS["offset"], FIELD_IDS["timestamp"]

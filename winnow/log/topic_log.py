@@ -84,10 +84,17 @@ class TopicLog:
 
     # ------------------------------------------------------------------ reading
 
-    def _load(self) -> Table:
+    def load_table(self) -> Table:
+        """Load the table without its state.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            DamagedMetadataError: the table's metadata cannot be read.
+            ServiceError: the catalog cannot be reached.
+        """
         with translate_catalog_errors(f"Topic {self.topic} could not be opened"):
             try:
-                return self._catalog.load_table(self._identifier)
+                table = self._catalog.load_table(self._identifier)
             except NoSuchTableError as problem:
                 raise UnknownTopicError(
                     f"There is no topic {self.topic}. Create it with: winnow topics create {self.topic} --partitions N"
@@ -98,6 +105,8 @@ class TopicLog:
                     "Nothing was changed. Restore the table's metadata file from a backup or the object store's "
                     "versions, then run it again."
                 ) from problem
+        head_checks.require_same_name(self.topic, table)
+        return table
 
     def head(self, *, even_deleted: bool = False) -> Head:
         """Load the newest snapshot and its state; of a deleted topic only with ``even_deleted``.
@@ -115,11 +124,11 @@ class TopicLog:
         return head
 
     def _load_head(self) -> Head:
-        table = self._load()
+        table = self.load_table()
         while True:
             with suppress(OutdatedHeadError), self.notice_newer_head(table):
                 return self._head(table)
-            table = self._load()
+            table = self.load_table()
 
     def _head(self, table: Table) -> Head:
         head_checks.require_consistent(self.topic, table)
@@ -174,7 +183,7 @@ class TopicLog:
         try:
             yield
         except (DamagedMetadataError, MissingFileError, FileNotFoundError) as problem:
-            newest = self._load()
+            newest = self.load_table()
             if newest.metadata_location == table.metadata_location:
                 raise
             raise OutdatedHeadError(

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
@@ -19,15 +20,16 @@ from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, ServiceError, UnknownTopicError, WinnowError
 from winnow.files import object_store, private_files
 from winnow.files.disk_sync import sync_folder
+from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE, Namespaces
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from winnow.log.head import Head
     from winnow.log.latest_tables import LatestTable
     from winnow.log.quarantine import Quarantine
     from winnow.log.topic_log import TopicLog
 
-NAMESPACE = "winnow"
 MAXIMUM_PARTITIONS = 100_000
 MAXIMUM_QUESTIONS = 8
 """Maximum questions to a catalog at a time."""
@@ -42,14 +44,21 @@ class TopicLogs:
         catalog: PyIceberg's catalog properties.
         warehouse: URI of the folder the tables live in.
         defaults: what the installation sets for every topic that does not set it itself.
+        namespace: the namespace of the topics' tables in the catalog; the names of all others begin with it.
     """
 
     def __init__(
-        self, catalog: Mapping[str, str], warehouse: str, defaults: Mapping[str, TopicDefault] | None = None
+        self,
+        catalog: Mapping[str, str],
+        warehouse: str,
+        defaults: Mapping[str, TopicDefault] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
         self._properties = dict(catalog)
         self._warehouse = warehouse
         self._defaults = dict(defaults or {})
+        self.namespaces = Namespaces(namespace)
         self._opening = threading.Lock()
         self._opened: Catalog | None = None
 
@@ -75,7 +84,7 @@ class TopicLogs:
                     # now. Any other problem is raised again.
                     catalog = self._load()
                 confirm_commits(catalog)
-                ensure_namespace(catalog, NAMESPACE)
+                ensure_namespace(catalog, self.namespaces.topics)
             if database is not None and is_new:
                 sync_folder(database.parent)
             self._opened = catalog
@@ -85,7 +94,7 @@ class TopicLogs:
         from pyiceberg.catalog import load_catalog
 
         loaded = load_catalog(
-            NAMESPACE, **{**object_store.add_store_properties(self._properties), "warehouse": self._warehouse}
+            CATALOG_NAME, **{**object_store.add_store_properties(self._properties), "warehouse": self._warehouse}
         )
         _sync_files(loaded, self._warehouse)
         sql = sys.modules.get("pyiceberg.catalog.sql")
@@ -96,10 +105,11 @@ class TopicLogs:
         return LogSqlCatalog.over(loaded)
 
     def create(self, topic: str, partitions: int, overrides: Mapping[str, str]) -> TopicLog:
-        """Create a topic.
+        """Create a topic, in a folder of its own.
 
         Raises:
-            ConfigurationError: the name, the number of partitions or the configuration is not valid, or it exists.
+            ConfigurationError: the name, the number of partitions or the configuration is not valid, it exists, or the
+                folder that the catalog chose for it is in use.
         """
         validate_topic_name(topic)
         if not 1 <= partitions <= MAXIMUM_PARTITIONS:
@@ -112,19 +122,17 @@ class TopicLogs:
 
         from winnow.files import storage
         from winnow.log.catalog_access import translate_catalog_errors
-        from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, make_log_properties
+        from winnow.log.table import make_log_properties
+        from winnow.log.table_folders import NewTable, create_log_table
 
-        location = storage.join(self._warehouse, NAMESPACE, topic)
+        new = NewTable(
+            self._identify(topic),
+            storage.join(self._warehouse, self.namespaces.topics),
+            make_log_properties(partitions, dict(config.overrides)),
+        )
         with translate_catalog_errors(f"Topic {topic} was not created"):
             try:
-                self.catalog.create_table(
-                    (NAMESPACE, topic),
-                    schema=LOG_SCHEMA,
-                    partition_spec=LOG_SPEC,
-                    sort_order=LOG_SORT_ORDER,
-                    location=location,
-                    properties=make_log_properties(partitions, dict(config.overrides)),
-                )
+                create_log_table(self.catalog, new)
             except TableAlreadyExistsError as problem:
                 self._refuse_deleted(topic)
                 raise ConfigurationError(
@@ -149,14 +157,24 @@ class TopicLogs:
         """List the deleted topics whose files are not removed yet, sorted."""
         from winnow.log.deleted_topics import list_noted
 
-        noted = list_noted(self._warehouse)
+        noted = list_noted(self.deleted_notes)
         return [name for name in self._list_tables() if name in noted and self._is_deleted(name)] if noted else []
+
+    @property
+    def deleted_notes(self) -> str:
+        """The folder of the notes of deleted topics (:mod:`winnow.log.deleted_topics`)."""
+        from winnow.files import storage
+
+        return storage.join(self._warehouse, self.namespaces.deleted)
+
+    def _identify(self, topic: str) -> tuple[str, str]:
+        return (self.namespaces.topics, topic)
 
     def _list_tables(self) -> list[str]:
         from winnow.log.catalog_access import translate_catalog_errors
 
         with translate_catalog_errors("The topics could not be listed"):
-            return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(NAMESPACE))
+            return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(self.namespaces.topics))
 
     def find_metadata_locations(self, topics: Sequence[str]) -> dict[str, str]:
         """Return the metadata file that the head of each topic is in: equal names are equal heads.
@@ -172,7 +190,7 @@ class TopicLogs:
         list_locations = getattr(self.catalog, "list_metadata_locations", None)
         if list_locations is not None:
             with translate_catalog_errors("The topics could not be listed"):
-                found: dict[str, str] = list_locations(NAMESPACE)
+                found: dict[str, str] = list_locations(self.namespaces.topics)
             return {topic: found[topic] for topic in topics if topic in found}
         with ThreadPoolExecutor(MAXIMUM_QUESTIONS, thread_name_prefix="heads") as pool:
             located = zip(topics, pool.map(self._find_metadata_location, topics), strict=True)
@@ -180,7 +198,7 @@ class TopicLogs:
 
     def _find_metadata_location(self, topic: str) -> str | None:
         try:
-            return str(self.catalog.load_table((NAMESPACE, topic)).metadata_location)
+            return str(self.catalog.load_table(self._identify(topic)).metadata_location)
         except Exception:  # the full look at the topic says what is wrong with it
             return None
 
@@ -196,7 +214,7 @@ class TopicLogs:
         """Drop the catalog's entry of ``topic`` if it still is at ``metadata_location``."""
         from winnow.log.deleted_topics import drop_table
 
-        drop_table(self.catalog, (NAMESPACE, topic), metadata_location, f"topic {topic}")
+        drop_table(self.catalog, self._identify(topic), metadata_location, f"topic {topic}")
 
     def open(self, topic: str) -> TopicLog:
         """Open the log of ``topic``; a missing topic raises when its head is first loaded."""
@@ -206,21 +224,32 @@ class TopicLogs:
             raise UnknownTopicError(str(problem)) from problem
         from winnow.log.topic_log import TopicLog
 
-        return TopicLog(self.catalog, (NAMESPACE, topic), topic, self.copies, self._defaults)
+        return TopicLog(self.catalog, self._identify(topic), topic, self.copies, self._defaults)
 
     @property
     def copies(self) -> str:
         """The folder in which the copies of all topics' documents lie."""
         from winnow.files import storage
 
-        return storage.join(self._warehouse, f"{NAMESPACE}_copies")
+        return storage.join(self._warehouse, self.namespaces.copies)
 
-    def quarantine(self, topic: str) -> Quarantine:
-        """Open the side table of quarantined records of ``topic``."""
-        from winnow.files import storage
+    def quarantine(self, topic: str, head: Head | None = None) -> Quarantine:
+        """Open the side table of quarantined records of ``topic``.
+
+        ``head``: of its log, where it is at hand; else the log's table is loaded if the side table's folder is needed.
+        """
         from winnow.log.quarantine import Quarantine
 
-        return Quarantine(self.catalog, topic, storage.join(self._warehouse, "winnow_quarantine", topic))
+        space = self.namespaces.quarantine
+        return Quarantine(self.catalog, (space, topic), partial(self._locate_beside, space, topic, head))
+
+    def _locate_beside(self, namespace: str, topic: str, head: Head | None) -> str:
+        """Return the folder of a side table of ``topic``."""
+        from winnow.files import storage
+        from winnow.log.table_folders import name_side_folder
+
+        table = self.open(topic).load_table() if head is None else head.table
+        return storage.join(self._warehouse, namespace, name_side_folder(topic, table))
 
     def list_latest_tables(self) -> list[str]:
         """List the topics that have a side table of their latest state, sorted.
@@ -231,25 +260,23 @@ class TopicLogs:
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         from winnow.log.catalog_access import translate_catalog_errors
-        from winnow.log.latest_tables import NAMESPACE as LATEST
 
         with translate_catalog_errors("The tables of latest states could not be listed"):
             try:
-                return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(LATEST))
+                return sorted(str(identifier[-1]) for identifier in self.catalog.list_tables(self.namespaces.latest))
             except NoSuchNamespaceError:
                 return []
 
-    def latest_table(self, topic: str) -> LatestTable:
-        """Open the side table of the latest state of ``topic``, which may not exist."""
+    def latest_table(self, topic: str, head: Head | None = None) -> LatestTable:
+        """Open the side table of the latest state of ``topic``, which may not exist; ``head`` as :meth:`quarantine`."""
         try:
             validate_topic_name(topic)
         except ConfigurationError as problem:
             raise UnknownTopicError(str(problem)) from problem
-        from winnow.files import storage
-        from winnow.log.latest_tables import NAMESPACE as LATEST
         from winnow.log.latest_tables import LatestTable
 
-        return LatestTable(self.catalog, topic, storage.join(self._warehouse, LATEST, topic))
+        space = self.namespaces.latest
+        return LatestTable(self.catalog, (space, topic), partial(self._locate_beside, space, topic, head))
 
 
 def _sync_files(catalog: Catalog, warehouse: str) -> None:

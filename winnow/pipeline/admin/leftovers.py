@@ -54,7 +54,7 @@ class IngestLeftovers:
 def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLeftovers]:
     """List the files of closed runs whose folders were not yet found empty twice."""
     topic = head.state.topic
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     found: list[RunLeftovers] = []
     runs = ctx.store.runs.list_to_sweep(topic, closed_before_ms)
     adopted = [file.path for file in quarantine.files()] if runs else []
@@ -77,7 +77,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
 def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[IngestLeftovers]:
     """List the files of ingest calls that are void, or have not renewed their row since then."""
     topic = head.state.topic
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     found: list[IngestLeftovers] = []
     idle = [
         ingest

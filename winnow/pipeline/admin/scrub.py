@@ -306,7 +306,7 @@ def list_live_files(ctx: Context, topic: str) -> list[LiveFile]:
                 each.size_bytes,
                 partial(check_quarantine_file, each.path, each.records, each.size_bytes),
             )
-            for each in ctx.log.quarantine(topic).files()
+            for each in ctx.log.quarantine(topic, head).files()
         ]
     return [*files, *_list_documents(topic, head)]
 

@@ -126,7 +126,7 @@ def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
     """Remove a deleted topic for good if its grace has passed."""
     log = ctx.log.open(topic)
     with hold_lease(ctx, topic):
-        note_deleted(ctx.settings.warehouse, topic)  # a restore that came too late may have removed the note
+        note_deleted(ctx.log.deleted_notes, topic)  # a restore that came too late may have removed the note
         grace_ms = find_grace_ms(log, log.head(even_deleted=True))
         removed = remove_topic(ctx, topic, deleted_before_ms=ctx.now_ms() - grace_ms)
     if removed is None:
@@ -151,7 +151,7 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms, kept=() if kept is None else (kept,))
         _record_expiring_files(ctx, topic, expiry, now_ms)
         expire_snapshots(log, expiry.snapshot_ids)
-        quarantine = ctx.log.quarantine(topic)
+        quarantine = ctx.log.quarantine(topic, head)
         expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
         found = _list_leftovers(ctx, log.head(), config, now_ms)
         fence_lifted = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms)
@@ -316,7 +316,7 @@ def _commit_removals(ctx: Context, log: TopicLog, found: _ListedLeftovers, retir
     def build(head: Head) -> Change:
         nonlocal lifted
         referenced = collect_references(head.table)
-        fences = leftovers.compute_required_fences(found.runs, head, referenced, ctx.log.quarantine(log.topic))
+        fences = leftovers.compute_required_fences(found.runs, head, referenced, ctx.log.quarantine(log.topic, head))
         lifted = fences is not None
         voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head.state)
         state = _mark_files_for_deletion(head.state, referenced, retired_before_ms)
@@ -349,7 +349,7 @@ def _delete_leftovers(
     ctx: Context, head: Head, found: _ListedLeftovers, deletable: DeletionFilter, grace_ms: int, now_ms: int
 ) -> list[RetiredFile]:
     """Delete what attempts and ingest calls left, and record empty folders."""
-    quarantine = ctx.log.quarantine(head.state.topic)
+    quarantine = ctx.log.quarantine(head.state.topic, head)
     removed: list[RetiredFile] = []
     for run_files in found.runs:
         run = run_files.run

@@ -74,7 +74,7 @@ def describe_contents(ctx: Context, topic: str) -> TopicContents:
     log = ctx.log.open(topic)
     head = log.head(even_deleted=True)
     segments = list(chain.from_iterable(log.segments(head).values()))
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     visible = frozenset(head.state.quarantine_ingests)
     aside = [f for f in quarantine.files() if may_contain_ingest(f.path, quarantine.location, visible)]
     return TopicContents(
@@ -100,7 +100,7 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
     """
     log = ctx.log.open(topic)
     contents = describe_contents(ctx, topic)
-    note_deleted(ctx.settings.warehouse, topic)
+    note_deleted(ctx.log.deleted_notes, topic)
 
     def build(head: Head) -> Change:
         if head.state.deleted_at_ms is not None:
@@ -160,7 +160,7 @@ def restore_topic(ctx: Context, topic: str) -> bool:
         record_action(ctx, AuditAction.RESTORE, topic)
     except _NothingToCommitError:
         restored = False
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     rebuild_store(ctx, [topic])
     return restored
 
@@ -193,7 +193,7 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
     if head.state.removed_at_ms is None:
         return None
     removed = _remove_files(ctx, log, head)
-    forget_deleted(ctx.settings.warehouse, topic)
+    forget_deleted(ctx.log.deleted_notes, topic)
     log_event("topic_removed", topic, files_deleted=removed.files_deleted, bytes_deleted=removed.bytes_deleted)
     return removed
 
@@ -252,11 +252,11 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     process that is paused here for any time deletes nothing of a later topic with the same name.
     """
     topic = log.topic
-    quarantine = ctx.log.quarantine(topic)
+    quarantine = ctx.log.quarantine(topic, head)
     aside = quarantine.table()
     listed = [*_list_copies(head.copies), *_list_files(head.location)]
     listed_aside = _list_files(quarantine.location)
-    latest = ctx.log.latest_table(topic)
+    latest = ctx.log.latest_table(topic, head)
     side = latest.table()
     owns_side = side is None or latest.owns(side)
     listed_side = _list_files(latest.location) if owns_side else []

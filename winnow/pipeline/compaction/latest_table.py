@@ -161,10 +161,11 @@ def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
         DeletedTopicError, UnknownTopicError, ForeignTableError, DamagedMetadataError, ServiceError: topic or table
             cannot be opened.
     """
-    present = logs.latest_table(topic).load()
+    table = logs.latest_table(topic)
+    present = table.load()
     topic_log = logs.open(topic)
     head = topic_log.head()
-    name = f"winnow_latest.{topic}"
+    name = table.name
     if not topic_log.config(head).latest_table:
         return (
             f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow latest {topic} "

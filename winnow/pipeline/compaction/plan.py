@@ -60,7 +60,7 @@ def build_plan(
         delete_retention_ms=view.config.delete_retention_ms,
         winnow_version=__version__,
         partition_count=len(view.partitions) if view.head.state.partitions_added else None,
-        quarantine_location=ctx.log.quarantine(view.log.topic).location,
+        quarantine_location=ctx.log.quarantine(view.log.topic, view.head).location,
         configuration=compute_configuration_digest(view.config),
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)

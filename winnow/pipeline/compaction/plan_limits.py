@@ -74,13 +74,13 @@ class PlanLimits:
     decided_by_ms: int
 
 
-def build_limits(ctx: Context, topic: str, *, opened_at_ms: int) -> PlanLimits:
-    """Build the limits of plans of ``topic`` whose run was opened at ``opened_at_ms``.
+def build_limits(ctx: Context, head: Head, *, opened_at_ms: int) -> PlanLimits:
+    """Build the limits of plans of the topic of ``head`` whose run was opened at ``opened_at_ms``.
 
     A plan is made before its run is opened, perhaps by a clock that is ahead of this one. A later plan has
     the same id only if the same is due.
     """
-    return PlanLimits(ctx.log.quarantine(topic).location, max(opened_at_ms, ctx.now_ms()))
+    return PlanLimits(ctx.log.quarantine(head.state.topic, head).location, max(opened_at_ms, ctx.now_ms()))
 
 
 def is_below_own_tables(plan: Plan, location: str, quarantine_location: str) -> bool:

@@ -212,7 +212,6 @@ def _commit(
     ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
 ) -> tuple[Receipt, Mapping[int, tuple[Segment, ...]] | None]:
     """Commit the attempt; return the receipt, and the segments in the log after a commit made now."""
-    limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
     moved: str | None = None
     listed = False
     after: dict[int, tuple[Segment, ...]] = {}
@@ -225,6 +224,7 @@ def _commit(
         if fenced is not None:
             raise PlanVoidError(fenced.message)
         live = log.segments(head)
+        limits = build_limits(ctx, head, opened_at_ms=run.opened_at_ms)
         change = build_change(
             log, head, live, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved
         )

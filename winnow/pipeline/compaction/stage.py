@@ -65,12 +65,12 @@ def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowE
     """Read the plan of ``reference``, or return why it may not be carried out."""
     try:
         plan = staging.read_plan(reference.uri, reference.sha256)
-        location = ctx.log.open(reference.topic).head().location
+        head = ctx.log.open(reference.topic).head()
     except ServiceError:
         raise
     except WinnowError as problem:
         return problem
-    own = is_below_own_tables(plan, location, ctx.log.quarantine(reference.topic).location)
+    own = is_below_own_tables(plan, head.location, ctx.log.quarantine(reference.topic, head).location)
     if (plan.plan_id, plan.topic) == (reference.plan_id, reference.topic) and own:
         return plan
     return PlanVoidError(

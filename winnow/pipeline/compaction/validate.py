@@ -220,7 +220,7 @@ def add_plan_limits(
     """
     log = ctx.log.open(plan.topic)
     head = log.head()
-    limits = build_limits(ctx, plan.topic, opened_at_ms=run.opened_at_ms)
+    limits = build_limits(ctx, head, opened_at_ms=run.opened_at_ms)
     live = log.segments(head)
     excesses: dict[int, PlanExcess] = {}
     if find_void(log, head, plan, live) is None:

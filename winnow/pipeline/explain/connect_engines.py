@@ -152,13 +152,14 @@ def connect_clickhouse(access: TableAccess) -> str:
         raise UsageError(_refuse("ClickHouse", access))
     condition = access.build_readable_condition()
     where = f" WHERE {condition}" if condition else ""
+    database = access.namespace
     name = "`" + access.topic.replace("`", "``") + "`"
     return f"""\
 -- ClickHouse 25 or later; on S3 with the credentials of the server (use_environment_credentials).
 -- A local folder has to lie below user_files_path, or be read by clickhouse-local.
-CREATE DATABASE IF NOT EXISTS winnow;
-CREATE OR REPLACE VIEW winnow.{name} AS SELECT * FROM {source}{where};
-SELECT partition, offset, timestamp, key, value FROM winnow.{name} ORDER BY partition, offset LIMIT 20;
+CREATE DATABASE IF NOT EXISTS {database};
+CREATE OR REPLACE VIEW {database}.{name} AS SELECT * FROM {source}{where};
+SELECT partition, offset, timestamp, key, value FROM {database}.{name} ORDER BY partition, offset LIMIT 20;
 """
 
 

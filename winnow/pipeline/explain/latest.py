@@ -13,8 +13,8 @@ import pyarrow as pa
 from winnow.engine.latest_records import read_latest_records
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import UsageError
+from winnow.log.namespaces import CATALOG_NAME
 from winnow.log.topic_log import TopicLog
-from winnow.log.topics import NAMESPACE
 from winnow.pipeline.compaction.latest_state import build_partition_plan, explain_scan_errors, get_present_order
 from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
@@ -115,10 +115,10 @@ def select_state(batches: Iterator[pa.RecordBatch], values: ValueReader | None) 
         yield pa.RecordBatch.from_arrays([*columns, batch.column("timestamp")], schema=schema)
 
 
-def choose_table(engine: SqlEngine, topic: str) -> tuple[str, ...]:
+def choose_table(engine: SqlEngine, namespace: str, topic: str) -> tuple[str, ...]:
     """Return the name of a topic's table where the settings are those of :mod:`winnow.pipeline.explain.connect`."""
-    return {SqlEngine.DUCKDB: (topic,), SqlEngine.CLICKHOUSE: (NAMESPACE, topic)}.get(
-        engine, (NAMESPACE, NAMESPACE, topic)
+    return {SqlEngine.DUCKDB: (topic,), SqlEngine.CLICKHOUSE: (namespace, topic)}.get(
+        engine, (CATALOG_NAME, namespace, topic)
     )
 
 

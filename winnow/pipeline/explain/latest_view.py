@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from winnow.log.latest_views import replace_latest_view
-from winnow.log.topics import NAMESPACE
 from winnow.pipeline.compaction.topic_view import TopicView
 from winnow.pipeline.context import Context
 from winnow.pipeline.explain.latest import build_query, make_state_schema
@@ -33,4 +32,6 @@ def replace_view(ctx: Context, view: TopicView, columns: Sequence[ValueColumn], 
         schema = pa.schema(
             [pa.field(each.name, pa.string()) if each.name in {"key", "value"} else each for each in schema]
         )
-    return replace_latest_view(ctx.log.catalog, view.log.topic, queries, schema, tables=NAMESPACE, now_ms=ctx.now_ms())
+    return replace_latest_view(
+        ctx.log.catalog, view.log.topic, queries, schema, names=ctx.log.namespaces, now_ms=ctx.now_ms()
+    )

@@ -179,7 +179,7 @@ def _is_quarantined(ctx: Context, view: TopicView, partition: int, offset: int) 
     visible = view.head.state.quarantine_ingests
     if not visible:
         return False
-    rows = ctx.log.quarantine(view.log.topic).read(visible, partition=partition, offsets=(offset, offset))
+    rows = ctx.log.quarantine(view.log.topic, view.head).read(visible, partition=partition, offsets=(offset, offset))
     return any(batch.num_rows for batch in rows)
 
 

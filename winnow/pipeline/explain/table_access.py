@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
 from winnow.files import object_store, storage
-from winnow.log.topics import NAMESPACE
+from winnow.log.namespaces import CATALOG_NAME
 from winnow.pipeline.compaction.topic_view import TopicView
 
 PASSWORD_VARIABLE = "WINNOW_CATALOG_PASSWORD"
@@ -76,6 +76,7 @@ class TableAccess:
     """How the table of ``topic`` is reached. ``location``: its folder. ``log_starts``: by partition, where needed."""
 
     topic: str
+    namespace: str
     kind: CatalogKind
     properties: tuple[Property, ...]
     warehouse: str
@@ -92,7 +93,7 @@ class TableAccess:
     @property
     def table(self) -> tuple[str, str, str]:
         """Catalog, namespace and name. A SQL catalog lists its tables under the catalog's own name."""
-        return (NAMESPACE, NAMESPACE, self.topic)
+        return (CATALOG_NAME, self.namespace, self.topic)
 
     def build_readable_condition(self, quote: str = "") -> str:
         """Build the condition that leaves out records below the log start; empty where no file holds any."""
@@ -122,6 +123,7 @@ def describe_access(settings: Settings, view: TopicView) -> TableAccess:
     }
     return TableAccess(
         topic=view.log.topic,
+        namespace=str(view.head.table.name()[0]),
         kind=_find_kind(settings.catalog),
         properties=properties,
         warehouse=settings.warehouse,

@@ -305,7 +305,7 @@ class _SpooledIngest(IngestCommit):
         if not overlapping:
             return
         segments = self.log.segments(self.head)
-        quarantine = self.ctx.log.quarantine(self.log.topic)
+        quarantine = self.ctx.log.quarantine(self.log.topic, self.head)
         for arrival in overlapping:
             check_overlap(
                 self.spool,
@@ -340,7 +340,7 @@ class _SpooledIngest(IngestCommit):
             keyless.count()
             if self.prepared.quarantined:
                 self.row.open()
-                keyless.write(self.ctx.log.quarantine(self.log.topic))
+                keyless.write(self.ctx.log.quarantine(self.log.topic, self.head))
 
     def _finish(self) -> None:
         if self._appender is not None:
