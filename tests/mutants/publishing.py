@@ -70,7 +70,7 @@ PUBLISHING = (
     .changes("TopicLogs.catalog", drop_statement("confirm_commits"))
     .caught_by("test_a_commit_that_a_proxy_sent_twice_is_one_commit"),
     Mutant("staged-files-not-listed", "a publish names staged files that are gone")
-    .changes("_commit.build", drop_statement("check_staged_files"))
+    .changes("_commit.build", drop_statement("_check_staged_files"))
     .caught_by("test_a_staged_file_that_is_not_there_with_its_length_is_not_published[gone]"),
     Mutant("another-manifest-published", "the staging manifest need not be the one that was judged")
     .changes("read_validated_attempt", never("manifest_digest", "compute_digest"))

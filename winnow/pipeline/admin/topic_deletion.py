@@ -235,11 +235,11 @@ def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
 
     try:
         with hold_lease(ctx, topic):
-            note_deleted(ctx.settings.warehouse, topic)
+            note_deleted(ctx.log.deleted_notes, topic)
             log.commit(build)
             removed = remove_topic(ctx, topic, deleted_before_ms=None)
     except (_NothingToCommitError, UnknownTopicError):
-        forget_deleted(ctx.settings.warehouse, topic)
+        forget_deleted(ctx.log.deleted_notes, topic)
         return False
     record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
     return removed is not None
