@@ -17,6 +17,7 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
+from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
 
 if TYPE_CHECKING:
@@ -165,7 +166,9 @@ def open_context(
         yield Context(
             settings=settings,
             store=store,
-            log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
+            log=TopicLogs(
+                settings.catalog, settings.warehouse, settings.topic_defaults, records=RecordedHeads(store, now_ms)
+            ),
             now_ms=now_ms,
             holder=holder or name_process(),
             channels=(*_make_channels(settings), *channels),

@@ -209,7 +209,7 @@ def _is_overtaken(table: LatestTable, present: LatestHead | None) -> bool:
 
 
 def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHead | None) -> LatestUpdate | None:
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
     if not view.config.latest_table:
         raise UsageError(
             f"Topic {topic} keeps no table of its latest state. Have it keep one: winnow topics alter {topic} --config "
