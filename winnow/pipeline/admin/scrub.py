@@ -139,6 +139,7 @@ class Scrub:
         self._checked_before_ms = checked_before_ms
         self._topics: list[_ScrubbedTopic] = []
         self._unwritten: list[FileCheck] = []
+        self._lives: dict[str, str] = {}
         self._done_bytes = self._total_bytes = 0
 
     def add(self, topic: str) -> None:
@@ -148,7 +149,9 @@ class Scrub:
             UnknownTopicError, ForeignTableError: there is no such topic, or its head is not Winnow's.
             ServiceError: catalog or metadata store cannot be reached.
         """
-        files = list_live_files(self._ctx, topic)
+        head = self._ctx.log.open(topic).head()
+        self._lives[topic] = head.table_uuid
+        files = list_live_files(self._ctx, topic, head)
         known = self._ctx.store.segment_checks.list_checks(topic)
         live = {file.path for file in files}
         self._ctx.store.segment_checks.forget(topic, known.keys() - live)
@@ -235,7 +238,7 @@ class Scrub:
         self._progress(self._done_bytes, self._total_bytes)
 
     def _write(self) -> None:
-        self._ctx.store.segment_checks.record(self._unwritten)
+        self._ctx.store.segment_checks.record(self._unwritten, self._lives)
         self._unwritten = []
 
     def _report(self, topic: _ScrubbedTopic) -> ScrubReport:
@@ -289,10 +292,13 @@ class Scrub:
             self._ctx.alerts.open_alert(alert_templates.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
 
 
-def list_live_files(ctx: Context, topic: str) -> list[LiveFile]:
-    """List all files that the head of ``topic`` names: segments, quarantine files, receipts, ledgers and chains."""
+def list_live_files(ctx: Context, topic: str, head: Head | None = None) -> list[LiveFile]:
+    """List all files that ``head`` of ``topic`` names: segments, quarantine files, receipts, ledgers and chains.
+
+    ``head`` None: the newest.
+    """
     log = ctx.log.open(topic)
-    head = log.head()
+    head = head or log.head()
     files = [
         LiveFile(topic, each.path, SEGMENT, each.partition, each.size_bytes, partial(_read_segment, each))
         for segments in log.segments(head).values()

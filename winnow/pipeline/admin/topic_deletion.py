@@ -281,7 +281,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     gone = [*listed_aside, *listed_side, *(file for file in listed if storage.get_name(file.uri) not in needed)]
     for file in gone:
         storage.delete(file.uri)
-    ctx.store.projection.forget_topic(topic)
+    ctx.store.projection.forget_topic(topic, table_uuid=head.table_uuid)
     ctx.log.drop(topic, now.table.metadata_location)
     for file in last:  # a topic could not be opened without them while its entry was there
         storage.delete(file.uri)

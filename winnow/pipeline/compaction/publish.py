@@ -152,7 +152,9 @@ def move_checkpoint(
     head = log.head()
     state = head.state
     retired = [file for file in state.waiting_files if file.plan_id == receipt.plan_id]
-    ctx.store.projection.record_publication(receipt, state.partitions, retired, ctx.now_ms())
+    ctx.store.projection.record_publication(
+        receipt, state.partitions, retired, ctx.now_ms(), table_uuid=head.table_uuid
+    )
     run = ctx.store.runs.find(receipt.plan_id)
     if run is None or run.status is not RunState.PUBLISHED:
         # Before the state says that all is done. Asking again for an old receipt must not close alerts.
