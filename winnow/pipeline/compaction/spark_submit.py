@@ -16,7 +16,7 @@ from typing import Any
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
 from winnow.embedded.bundle import find_bundled_folder
-from winnow.embedded.class_archive import use_class_archive
+from winnow.files.class_archive import use_class_archive
 from winnow.embedded.java import (
     check_spark_install,
     find_java,
@@ -240,7 +240,7 @@ def _follow(
         )
     except FileNotFoundError as problem:
         raise ServiceError(
-            "spark-submit was not found on PATH. Nothing was compacted. Install pyspark into this environment."
+            "spark-submit was not found on PATH. Nothing was changed. Install pyspark into this environment."
         ) from problem
     assert process.stdout is not None
     if progress is not None:
