@@ -94,19 +94,22 @@ def test_old_archives_go(env: dict[str, str], tmp_path: Path) -> None:
     assert "SharedArchiveFile" in run_jvm(env, f"-Dnumber={KEPT + 1}")
 
 
+def find_draft(given: str) -> Path:
+    return Path(next(part for part in given.split() if "AtExit" in part).partition("=")[2])
+
+
 def test_drafts_of_killed_applications_go_and_those_of_living_ones_stay(env: dict[str, str], tmp_path: Path) -> None:
     """A process that is killed unlocks its folder; the next one that makes an archive removes it."""
     child = os.fork()
     if child == 0:
         with use_class_archive(OPTIONS, env) as given:
-            draft = next(part for part in given.split() if "AtExit" in part).partition("=")[2]
-            Path(draft).write_text("classes")
+            find_draft(given).write_text("classes")
             os._exit(0)
     os.waitpid(child, 0)
     cache = tmp_path / "cache"
     (left,) = cache.rglob("*.draft")
     with use_class_archive(OPTIONS, env) as given:
-        draft = Path(next(part for part in given.split() if "AtExit" in part).partition("=")[2])
+        draft = find_draft(given)
         draft.write_text("classes")
         assert not left.exists()
         run_jvm(env, "-Dof=another")
