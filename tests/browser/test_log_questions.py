@@ -16,7 +16,7 @@ from tests.browser.conftest import Open
 MANY_QUESTIONS = """
 window.questions = new AbortController();
 const ask = () => fetch("api/topics/orders/ingests", { signal: window.questions.signal }).catch(() => null);
-for (let number = 0; number < 7; number++) ask();
+for (let number = 0; number < 5; number++) ask();
 """
 
 ENDS_WITHIN_SECONDS = 10
@@ -79,7 +79,7 @@ def test_process_that_reads_the_log_ends_when_the_browser_goes_away(look: Open) 
 
 @pytest.mark.parametrize("width", [1400, 700])
 def test_user_with_too_many_questions_is_told_what_to_do_and_asks_again(look: Open, width: int) -> None:
-    """Seven wait for one that takes long; the sentence stands where the answer would, and goes with the next one."""
+    """Four wait for one that takes long; the sentence stands where the answer would, and goes with the next one."""
     seen = look("small", width=width)
     page = seen.at("#/topics/orders/ingests")
     (reader,) = wait_for_readers(seen.server.process.pid, 1)
