@@ -8,16 +8,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
-
-MANY_QUESTIONS = """
-window.questions = new AbortController();
-const ask = () => fetch("api/topics/orders/ingests", { signal: window.questions.signal }).catch(() => null);
-for (let number = 0; number < 5; number++) ask();
-"""
 
 ENDS_WITHIN_SECONDS = 10
 """The process would have half a minute otherwise."""
@@ -75,28 +68,6 @@ def test_process_that_reads_the_log_ends_when_the_browser_goes_away(look: Open) 
     while reader in list_readers(seen.server.process.pid):
         assert time.monotonic() < until, "the process outlived the request that it was started for"
         time.sleep(0.1)
-
-
-@pytest.mark.parametrize("width", [1400, 700])
-def test_user_with_too_many_questions_is_told_what_to_do_and_asks_again(look: Open, width: int) -> None:
-    """Four wait for one that takes long; the sentence stands where the answer would, and goes with the next one."""
-    seen = look("small", width=width)
-    page = seen.at("#/topics/orders/ingests")
-    (reader,) = wait_for_readers(seen.server.process.pid, 1)
-    os.kill(reader, signal.SIGSTOP)
-    page.evaluate(MANY_QUESTIONS)
-    page.evaluate("location.hash = '#/topics/orders/explain'")
-    told = page.get_by_role("alert").filter(has_text="Other questions of yours read the log at present")
-    expect(told.first).to_contain_text("then ask again.")
-    expect(page.get_by_text("winnow doctor")).to_have_count(0)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    seen.picture(f"too-many-questions-{width}")
-    page.evaluate("window.questions.abort()")
-    while page.get_by_role("button", name="Try again").count():
-        page.get_by_role("button", name="Try again").first.click()
-        seen.filled()
-    expect(page.locator("#explain tbody tr").first).to_contain_text("left alone")
-    seen.errors.clear()  # the browser notes every answer that is an error
 
 
 def wait_for_readers(server: int, number: int) -> list[int]:
