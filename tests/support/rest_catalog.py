@@ -71,8 +71,6 @@ class RestCatalogServer:
                 return 200, {"identifiers": found}
             case "POST", ["v1", "namespaces", name, "tables"]:
                 return self._create(name, body)
-            case "POST", ["v1", "namespaces", name, "register"]:
-                return self._register(name, body)
             case "GET" | "HEAD", ["v1", "namespaces", name, "tables", table]:
                 return (200, self._loaded(name, table)) if (name, table) in self.tables else _missing()
             case "POST", ["v1", "namespaces", name, "tables", table]:
@@ -88,6 +86,8 @@ class RestCatalogServer:
         match method, place:
             case "DELETE", ["v1", "namespaces", name, "tables", table]:
                 return (204, None) if self.tables.pop((name, table), None) is not None else _missing()
+            case "POST", ["v1", "namespaces", name, "register"]:
+                return self._register(name, body)
             case "POST", ["v1", "namespaces", name, "views"]:
                 return self._create_view(name, body)
             case _, ["v1", "namespaces", name, "views", view]:
