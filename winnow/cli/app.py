@@ -35,6 +35,7 @@ from winnow.cli import (
     receipts,
     restore,
     topic_deletion,
+    topic_recovery,
     topics,
     why,
 )
@@ -117,7 +118,9 @@ def _add_group(name: str, help_text: str) -> typer.Typer:
 app.command("demo")(guard_command(demo.demo))
 app.command("init")(guard_command(init.init))
 app.command("doctor")(guard_command(doctor.doctor))
-_topics = _add_group("topics", "Create, list, describe, alter, delete and restore topics; delete records.")
+_topics = _add_group(
+    "topics", "Create, list, describe, alter, delete, restore, recover and adopt topics; delete records."
+)
 _topics.command("create")(guard_command(topics.create))
 _topics.command("list")(guard_command(topics.list_all))
 _topics.command("describe")(guard_command(topics.describe))
@@ -125,6 +128,8 @@ _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
 _topics.command("delete")(guard_command(topic_deletion.delete))
 _topics.command("restore")(guard_command(topic_deletion.restore))
+_topics.command("recover")(guard_command(topic_recovery.recover))
+_topics.command("adopt")(guard_command(topic_recovery.adopt))
 app.command("inspect")(guard_command(inspect.inspect))
 _ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
 _ingest.command("files")(guard_command(ingest.files))

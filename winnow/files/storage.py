@@ -231,6 +231,22 @@ def list_files(uri: str) -> list[FileEntry]:
     )
 
 
+def list_folders(uri: str) -> list[str]:
+    """List the folders directly below the folder ``uri``, sorted; no links, and none when it is missing."""
+    if is_local(uri):
+        path = parse_local_path(uri)
+        if not path.is_dir():
+            return []
+        with os.scandir(path) as entries:
+            return sorted(join(uri, each.name) for each in entries if each.is_dir(follow_symlinks=False))
+    from pyarrow import fs
+
+    filesystem, path_in_store = open_filesystem(uri)
+    with translate_store_errors(uri):
+        found = filesystem.get_file_info(fs.FileSelector(path_in_store, allow_not_found=True))
+    return sorted(join(uri, info.base_name) for info in found if info.type == fs.FileType.Directory)
+
+
 def remove_empty_folders(uri: str) -> None:
     """Remove the local folder ``uri`` and those below it as far as they are empty; object stores have none."""
     if not is_local(uri):
