@@ -8,13 +8,9 @@ theirs, and no metadata file of theirs has a higher number than the next one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from winnow.log.head import Change, Head
 from winnow.log.table import FENCE_PROPERTY, LEAST_METADATA_NUMBER_PROPERTY
-
-MARGIN: Final = 1_000
-"""How far above what is known: of what happened last, nothing may be known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +25,15 @@ class KnownNumbers:
 
 def make_raised_change(head: Head, known: KnownNumbers, operation: str) -> Change:
     """Make the commit that changes nothing of the log of ``head`` but raises all its numbers above ``known``."""
-    fence = max(head.fence, known.fence) + MARGIN
-    first_valid = max(head.state.first_valid_ingest, known.ingest_number + MARGIN)
+    fence = max(head.fence, known.fence) + 1
+    first_valid = max(head.state.first_valid_ingest, known.ingest_number + 1)
     voided = tuple(each for each in head.state.voided_ingests if each.number >= first_valid)
     return Change(
         state=replace(head.state, fence=fence, first_valid_ingest=first_valid, voided_ingests=voided),
         summary={"winnow.operation": operation},
         properties={
             FENCE_PROPERTY: str(fence),
-            LEAST_METADATA_NUMBER_PROPERTY: str(known.metadata_number + MARGIN),
+            LEAST_METADATA_NUMBER_PROPERTY: str(known.metadata_number + 1),
         },
-        above_sequence_number=known.sequence_number + MARGIN,
+        above_sequence_number=known.sequence_number,
     )
