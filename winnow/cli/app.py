@@ -13,6 +13,7 @@ from winnow.cli import (
     airflow,
     assess,
     audit,
+    backup,
     changes,
     checkpoints,
     compact,
@@ -67,7 +68,7 @@ EXIT_CODES = (
 _ORDER = (
     "demo", "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read",
     "latest", "changes", "connect", "why", "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep",
-    "scrub", "watch", "audit", "store", "settings", "airflow", "ui",
+    "scrub", "watch", "audit", "store", "backup", "settings", "airflow", "ui",
 )  # fmt: skip
 
 
@@ -162,6 +163,10 @@ _audit = _add_group("audit", "Who did what to which topic; whether that log is a
 _audit.command("list")(guard_command(audit.list_entries))
 _audit.command("verify")(guard_command(audit.verify))
 _add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
+_backup = _add_group("backup", "Back up the whole installation, verify backups, restore one.")
+_backup.command("create")(guard_command(backup.create))
+_backup.command("verify")(guard_command(backup.verify))
+_backup.command("restore")(guard_command(backup.restore))
 app.command("settings")(guard_command(init.settings))
 app.add_typer(airflow.make_airflow_group())
 app.command("ui")(guard_command(demo.ui))

@@ -6,6 +6,7 @@ the file by its content, and swaps the row only if it still names the file that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
@@ -95,8 +96,9 @@ class LogSqlCatalog(SqlCatalog):
         try:
             return self.register_table(identifier, output.location)
         except TableAlreadyExistsError:
-            storage.delete_unreferenced([output.location])
-            storage.remove_empty_folders(metadata.location)
+            storage.delete_unreferenced([output.location], below=metadata.location)
+            storage.remove_empty_folders(metadata.location, "metadata")
+            storage.remove_empty_root(metadata.location)
             raise
 
     def drop_table_at(self, identifier: Identifier, metadata_location: str) -> bool:
@@ -116,6 +118,15 @@ class LogSqlCatalog(SqlCatalog):
         )
         with Session(self.engine) as session:
             return {name: location for name, location in session.execute(statement) if location is not None}
+
+    def list_all_metadata_locations(self, namespaces: Sequence[str]) -> dict[tuple[str, str], str]:
+        """Return the metadata file of every table of ``namespaces``, by namespace and name, as of one moment."""
+        row = IcebergTables
+        statement = select(row.table_namespace, row.table_name, row.metadata_location).where(
+            row.catalog_name == self.name, row.table_namespace.in_(namespaces)
+        )
+        with Session(self.engine) as session:
+            return {(space, name): place for space, name, place in session.execute(statement) if place is not None}
 
     def find_metadata_location(self, identifier: str | Identifier) -> str | None:
         """Find the metadata file that the row of a table names, whether it is there or not; None: there is no row.
