@@ -39,7 +39,7 @@ from winnow.log.head import Committed, Head
 from winnow.log.head_checks import MAIN
 from winnow.log.manifests import list_live_manifests
 from winnow.log.raised_head import KnownNumbers, make_raised_change
-from winnow.log.state import read_receipt
+from winnow.log.state import STATE_PROPERTY, StateReference, read_receipt, read_state
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata, is_below, normalize_place
 from winnow.model import Segment
@@ -151,6 +151,11 @@ class ChosenMetadata:
         self.properties: dict[str, str] = {}
         self._catalog, self._identifier, self._found, self._io, self._land = catalog, identifier, found, io, land
         self._tried: int | None = None
+
+    @property
+    def topic(self) -> str:
+        """The table's name in the catalog."""
+        return str(self._identifier[-1])
 
     @property
     def io(self) -> FileIO:
@@ -336,6 +341,9 @@ def drop_unreadable_snapshots(chosen: ChosenMetadata) -> None:
 def _is_readable(chosen: ChosenMetadata, snapshot: Snapshot) -> bool:
     try:
         manifests = list_live_manifests(chosen.io, snapshot)
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if summary.get(STATE_PROPERTY):
+            read_state(chosen.topic, StateReference.from_summary(chosen.topic, summary))
     except (OSError, WinnowError):
         return False
     return all(storage.exists(each.manifest_path) for each in manifests)
