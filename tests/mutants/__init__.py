@@ -11,6 +11,7 @@ from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
+from tests.mutants.recovery import RECOVERY
 from tests.mutants.validation import VALIDATION
 
 MUTANTS = (
@@ -24,4 +25,5 @@ MUTANTS = (
     *MAINTENANCE,
     *PAGE,
     *READERS,
+    *RECOVERY,
 )
