@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.backups import BACKUPS
 from tests.mutants.decisions import DECISIONS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
@@ -24,4 +25,5 @@ MUTANTS = (
     *MAINTENANCE,
     *PAGE,
     *READERS,
+    *BACKUPS,
 )
