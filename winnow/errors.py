@@ -6,6 +6,7 @@
     ├── UsageError                   exit 2   change the command or the configuration
     │   ├── ConfigurationError
     │   ├── UnknownTopicError
+    │   ├── LinkedFolderError                 a link where Winnow has to write
     │   ├── ForeignTableError                 another tool committed to the table
     │   │   └── ForeignConfigurationError     another tool changed the topic's configuration
     │   └── FormatVersionError                a newer Winnow wrote this
@@ -56,6 +57,10 @@ class UnknownTopicError(UsageError):
 
 class DeletedTopicError(UnknownTopicError):
     """The named topic is deleted; until its files are removed it can be restored."""
+
+
+class LinkedFolderError(UsageError):
+    """A folder that Winnow has to write in is a link. Nothing was written there."""
 
 
 class UndoRefusedError(UsageError):

@@ -3,7 +3,7 @@
     python crash_points.py MOMENT FOLDER NOW_MS [kill|stop]
 
 MOMENT is one of :data:`MOMENTS`, or a number: that step of an ingest as Spark does it (distributed_ingest_steps.py), or
-``create`` or ``restore`` and a number: that step of a backup (backup_steps.py).
+a word and a number: that step of a backup, a recovery or an adoption (backup_steps.py).
 
 Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
 with the exit code of what it did.

@@ -95,8 +95,9 @@ class LogSqlCatalog(SqlCatalog):
         try:
             return self.register_table(identifier, output.location)
         except TableAlreadyExistsError:
-            storage.delete_unreferenced([output.location])
-            storage.remove_empty_folders(metadata.location)
+            storage.delete_unreferenced([output.location], below=metadata.location)
+            storage.remove_empty_folders(metadata.location, "metadata")
+            storage.remove_empty_root(metadata.location)
             raise
 
     def drop_table_at(self, identifier: Identifier, metadata_location: str) -> bool:

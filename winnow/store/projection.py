@@ -262,6 +262,11 @@ class Projection(StorePart):
         with self._database.reading() as session:
             return read_checkpoints(session, topics)
 
+    def list_states(self, topic: str) -> dict[int, PartitionState]:
+        """List the states of the partitions of ``topic`` as far as they are projected: without appends."""
+        with self._database.reading() as session:
+            return read_states(session, topic)
+
     def list_uncleanable(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Uncleanable]:
         """List uncleanable partitions of ``topics`` (none = all)."""
         with self._database.reading() as session:
