@@ -484,7 +484,7 @@ def test_topic_that_is_being_removed_is_no_part_of_a_backup(tmp_path: Path) -> N
         world.create(1)
         delete_topic(world.ctx, TOPIC)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(storage, "delete", lambda uri: (_ for _ in ()).throw(OSError(28, "stopped", uri)))
+            patch.setattr(storage, "delete", lambda uri, **_: (_ for _ in ()).throw(OSError(28, "stopped", uri)))
             with pytest.raises(OSError, match="stopped"):
                 delete_topic(world.ctx, TOPIC, now=True)
         with pytest.raises(DeletedTopicError):
