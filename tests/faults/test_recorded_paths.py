@@ -103,12 +103,17 @@ def make(kind: str, path: Path, canary: Path, other: Path) -> None:
         "link to a folder": lambda: path.symlink_to(canary if len(path.name) % 2 else other),
         "link to a file": lambda: path.symlink_to(canary / "plan.json"),
         "file": lambda: path.write_text("somebody's"),
-        "folder": lambda: (path.mkdir(), (path / "notes.txt").write_text("somebody's")),
+        "folder": lambda: write_file(path / "notes.txt"),
         "hard link": lambda: os.link(canary / "precious.txt", path),
         "pipe": lambda: os.mkfifo(path),
-        "table": lambda: (path.mkdir(), (path / "metadata").mkdir(), (path / "metadata" / "x.avro").write_text("x")),
+        "table": lambda: write_file(path / "metadata" / "x.avro"),
     }
     actions[kind]()
+
+
+def write_file(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text("somebody's")
 
 
 def live(world: World, topic: str, tree: list[tuple[str, str, str]]) -> dict[Path, tuple[int, int]]:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
@@ -70,18 +71,18 @@ def _check(act: str, path: Any, folder: int, allowed: dict[str, re.Pattern[str]]
 
 def _is_winnows() -> bool:
     """Whether the call comes from Winnow's code, or a library's that Winnow called, and not from a test's."""
-    frame = sys._getframe(2)
-    while frame is not None:  # type: ignore[redundant-expr]
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(f"{ROOT}/tests/") and name != __file__:
             return False
         if name.startswith(f"{ROOT}/winnow/"):
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 
-def _watch_open(path: Any, mode: Any, flags: int) -> None:
+def _watch_open(path: Any, mode: Any, flags: Any) -> None:
     if not isinstance(flags, int) or not flags & _CREATED or isinstance(path, int):
         return
     if not os.fsdecode(path).startswith("/") and flags & _BY_DESCRIPTOR == _BY_DESCRIPTOR:
@@ -89,15 +90,17 @@ def _watch_open(path: Any, mode: Any, flags: int) -> None:
     _check("open", path, -1, _FILES)
 
 
+def _watch_rename(src: Any, dst: Any, of_src: int, of_dst: int) -> None:
+    _check("rename", src, of_src, _FILES)
+    _check("rename", dst, of_dst, _FILES)
+
+
 _EVENTS: dict[str, Callable[..., None]] = {
     "open": _watch_open,
     "os.remove": lambda path, folder: _check("remove", path, folder, _FILES),
     "os.rmdir": lambda path, folder: _check("rmdir", path, folder, _FOLDERS),
     "os.mkdir": lambda path, mode, folder: _check("mkdir", path, folder, _FOLDERS),
-    "os.rename": lambda src, dst, of_src, of_dst: (
-        _check("rename", src, of_src, _FILES),
-        _check("rename", dst, of_dst, _FILES),
-    ),
+    "os.rename": _watch_rename,
     "os.link": lambda src, dst, of_src, of_dst: _check("link", dst, of_dst, {}),
     "os.symlink": lambda src, dst, folder: _check("symlink", dst, folder, {}),
     "os.truncate": lambda path, length: None if isinstance(path, int) else _check("truncate", path, -1, _FILES),
