@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, assign, drop_element, drop_operand, never, replace, return_value, set_keyword
+from tests.mutants.changes import (
+    always,
+    assign,
+    drop_element,
+    drop_operand,
+    drop_statement,
+    never,
+    replace,
+    return_value,
+    set_keyword,
+)
 from tests.mutants.mutant import Mutant
 
 MAINTENANCE = (
@@ -71,4 +81,19 @@ MAINTENANCE = (
     Mutant("whatever-lies-in-a-removed-folder", "a removed topic takes whatever lies in its folder")
     .changes("TableFiles.may_delete", return_value("True", "named"))
     .caught_by("test_removed_topic_takes_nothing_that_links_lead_to"),
+    Mutant("former-life-shines-through", "findings of a removed topic appear on the one created under its name")
+    .changes("TopicHeads.record", drop_statement("remove_rows"))
+    .caught_by("test_new_life_begins_without_a_row_of_the_one_before_and_others_keep_theirs[sqlite]"),
+    Mutant("late-writer-of-a-former-life", "a process that was paused writes about a topic that is gone")
+    .changes("is_former_life", return_value("False", "lives"))
+    .caught_by("test_process_of_a_former_life_writes_nothing_and_removes_nothing[sqlite]"),
+    Mutant("attempts-outlive-their-topic", "tables that name only a plan keep their rows")
+    .changes("remove_rows", replace("list_tables_by_plan()", "()"))
+    .caught_by("test_forgotten_topic_has_no_row_but_those_that_stay[sqlite]"),
+    Mutant("documents-cost-no-budget", "a scrub reads documents beyond its budget of a day")
+    .changes("Scrub._check", replace("max(A, B)", "A"))
+    .caught_by("test_budget_of_a_day_counts_what_earlier_scrubs_read_and_comes_back_a_day_later"),
+    Mutant("drafts-stay", "a draft of a class archive stays when its application is killed")
+    .changes("_open_draft_folder", replace("stack.enter_context(A)", "folder"))
+    .caught_by("test_drafts_of_killed_applications_go_and_those_of_living_ones_stay"),
 )

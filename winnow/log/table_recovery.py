@@ -38,7 +38,7 @@ from winnow.log.file_checksums import ChecksumNames
 from winnow.log.head import Change, Committed, Head
 from winnow.log.head_checks import MAIN
 from winnow.log.manifests import list_live_manifests
-from winnow.log.state import read_receipt
+from winnow.log.state import STATE_PROPERTY, StateReference, read_receipt, read_state
 from winnow.log.table import FENCE_PROPERTY
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata, is_below, normalize_place
@@ -161,6 +161,11 @@ class ChosenMetadata:
         self.properties: dict[str, str] = {}
         self._catalog, self._identifier, self._found, self._io, self._land = catalog, identifier, found, io, land
         self._tried: int | None = None
+
+    @property
+    def topic(self) -> str:
+        """The table's name in the catalog."""
+        return str(self._identifier[-1])
 
     @property
     def io(self) -> FileIO:
@@ -355,6 +360,9 @@ def drop_unreadable_snapshots(chosen: ChosenMetadata) -> None:
 def _is_readable(chosen: ChosenMetadata, snapshot: Snapshot) -> bool:
     try:
         manifests = list_live_manifests(chosen.io, snapshot)
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if summary.get(STATE_PROPERTY):
+            read_state(chosen.topic, StateReference.from_summary(chosen.topic, summary))
     except (OSError, WinnowError):
         return False
     return all(storage.exists(each.manifest_path) for each in manifests)

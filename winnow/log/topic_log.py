@@ -7,7 +7,8 @@ exactly that head, and begins again when another commit came first. PyIceberg's 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from winnow.errors import (
     ConfigurationError,
     DamagedMetadataError,
     ForeignTableError,
+    MissingFileError,
+    OutdatedHeadError,
     PlanVoidError,
     UnknownTopicError,
     UsageError,
@@ -158,14 +161,9 @@ class TopicLog:
     def _load_head(self, table: Table) -> Head:
         """Load the head of ``table``, or the newest if a sweep has removed the state of that one meanwhile."""
         while True:
-            try:
+            with suppress(OutdatedHeadError), self.notice_newer_head(table):
                 return self._head(table)
-            except DamagedMetadataError:
-                # If this process was paused, a sweep may have removed the state of the snapshot that was the newest.
-                newest = self.load_table()
-                if newest.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
-                    raise
-                table = newest
+            table = self.load_table()
 
     def _head(self, table: Table) -> Head:
         head_checks.require_consistent(self.topic, table)
@@ -208,6 +206,26 @@ class TopicLog:
         state = replace(carried.read_state(self.topic, reference), copies=head.state.copies)
         return Head(table, snapshot_id, state, head.copies)
 
+    @contextmanager
+    def notice_newer_head(self, table: Table) -> Iterator[None]:
+        """Explain a missing or damaged file of ``table`` if it is not the newest: a sweep took it, it is not lost.
+
+        A process that was paused goes on with a head whose snapshot may have expired.
+
+        Raises:
+            OutdatedHeadError: the topic has a newer head; whoever loads that starts from what is there.
+        """
+        try:
+            yield
+        except (DamagedMetadataError, MissingFileError, FileNotFoundError) as problem:
+            newest = self.load_table()
+            if newest.metadata_location == table.metadata_location:
+                raise
+            raise OutdatedHeadError(
+                f"Topic {self.topic} was changed and swept while this was at work with an older state of it, whose "
+                "files are gone. Nothing was changed, and nothing that is needed is gone. Run it again."
+            ) from problem
+
     def config(self, head: Head | None = None) -> TopicConfig:
         """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
 
@@ -245,6 +263,7 @@ class TopicLog:
         """
         found: dict[int, list[Segment]] = {}
         with (
+            self.notice_newer_head(head.table),
             reduce_garbage_collection(),
             translate_catalog_errors(f"The segments of topic {self.topic} could not be listed"),
         ):
@@ -301,9 +320,10 @@ class TopicLog:
             since_ms: earliest time of the publish by any machine's clock; None: search all receipts.
         """
         head = head or self.head()
-        for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
-            if reference.plan_id == plan_id:
-                return carried.read_receipt(head.state, reference)
+        with self.notice_newer_head(head.table):
+            for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
+                if reference.plan_id == plan_id:
+                    return carried.read_receipt(head.state, reference)
         return None
 
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
@@ -419,7 +439,10 @@ class TopicLog:
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = (self.head if over_older else self.newest_head)(even_deleted=even_deleted)
-            committed = self._try(head, build(head))
+            committed = None
+            # Paused here, it goes on with a head whose files may be swept: the next try begins with the newest.
+            with suppress(OutdatedHeadError), self.notice_newer_head(head.table):
+                committed = self._try(head, build(head))
             if committed is not None:
                 self.record(committed.head)
                 return committed

@@ -15,7 +15,8 @@ from sqlalchemy import and_, bindparam, case, func, or_, select, update
 
 from winnow.model import TopicHead
 from winnow.store import bulk_statements, tables
-from winnow.store.database import StorePart
+from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.topic_rows import remove_rows
 from winnow.store.values import RunState
 
 if TYPE_CHECKING:
@@ -35,8 +36,15 @@ class TopicHeads(StorePart):
 
         Fence and number of ingest calls never get lower. A process that was paused for any time after its commit
         changes nothing that later ones recorded.
+
+        A life that is seen for the first time begins without any row of the one before it.
         """
         with self._database.writing() as session:
+            lock_topic_rows(session, head.topic)
+            row = tables.TopicHeadTable
+            lives = set(session.scalars(select(row.table_uuid).where(row.topic == head.topic)))
+            if lives and head.table_uuid not in lives:
+                remove_rows(session, head.topic)
             session.execute(
                 _make_statement(session.get_bind().dialect.name),
                 {f"{_BOUND}{name}": value for name, value in asdict(head).items()},

@@ -187,14 +187,14 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         mended = mend_documents(ctx, log)
         after = log.head()
         state = after.state
-        ctx.store.projection.record_states(topic, state.partitions, now_ms)
+        ctx.store.projection.record_states(topic, state.partitions, now_ms, table_uuid=after.table_uuid)
         if gone:
             ctx.store.segment_checks.forget(topic, gone)
         deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
         if deleted or expired:
             refresh_overview(ctx, topic, after)
         orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
-        _record_sweep(ctx, topic, deleted, orphaned, expired)
+        _record_sweep(ctx, after, deleted, orphaned, expired)
         side = sweep_latest_table(ctx, topic, now_ms, config.retired_grace_ms) if config.latest_table else SweptTable()
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
     waiting = state.waiting_files
@@ -263,9 +263,10 @@ def _format_mended(mended: MendedDocuments) -> str:
 
 
 def _record_sweep(
-    ctx: Context, topic: str, deleted: Sequence[RetiredFile], orphaned: Sequence[Leftover], snapshots_expired: int
+    ctx: Context, head: Head, deleted: Sequence[RetiredFile], orphaned: Sequence[Leftover], snapshots_expired: int
 ) -> None:
     """Record for the page what a sweep did; an error here affects nothing."""
+    topic = head.state.topic
     with suppress_overview_errors(topic):
         ctx.store.table_health.record_sweep(
             TopicSweep(
@@ -276,7 +277,8 @@ def _record_sweep(
                 snapshots_expired=snapshots_expired,
                 orphaned_files=len(orphaned),
                 orphaned_bytes=sum(file.size_bytes for file in orphaned),
-            )
+            ),
+            table_uuid=head.table_uuid,
         )
 
 

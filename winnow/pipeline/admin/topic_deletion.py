@@ -335,7 +335,7 @@ def _list_log(ctx: Context, log: TopicLog, head: Head) -> _GoingTable:
         opening.add(storage.get_name(find_state_path(head.table, snapshot) or ""))
 
     def drop() -> None:
-        ctx.store.projection.forget_topic(log.topic)
+        ctx.store.projection.forget_topic(log.topic, table_uuid=head.table_uuid)
         ctx.log.drop(log.topic, head.table.metadata_location)
 
     return _GoingTable(head.location, _list_files(found), frozenset(opening), drop)
