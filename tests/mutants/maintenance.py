@@ -81,6 +81,41 @@ MAINTENANCE = (
     Mutant("whatever-lies-in-a-removed-folder", "a removed topic takes whatever lies in its folder")
     .changes("TableFiles.may_delete", return_value("True", "named"))
     .caught_by("test_removed_topic_takes_nothing_that_links_lead_to"),
+    Mutant("older-head-written-over", "a head with a lower sequence number than recorded is written over")
+    .changes("compare_table", replace("A.last_sequence_number < B.last_sequence_number", "False"))
+    .caught_by("test_with_an_older_catalog_every_command_that_writes_is_refused_and_nothing_is_deleted"),
+    Mutant("forked-head-is-newest", "a history that went back and on is taken for the recorded one")
+    .changes("head_age._lacks", return_value("False", "same_number"))
+    .caught_by("test_a_catalog_that_went_back_and_was_written_to_is_noticed_though_its_numbers_are_higher"),
+    Mutant("former-life-is-newest", "an entry of the table that the topic had before is taken for the present one")
+    .changes("compare_table", never("lives"))
+    .caught_by("test_a_topic_that_was_created_again_is_a_new_life_and_its_former_table_is_not_gone_back_to"),
+    Mutant("folder-not-listed", "where nothing is recorded, the head at hand is believed")
+    .changes("HeadGuard.load_newest", drop_statement("require_newest_in_folder"))
+    .caught_by("test_with_the_store_lost_too_the_folder_of_the_table_tells"),
+    Mutant("published-run-swept", "files of a published run that the log no longer has are leftovers")
+    .changes("leftovers.list_runs", replace("A.plan_id not in B", "True"))
+    .caught_by("test_a_table_that_was_rolled_back_is_not_older_and_its_published_run_is_not_swept"),
+    Mutant("recorded-run-voided", "an open run of which the store has the receipt is closed as void")
+    .changes("_find_published_receipt", replace("A.find_receipt(B.plan_id) is not None", "False"))
+    .caught_by("test_an_open_run_of_which_the_store_has_the_receipt_is_not_closed_as_void"),
+    Mutant("accepted-below-the-fence", "going on from an older head leaves the fence as it was there")
+    .changes("make_raised_change", replace("max(A.fence, B.fence) + 1", "A.fence"))
+    .caught_by("test_a_publisher_of_the_given_up_history_meets_the_fence"),
+    Mutant(
+        "accepted-below-the-ingests", "going on from an older head leaves ingest calls of the given-up history valid"
+    )
+    .changes("make_raised_change", replace("max(A.first_valid_ingest, B)", "A.first_valid_ingest"))
+    .caught_by("test_an_ingest_call_of_the_given_up_history_is_void"),
+    Mutant("accepted-without-its-number", "the given-up history is the newer one again")
+    .changes("make_raised_change", set_keyword("above_sequence_number", "0"))
+    .caught_by("test_the_given_up_history_is_refused_when_its_catalog_comes_back"),
+    Mutant("accepted-without-its-files", "an older head is gone on from whatever became of its segments")
+    .changes("older_head._require_files", never("gone"))
+    .caught_by("test_an_older_head_whose_segments_a_sweep_took_is_not_accepted"),
+    Mutant("recorded-head-lowered", "a process that was paused records an older head")
+    .changes("topic_heads._make_statement", set_keyword("where", "None"))
+    .caught_by("test_an_older_head_of_a_process_that_was_paused_changes_nothing[sqlite]"),
     Mutant("former-life-shines-through", "findings of a removed topic appear on the one created under its name")
     .changes("TopicHeads.record", drop_statement("remove_rows"))
     .caught_by("test_new_life_begins_without_a_row_of_the_one_before_and_others_keep_theirs[sqlite]"),

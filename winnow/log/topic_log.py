@@ -7,7 +7,7 @@ exactly that head, and begins again when another commit came first. PyIceberg's 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -38,12 +38,13 @@ from winnow.log.deleted_topics import make_deleted_error
 from winnow.log.document_copies import delete_documents
 from winnow.log.document_places import locate_copies
 from winnow.log.head import Change, Committed, Head
-from winnow.log.head_age import HeadGuard
+from winnow.log.head_age import HeadGuard, OlderHead
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import declare_sort_order
+from winnow.log.warehouse_survey import WarehouseSurvey, survey_table
 from winnow.model import PartitionsAdded, PartitionState, ReceiptReference, Segment, TopicState
 from winnow.results import Receipt
 
@@ -147,6 +148,15 @@ class TopicLog:
             else self._guard.load_newest(self.topic, table, self._load_head)
         )
         return self._refuse_deleted(found, even_deleted)
+
+    def find_older(self, head: Head) -> OlderHead | None:
+        """Find how ``head`` is older than recorded; None: it is not, or nothing can be asked."""
+        return None if self._guard is None else self._guard.find_older(self.topic, head.table)
+
+    def survey(self, head: Head, known: Collection[str] = ()) -> WarehouseSurvey:
+        """Survey the folder of the table; ``known``: further metadata files that landed."""
+        locations = [head.table.metadata_location, *known]
+        return survey_table(head.table.io, head.location, table_uuid=head.table_uuid, known=locations)
 
     def record(self, head: Head) -> None:
         """Record ``head``, which a commit of this process made, so that an older catalog is noticed; never raises."""

@@ -27,7 +27,7 @@ and unknown nothing leads back to work before the table's history has been read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from sqlalchemy import Select, func, select, update
@@ -242,6 +242,24 @@ class Runs(StorePart):
             if moved:
                 note_transition(session, plan_id, state.value, now_ms, attempt)
             return run
+
+    def give_up(self, plan_ids: Collection[str], now_ms: int) -> None:
+        """Record that the log has gone on from before these plans were published: they are void, and may be swept.
+
+        The only way from published: somebody has accepted that the commit is lost.
+        """
+        row = tables.RunTable
+        changes = {
+            "status": RunState.VOID.value,
+            "updated_at_ms": now_ms,
+            "message": "Its publish was given up: the log went on from an older head of the catalog.",
+            "found_empty_at_ms": None,
+            "swept_at_ms": None,
+        }
+        with self._database.writing() as session:
+            for some in bulk_statements.split_chunks(sorted(plan_ids)):
+                statement = update(row).where(row.plan_id.in_(some), row.status == RunState.PUBLISHED.value)
+                bulk_statements.execute_change(session, statement.values(changes))
 
     def note_spark_failure(self, plan_id: str, attempt: str, now_ms: int, message: str) -> None:
         """Note why ``attempt`` failed in Spark, in the message of its run, which stays compacting: it may be retried.

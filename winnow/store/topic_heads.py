@@ -65,14 +65,15 @@ class TopicHeads(StorePart):
             found = session.scalars(select(row).where(row.topic == topic).order_by(row.life, row.recorded_at_ms))
             return [_make_head(each) for each in found]
 
-    def find_newest(self, topics: Sequence[str]) -> dict[str, TopicHead]:
-        """Find the head of the newest life of each of ``topics``, with one query for some hundred of them."""
+    def list_lives_of(self, topics: Sequence[str]) -> dict[str, list[TopicHead]]:
+        """List the heads recorded of each of ``topics``, with one query for some hundred of them."""
         row = tables.TopicHeadTable
-        found: dict[str, TopicHead] = {}
+        found: dict[str, list[TopicHead]] = {}
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
                 statement = select(row).where(row.topic.in_(some)).order_by(row.life, row.recorded_at_ms)
-                found.update((each.topic, _make_head(each)) for each in session.scalars(statement))
+                for each in session.scalars(statement):
+                    found.setdefault(each.topic, []).append(_make_head(each))
         return found
 
     def list_log_ends(self, topic: str) -> dict[int, int]:
