@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.backups import BACKUPS
 from tests.mutants.decisions import DECISIONS
+from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
@@ -21,6 +22,7 @@ MUTANTS = (
     *VALIDATION,
     *INGEST,
     *DURABILITY,
+    *DOCUMENTS,
     *INTEGRITY,
     *MAINTENANCE,
     *PAGE,

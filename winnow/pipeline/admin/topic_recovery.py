@@ -15,12 +15,12 @@ from winnow.errors import ServiceError, UnknownTopicError, UsageError, WinnowErr
 from winnow.files import storage
 from winnow.log.deleted_topics import note_deleted
 from winnow.log.head import Head
+from winnow.log.raised_head import KnownNumbers
 from winnow.log.side_table_recovery import SideTable, land_side_table, plan_side_table
 from winnow.log.state_rebuild import RebuiltState, StoredKnowledge, rebuild_state, write_rebuilt
 from winnow.log.table_recovery import (
     CatalogEntry,
     ChosenMetadata,
-    KnownNumbers,
     Land,
     ProvenLog,
     SwapsMetadata,

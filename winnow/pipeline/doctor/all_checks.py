@@ -19,6 +19,7 @@ from winnow.pipeline.doctor.check_runner import (
     build_warning,
     run_checks,
 )
+from winnow.pipeline.doctor.older_catalog import check_older_catalog
 from winnow.pipeline.doctor.services import check_airflow
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -69,6 +70,11 @@ def run_all_checks(
             "catalog",
             lambda: services.check_catalog(settings),
             "Check that the catalog runs (WINNOW_CATALOG__*): winnow settings",
+        ),
+        check(
+            "older-catalog",
+            lambda: check_older_catalog(settings, now_ms),
+            "Check that catalog and object store answer: winnow settings",
         ),
         check(
             "warehouse",
