@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.backups import BACKUPS
 from tests.mutants.decisions import DECISIONS
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
@@ -26,4 +27,5 @@ MUTANTS = (
     *MAINTENANCE,
     *PAGE,
     *READERS,
+    *BACKUPS,
 )
