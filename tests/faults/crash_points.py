@@ -20,6 +20,7 @@ from typing import Any
 
 from pyiceberg.table import Transaction
 
+from tests.support import path_watch
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.engine import staging
 from winnow.errors import WinnowError
@@ -172,6 +173,7 @@ def work_until_step(world: World, moment: str) -> None:
 
 def main() -> None:
     """Arrange the moment and do the work."""
+    path_watch.install()
     moment, folder, now_ms, *how = sys.argv[1:]
     _left[:] = how or _left
     arrange, work = MOMENTS.get(moment) or (lambda: None, lambda world: work_until_step(world, moment))

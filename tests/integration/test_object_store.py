@@ -392,3 +392,29 @@ def test_a_topic_is_adopted_and_recovered_from_a_bucket(bucket: ObjectStore, tmp
         assert storage.get_name(folder.location) == storage.get_name(location)
         assert not isinstance(report, WinnowError)
         assert world.read() == before
+
+
+def test_lake_and_its_backup_in_object_stores_are_restored_by_one_command(
+    bucket: ObjectStore, winnow_home: Path, tmp_path: Path
+) -> None:
+    """The bucket of the lake is lost with everything; a damaged object of the backup is named."""
+    make_topic(TOPIC, tmp_path / "in.jsonl")
+    before = winnow("read", TOPIC).stdout
+    bucket.create_bucket("backups")
+    destination = "s3://backups/winnow"
+    made = winnow("backup", "create", destination, "--json").document
+    assert winnow("backup", "create", destination, "--json").document["files_copied"] == 0
+    assert made["files_copied"] == made["files"]
+    bucket.remove_bucket(BUCKET)
+    bucket.create_bucket(BUCKET)
+    winnow_home.rename(tmp_path / "lost")
+    (path,) = [entry.uri for entry in storage.list_files(destination) if entry.uri.endswith(".parquet")]
+    content = storage.read_bytes(path)
+    storage.write_bytes(path, content[:-1] + b"?")
+    assert path.rpartition("/")[2] in winnow("backup", "verify", destination, code=4).stdout
+    assert path.rpartition("/")[2] in winnow("backup", "restore", destination, code=4).stderr
+    assert winnow("topics", "list", "--json").document == []
+    storage.write_bytes(path, content)
+    winnow("backup", "restore", destination)
+    assert winnow("read", TOPIC).stdout == before
+    bucket.remove_bucket("backups")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.backups import BACKUPS
 from tests.mutants.decisions import DECISIONS
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
@@ -28,4 +29,5 @@ MUTANTS = (
     *PAGE,
     *READERS,
     *RECOVERY,
+    *BACKUPS,
 )
