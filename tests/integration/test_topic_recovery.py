@@ -92,8 +92,10 @@ def test_a_lost_catalog_is_made_anew_from_the_warehouse(home: Home) -> None:
     """What is read, the log's ends and its configuration are what they were, and the log goes on."""
     before, location, described, fence = home.read(), home.location(), home.describe(), home.fence()
     home.catalog.unlink()
-    dry = winnow("topics", "adopt", TOPIC, location)
-    assert "--yes" in dry.stdout
+    home.store.rename(home.folder / "store.db")
+    assert "--yes" in winnow("topics", "adopt", TOPIC, location).stdout
+    assert not list(home.home.glob("store*.db"))
+    (home.folder / "store.db").rename(home.home / "store.db")
     winnow("topics", "describe", TOPIC, code=2)
     winnow("topics", "adopt", TOPIC, location, "--yes")
     assert home.read() == before

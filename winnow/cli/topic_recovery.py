@@ -66,7 +66,7 @@ def recover(
 
     Example: winnow topics recover orders --yes --reason "catalog restored from Tuesday's backup"
     """
-    with open_installation(reason=reason) as ctx:
+    with open_installation(to_read=not yes, reason=reason) as ctx:
         from winnow.pipeline.admin.topic_recovery import recover_topic
 
         report = recover_topic(ctx, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
@@ -100,7 +100,7 @@ def adopt(
     """
     if every == (topic is not None) or (location is None) == (topic is not None):
         raise UsageError("Name a topic and the folder of its table, or give --all. Nothing was changed.")
-    with open_installation(reason=reason) as ctx:
+    with open_installation(to_read=not yes, reason=reason) as ctx:
         from winnow.pipeline.admin.topic_adoption import adopt_all, adopt_topic
 
         if topic is None or location is None:
