@@ -149,18 +149,50 @@ def write_bytes(uri: str, data: bytes) -> None:
     """
     if is_local(uri):
         path = parse_local_path(uri)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        _write_draft(path, data).replace(path)
         disk_sync.sync_folder(path.parent)
         return
     filesystem, path_in_store = open_filesystem(uri)
     with translate_store_errors(uri), filesystem.open_output_stream(path_in_store) as stream:
         stream.write(data)
+
+
+def create_bytes(uri: str, data: bytes) -> bool:
+    """Write a small file unless it exists; return whether it was written.
+
+    On a local disk one of several processes writes it. An object store, and a disk without hard links, has no such
+    operation: of several that find no file at once each writes it, and the last one counts.
+    """
+    if not is_local(uri):
+        if exists(uri):
+            return False
+        write_bytes(uri, data)
+        return True
+    path = parse_local_path(uri)
+    draft = _write_draft(path, data)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError:
+        if path.exists():
+            return False
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    disk_sync.sync_folder(path.parent)
+    return True
+
+
+def _write_draft(path: Path, data: bytes) -> Path:
+    """Write ``data`` to a new file beside ``path``, synced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with draft.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return draft
 
 
 def sync(uris: Iterable[str]) -> None:

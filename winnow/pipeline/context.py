@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
+from winnow.pipeline.installation import InstallationGuard, report_takeover, warn_of_other_installation
 from winnow.store import Store
 
 if TYPE_CHECKING:
@@ -100,6 +102,11 @@ class Context:
     reason: str = ""
     began: str = ""
 
+    @cached_property
+    def installation(self) -> InstallationGuard:
+        """What refuses to write to another installation's warehouse."""
+        return InstallationGuard(self.settings, self.store, self.log, self.now_ms)
+
     @property
     def alerts(self) -> AlertManager:
         """The alert manager of this process."""
@@ -144,13 +151,15 @@ def open_context(
     actor: str = "",
     reason: str = "",
     began: str = "",
+    any_installation: bool = False,
 ) -> Iterator[Context]:
     """Open store and catalog for the duration of a command or task.
 
     ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings. ``actor``,
     ``reason`` and ``began``: see :class:`Context`.
 
-    ``to_read``: read only, without write access; the store is opened at first use.
+    ``to_read``: read only, without write access; the store is opened at first use. ``any_installation``: another
+    installation's warehouse is not refused, neither now nor when something is written.
 
     The catalog's object store properties are put into the environment for Spark. Files that killed
     processes left in private folders are removed.
@@ -161,11 +170,12 @@ def open_context(
         private_files.remove_abandoned(place)
     for database in settings.embedded_databases:
         private_files.restrict_database_access(database)
+    logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults, namespace=settings.namespace)
     with (Store.open_to_read if to_read else Store.open)(settings.store_url) as store:
-        yield Context(
+        ctx = Context(
             settings=settings,
             store=store,
-            log=TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults),
+            log=logs,
             now_ms=now_ms,
             holder=holder or name_process(),
             channels=(*_make_channels(settings), *channels),
@@ -174,6 +184,17 @@ def open_context(
             reason=reason,
             began=began,
         )
+        if not any_installation:
+            logs.before_writing = ctx.installation.require_own
+            _check_installation(ctx, to_read=to_read)
+        yield ctx
+
+
+def _check_installation(ctx: Context, *, to_read: bool) -> None:
+    if to_read:
+        warn_of_other_installation(ctx)
+    elif ctx.installation.check():
+        report_takeover(ctx)
 
 
 def _make_channels(settings: Settings) -> tuple[Channel, ...]:

@@ -19,6 +19,7 @@ from winnow.pipeline.doctor.check_runner import (
     build_warning,
     run_checks,
 )
+from winnow.pipeline.doctor.installation import check_installation
 from winnow.pipeline.doctor.services import check_airflow
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -70,6 +71,7 @@ def run_all_checks(
             lambda: services.check_catalog(settings),
             "Check that the catalog runs (WINNOW_CATALOG__*): winnow settings",
         ),
+        check("installation", lambda: check_installation(settings), again),
         check(
             "warehouse",
             lambda: services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms),
