@@ -49,6 +49,7 @@ def sweep_latest_table(ctx: Context, topic: str, now_ms: int, grace_ms: int) -> 
     A failure is a warning: the log's own sweep does not depend on it, and the next one continues.
     """
     try:
+        ctx.installation.require_own()
         return _sweep(ctx.log.latest_table(topic), now_ms, grace_ms)
     except WinnowError as problem:
         log.warning("Files of the table of the latest state of topic %s were not swept. %s", topic, problem)
@@ -74,6 +75,7 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
     except (DamagedMetadataError, FileNotFoundError):
         files = {file.uri for file in storage.list_files(latest.location) if file.uri.endswith(_SUFFIXES)}
     going = sorted({*files, *(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location})
+    ctx.installation.require_own()
     latest.drop(table.metadata_location)
     if latest.table() is not None:
         raise CommitConflictError(f"The table {latest.name} was changed meanwhile and is still there. Run it again.")

@@ -168,6 +168,7 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
             ctx, topic, _find_unreferenced_metadata(ctx, head, quarantine, referenced), now_ms
         )
         deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
+        ctx.installation.require_own()
         deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)
         gone = {file.path for file in deleted_data}
         if gone:
@@ -290,6 +291,8 @@ def _select_unreferenced(files: Iterable[RetiredFile], referenced: FileReference
 
 
 def _delete_files(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int) -> list[RetiredFile]:
+    if files:
+        ctx.installation.require_own()
     for file in files:
         storage.delete(file.path)
     if files:

@@ -265,6 +265,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     now = log.head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
+    ctx.installation.require_own()
     for run in runs:
         staging.delete_plan(run.plan_uri)
     if aside is not None:
