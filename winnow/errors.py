@@ -13,6 +13,7 @@
     ├── ValidationFailedError        exit 4   check the data; nothing was published
     │   ├── DamagedSegmentError               a segment of the log cannot be read
     │   ├── DamagedMetadataError              the table's metadata differ from the commit
+    │   ├── OlderHeadError                    the catalog is older than what was committed
     │   └── ValidationBrokenError             a check raised; the data was not judged
     ├── RunAgainError                exit 5   run it again
     │   ├── PlanVoidError                     refused: the table changed, the plan is void
@@ -96,6 +97,13 @@ class DamagedMetadataError(ValidationFailedError):
     """A metadata file of the table, or one that Winnow keeps beside it, is missing or differs from the committed one.
 
     Nothing is read from it and nothing was changed.
+    """
+
+
+class OlderHeadError(ValidationFailedError):
+    """The catalog names an older head of a topic than the one that was recorded after Winnow's last commit.
+
+    Nothing was swept and nothing was written.
     """
 
 

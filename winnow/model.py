@@ -422,6 +422,27 @@ class TopicState:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicHead:
+    """The newest head of a topic's table that was recorded outside of the catalog, after a commit of Winnow's.
+
+    ``table_uuid`` names the topic's life: a topic that was removed and created again has another. ``snapshot_id``: the
+    snapshot with ``last_sequence_number``; None: there is none, or it has expired. ``ingest_number``: the highest
+    number of an ingest call that the state had named. ``updated_at_ms``: of the table's metadata, by the clock that
+    wrote them; ``recorded_at_ms``: by the clock of who recorded this.
+    """
+
+    topic: str
+    table_uuid: str
+    metadata_location: str
+    last_sequence_number: int
+    fence: int
+    snapshot_id: int | None
+    ingest_number: int
+    updated_at_ms: int
+    recorded_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Assessment:
     """Whether one topic partition would be compacted now, and why or why not (interface: ``assess --json``).
 

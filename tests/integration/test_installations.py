@@ -21,7 +21,8 @@ from winnow.model import Installation
 from winnow.pipeline.context import open_context
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.installation import check_installation
-from winnow.pipeline.installation import MAXIMUM_AGE_MS, begin_installation_anew, take_over_installation
+from winnow.pipeline.installation import begin_installation_anew, take_over_installation
+from winnow.pipeline.installation_guard import MAXIMUM_AGE_MS
 from winnow.store.audit import AuditAction
 from winnow.store.values import Window
 

@@ -231,7 +231,7 @@ def test_slow_removal_touches_nothing_of_a_namesake(world: World, monkeypatch: p
     world.clock.now_ms += GRACE_MS
     owner, name = {
         "list": (topic_deletion, "_list_files"),
-        "verify": (type(world.ctx.log.open(TOPIC)), "head"),
+        "verify": (type(world.ctx.log.open(TOPIC)), "newest_head"),
         "delete": (storage, "delete"),
         "drop": (deleted_topics, "drop_table"),
     }[moment]

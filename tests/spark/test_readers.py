@@ -6,44 +6,29 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oracle.latest_state import compute_latest_state
+from tests.support.iceberg_spark import ask_spark
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import World, open_world
-from winnow.embedded.kafka_jars import resolve_jars
 from winnow.log.namespaces import DEFAULT_NAMESPACE
 from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.explain.connect import write_connection
-from winnow.pipeline.explain.connect_python import SQLITE_JAR
 from winnow.pipeline.explain.latest import build_query, choose_table
 from winnow.pipeline.explain.latest_sql import build_latest_sql
 from winnow.pipeline.explain.latest_view import replace_view
 from winnow.pipeline.explain.reader_names import ReaderName, SqlEngine
-from winnow.pipeline.explain.table_access import ICEBERG_VERSION
 from winnow.pipeline.explain.value_columns import parse_columns
 from winnow.strategies import Strategy
 
 HEADER = "it's v"
-RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}"
-PACKAGES_LINE = '    .config("spark.jars.packages", packages)\n'
-
-PASTED_AFTER = """
-import json, sys
-
-answers = []
-for query in json.load(open(sys.argv[1])):
-    rows = [list(row) for row in spark.sql(query).collect()]
-    answers.append([[bytes(x).hex() if isinstance(x, (bytes, bytearray)) else x for x in row] for row in rows])
-json.dump(answers, open(sys.argv[2], "w"), default=str)
-"""
 
 
 def fill(world: World, topic: str, strategy: Strategy, seed: int) -> None:
@@ -85,25 +70,6 @@ def expect(world: World, topic: str, strategy: Strategy) -> set[tuple[Any, ...]]
     latest = compute_latest_state(world.read(topic=topic), strategy, HEADER)
     assert 4 < len(latest) < 12
     return {(place[0], place[1].hex(), (each.value or b"").hex(), each.offset) for place, each in latest.items()}
-
-
-def ask_spark(folder: Path, program: str, queries: Sequence[str]) -> list[list[list[Any]]]:
-    """Run ``program`` as it is printed, but for the jars, which come from the user's cache; then the queries."""
-    assert PACKAGES_LINE in program
-    jars = resolve_jars([RUNTIME, SQLITE_JAR], "readers").glob("*.jar")
-    listed = ",".join(str(jar) for jar in jars if "slf4j" not in jar.name)
-    program = program.replace(PACKAGES_LINE, f'    .config("spark.jars", {listed!r})\n')
-    program = program.replace(
-        '.appName("winnow")', '.appName("winnow").master("local[1]").config("spark.ui.enabled", "false")'
-    )
-    (folder / "pasted.py").write_text(program + PASTED_AFTER)
-    (folder / "queries.json").write_text(json.dumps(list(queries)))
-    command = [sys.executable, folder / "pasted.py", folder / "queries.json", folder / "answers.json"]
-    done = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "|partition|offset|timestamp" in done.stdout
-    found: list[list[list[Any]]] = json.loads((folder / "answers.json").read_text())
-    return found
 
 
 def as_state(rows: list[list[Any]]) -> set[tuple[Any, ...]]:

@@ -113,9 +113,9 @@ def find_good(document: Document, place: str) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == document.sha256 else None
 
 
-def is_read_from_copies(topic: str) -> bool:
-    """Check whether this process had to read a copy of a document of ``topic``."""
-    return topic in _read_from_copies
+def list_read_from_copies(topic: str) -> set[str]:
+    """List the documents of ``topic`` whose copies this process had to read."""
+    return set(_read_from_copies.get(topic, ()))
 
 
 def forget_read_from_copies(topic: str) -> None:
@@ -150,11 +150,12 @@ def _format_ways(topic: str) -> str:
 
 def _note_read_from_copy(topic: str, document: Document, copy: str) -> None:
     known = _read_from_copies.setdefault(topic, set())
-    if document.path in known or len(known) > MAXIMUM_WARNINGS:
+    if document.path in known:
         return
     known.add(document.path)
-    if len(known) > MAXIMUM_WARNINGS:
+    if len(known) == MAXIMUM_WARNINGS + 1:
         log.warning("More documents of topic %s are gone or damaged, and are read from their copies.", topic)
+    if len(known) > MAXIMUM_WARNINGS:
         return
     log.warning(
         "The %s file of topic %s is gone or damaged: %s. Its copy %s is read instead. To have it put back: winnow "

@@ -57,6 +57,11 @@ class DocumentPlaces:
         """Return the place of a new document."""
         return storage.join(self.location, FOLDER, kind.value, name)
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders below the table's in which documents lie."""
+        return tuple(storage.join(self.location, folder) for folder in _FOLDERS)
+
     def locate_ledgers(self, ingest_id: str) -> tuple[str, ...]:
         """Return every place at which an ingest call may have left its ledger; copies first."""
         name = make_ledger_name(ingest_id)
@@ -89,6 +94,11 @@ def make_copies_name(topic: str, table_uuid: str) -> str:
 def locate_copy(copies: str, path: str) -> str:
     """Return the place of the copy of the document at ``path``, below the folder ``copies`` of its table's copies."""
     return storage.join(copies, *path.split("/")[-3:])
+
+
+def is_former(path: str) -> bool:
+    """Check whether the document at ``path`` lies where an earlier Winnow wrote it."""
+    return path.split("/")[-3] == FORMER_FOLDER
 
 
 def is_document(path: str) -> bool:

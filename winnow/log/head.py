@@ -83,7 +83,7 @@ class Change:
     ``remove_from``: the partitions of the removed files, if known; manifests of other partitions are not opened.
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
     the state. ``accepts_configuration``: the table's properties become the topic's configuration from now on,
-    no matter which tool wrote it.
+    no matter which tool wrote it. ``above_sequence_number``: the commit's snapshot gets a higher one.
     """
 
     state: TopicState
@@ -95,6 +95,7 @@ class Change:
     dropped_properties: tuple[str, ...] = ()
     receipt: Callable[[int], Receipt] | None = None
     accepts_configuration: bool = False
+    above_sequence_number: int = 0
 
 
 @dataclass(frozen=True)

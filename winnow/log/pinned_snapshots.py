@@ -65,7 +65,9 @@ def _retry(log: TopicLog, change: Callable[[Table], None]) -> None:
     for attempt in range(MAXIMUM_COMMIT_TRIES):
         try:
             with translate_catalog_errors(f"A snapshot of topic {log.topic} was not pinned or released"):
-                return change(log.head().table)
+                head = log.newest_head()
+                change(head.table)
+                return log.record(head)
         except CommitFailedException:
             wait_before_retry(attempt)
     raise log.conflict()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from winnow import documents
 from winnow.epochs import KAFKA_LAYOUT
@@ -163,6 +163,22 @@ def list_links(state: TopicState) -> Iterator[ChainReference]:
             except WinnowError:
                 break
             link = documents.load_json(kind, data).previous
+
+
+def list_documents(state: TopicState) -> list[Document]:
+    """List the links, receipts and ledgers that ``state`` refers to, newest first, up to the first unreadable link."""
+    found = [make_link_document(link) for link in list_links(state)]
+    kinds: tuple[tuple[DocumentKind, Any, Any], ...] = (
+        (DocumentKind.RECEIPT, list_receipt_references, state.receipts),
+        (DocumentKind.LEDGER, list_ingest_references, state.ingests),
+    )
+    for kind, listed, named in kinds:
+        try:
+            references = listed(state)
+        except WinnowError:
+            references = named  # a link is damaged, which its own check finds
+        found += [Document(kind, each.path, each.sha256) for each in reversed(references)]
+    return found
 
 
 def has_same_ingests(one: TopicState, other: TopicState) -> bool:

@@ -13,10 +13,12 @@ from pyiceberg.table.snapshots import Snapshot
 from winnow.errors import CommitConflictError
 from winnow.files import storage
 from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
+from winnow.log.document_copies import Document
 from winnow.log.document_places import locate_copy
+from winnow.log.head import Head
 from winnow.log.manifests import list_live_manifests, list_live_paths
 from winnow.log.quarantine import Quarantine
-from winnow.log.state import STATE_PROPERTY, StateReference, read_state
+from winnow.log.state import STATE_PROPERTY, StateReference, make_state_document, read_state
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES, TopicLog
 
 if TYPE_CHECKING:
@@ -68,6 +70,21 @@ def list_state_places(table: Table, snapshot: Snapshot) -> tuple[str, ...]:
     path = find_state_path(table, snapshot)
     copies = find_copies(table)
     return () if path is None else (path,) if copies is None else (locate_copy(copies, path), path)
+
+
+def list_state_documents(table: Table) -> list[Document]:
+    """List the states that the snapshots of ``table`` name, the newest first."""
+    found = []
+    for snapshot in reversed(table.metadata.snapshots):
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if summary.get(STATE_PROPERTY):
+            found.append(make_state_document(StateReference.from_summary(table.name()[-1], summary)))
+    return found
+
+
+def collect_state_places(table: Table) -> set[str]:
+    """Collect the places of the states that the snapshots of ``table`` name, and of their copies."""
+    return {place for snapshot in table.metadata.snapshots for place in list_state_places(table, snapshot)}
 
 
 def find_copies(table: Table) -> str | None:
@@ -128,7 +145,7 @@ def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int, kept: Collection[i
 
     ``kept``: snapshots that stay however old they are.
     """
-    table = log.head().table
+    table = log.newest_head().table
     going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms) - set(kept)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
     left = collect_references(table, staying)
@@ -143,8 +160,16 @@ def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int, kept: Collection[i
 
 def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
     """Expire snapshots of the log by id; skip those that are gone already, and retry on conflict."""
-    if not _expire(lambda: log.head().table, snapshot_ids, f"topic {log.topic}"):
+    heads: list[Head] = []
+
+    def load() -> Table:
+        heads[:] = [log.newest_head()]
+        return heads[0].table
+
+    if not _expire(load, snapshot_ids, f"topic {log.topic}"):
         raise log.conflict()
+    for head in heads:  # its table has the metadata that were committed last
+        log.record(head)
 
 
 def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:

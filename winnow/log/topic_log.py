@@ -35,6 +35,7 @@ from winnow.log.catalog_access import find_landed, translate_catalog_errors, wai
 from winnow.log.deleted_topics import make_deleted_error
 from winnow.log.document_places import locate_copies
 from winnow.log.head import Change, Committed, Head
+from winnow.log.head_age import HeadGuard
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
@@ -71,8 +72,10 @@ class TopicLog:
         topic: str,
         copies: str,
         defaults: Mapping[str, TopicDefault] | None = None,
+        guard: HeadGuard | None = None,
         before_commit: Callable[[], None] | None = None,
     ) -> None:
+        self._guard = guard
         self._catalog = catalog
         self._copies = copies
         self._identifier = identifier
@@ -98,6 +101,10 @@ class TopicLog:
                 raise UnknownTopicError(
                     f"There is no topic {self.topic}. Create it with: winnow topics create {self.topic} --partitions N"
                 ) from problem
+            except FileNotFoundError:
+                if self._guard is not None:
+                    self._guard.refuse_missing(self.topic)
+                raise
             except (ValueError, TypeError, LookupError, AttributeError, ValidationError) as problem:
                 raise DamagedMetadataError(
                     f"The catalog has metadata of topic {self.topic} that cannot be read ({type(problem).__name__}). "
@@ -108,7 +115,9 @@ class TopicLog:
         return table
 
     def head(self, *, even_deleted: bool = False) -> Head:
-        """Load the newest snapshot and its state; of a deleted topic only with ``even_deleted``.
+        """Load the newest snapshot and its state, to read; of a deleted topic only with ``even_deleted``.
+
+        If the catalog is older than what was recorded after the last commit, a warning says so.
 
         Raises:
             DeletedTopicError: the topic is deleted.
@@ -117,13 +126,39 @@ class TopicLog:
             DamagedMetadataError: the table's metadata, or the state they name, differ from the commit.
             ServiceError: the catalog cannot be reached.
         """
-        head = self._load_head()
+        table = self.load_table()
+        if self._guard is None:
+            return self._refuse_deleted(self._load_head(table), even_deleted)
+        self._guard.warn_of_older(self.topic, table)
+        return self._refuse_deleted(self._guard.load_to_read(self.topic, table, self._load_head), even_deleted)
+
+    def newest_head(self, *, even_deleted: bool = False) -> Head:
+        """Load the newest snapshot and its state, to write over them.
+
+        Raises:
+            OlderHeadError: the catalog is older than what was recorded after the last commit.
+            Also the errors of :meth:`head`.
+        """
+        table = self.load_table()
+        found = (
+            self._load_head(table)
+            if self._guard is None
+            else self._guard.load_newest(self.topic, table, self._load_head)
+        )
+        return self._refuse_deleted(found, even_deleted)
+
+    def record(self, head: Head) -> None:
+        """Record ``head``, which a commit of this process made, so that an older catalog is noticed; never raises."""
+        if self._guard is not None:
+            self._guard.record(head)
+
+    def _refuse_deleted(self, head: Head, even_deleted: bool) -> Head:
         if head.state.deleted_at_ms is not None and not even_deleted:
             raise make_deleted_error(head.state)
         return head
 
-    def _load_head(self) -> Head:
-        table = self.load_table()
+    def _load_head(self, table: Table) -> Head:
+        """Load the head of ``table``, or the newest if a sweep has removed the state of that one meanwhile."""
         while True:
             try:
                 return self._head(table)
@@ -369,10 +404,15 @@ class TopicLog:
 
         return self.commit(change)
 
-    def commit(self, build: Callable[[Head], Change], *, even_deleted: bool = False) -> Committed:
+    def commit(
+        self, build: Callable[[Head], Change], *, even_deleted: bool = False, over_older: bool = False
+    ) -> Committed:
         """Commit the change that ``build`` makes of the head; ``build`` is called again after each conflict.
 
+        ``over_older``: also over a head that is older than what was recorded; the change must be above all of that.
+
         Raises:
+            OlderHeadError: the catalog is older than what was recorded after the last commit.
             DeletedTopicError: the topic is deleted, and ``even_deleted`` is not set.
             PlanVoidError: a file to remove is no longer in the log.
             CommitConflictError: other commits came first :data:`MAXIMUM_COMMIT_TRIES` times.
@@ -380,11 +420,12 @@ class TopicLog:
             Also the errors of ``build`` and ``before_commit``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
-            head = self.head(even_deleted=even_deleted)
+            head = (self.head if over_older else self.newest_head)(even_deleted=even_deleted)
             change = build(head)
             self._before_commit()
             committed = self._try(head, change)
             if committed is not None:
+                self.record(committed.head)
                 return committed
             wait_before_retry(attempt)
         raise self.conflict()
@@ -400,7 +441,7 @@ class TopicLog:
         table = head.table
         with translate_catalog_errors(f"The commit to topic {self.topic} was not started"):
             manifests = self._manifests(head)
-            transaction = StagedTransaction(table)
+            transaction = StagedTransaction(table, above_sequence_number=change.above_sequence_number)
             if change.properties:
                 transaction.set_properties(change.properties)
             if change.dropped_properties:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from winnow.log.head import Head
+    from winnow.log.head_age import HeadGuard, HeadRecords
     from winnow.log.latest_tables import LatestTable
     from winnow.log.quarantine import Quarantine
     from winnow.log.topic_log import TopicLog
@@ -45,6 +46,7 @@ class TopicLogs:
         warehouse: URI of the folder the tables live in.
         defaults: what the installation sets for every topic that does not set it itself.
         namespace: the namespace of the topics' tables in the catalog; the names of all others begin with it.
+        records: where the newest heads are recorded besides the catalog; None: nowhere, and no head is compared.
 
     ``before_writing`` is called before a topic is created and before each commit to one; it may refuse.
     """
@@ -58,7 +60,10 @@ class TopicLogs:
         defaults: Mapping[str, TopicDefault] | None = None,
         *,
         namespace: str = DEFAULT_NAMESPACE,
+        records: HeadRecords | None = None,
     ) -> None:
+        self._records = records
+        self._guard: HeadGuard | None = None
         self._properties = dict(catalog)
         self._warehouse = warehouse
         self._defaults = dict(defaults or {})
@@ -143,7 +148,10 @@ class TopicLogs:
                 raise ConfigurationError(
                     f"Topic {topic} exists already; it was left as it is. See it with: winnow topics describe {topic}"
                 ) from problem
-        return self.open(topic)
+        log = self.open(topic)
+        if self._records is not None:
+            log.record(log.head())
+        return log
 
     def _refuse_deleted(self, topic: str) -> None:
         if self._is_deleted(topic):
@@ -255,9 +263,13 @@ class TopicLogs:
             validate_topic_name(topic)
         except ConfigurationError as problem:
             raise UnknownTopicError(str(problem)) from problem
+        from winnow.log.head_age import HeadGuard
         from winnow.log.topic_log import TopicLog
 
-        return TopicLog(self.catalog, self._identify(topic), topic, self.copies, self._defaults, self._confirm)
+        if self._guard is None and self._records is not None:
+            self._guard = HeadGuard(self._records)
+        identifier = self._identify(topic)
+        return TopicLog(self.catalog, identifier, topic, self.copies, self._defaults, self._guard, self._confirm)
 
     @property
     def copies(self) -> str:

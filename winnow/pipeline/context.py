@@ -18,7 +18,8 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
-from winnow.pipeline.installation import InstallationGuard, report_takeover, warn_of_other_installation
+from winnow.pipeline.installation_guard import InstallationGuard
+from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
 
 if TYPE_CHECKING:
@@ -170,12 +171,17 @@ def open_context(
         private_files.remove_abandoned(place)
     for database in settings.embedded_databases:
         private_files.restrict_database_access(database)
-    logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults, namespace=settings.namespace)
     with (Store.open_to_read if to_read else Store.open)(settings.store_url) as store:
         ctx = Context(
             settings=settings,
             store=store,
-            log=logs,
+            log=TopicLogs(
+                settings.catalog,
+                settings.warehouse,
+                settings.topic_defaults,
+                namespace=settings.namespace,
+                records=RecordedHeads(store, now_ms),
+            ),
             now_ms=now_ms,
             holder=holder or name_process(),
             channels=(*_make_channels(settings), *channels),
@@ -185,16 +191,12 @@ def open_context(
             began=began,
         )
         if not any_installation:
-            logs.before_writing = ctx.installation.require_own
-            _check_installation(ctx, to_read=to_read)
+            ctx.log.before_writing = ctx.installation.require_own
+            if to_read:
+                ctx.installation.warn()
+            else:
+                ctx.installation.check_and_report(ctx.actor or "winnow", ctx.holder)
         yield ctx
-
-
-def _check_installation(ctx: Context, *, to_read: bool) -> None:
-    if to_read:
-        warn_of_other_installation(ctx)
-    elif ctx.installation.check():
-        report_takeover(ctx)
 
 
 def _make_channels(settings: Settings) -> tuple[Channel, ...]:

@@ -70,6 +70,11 @@ def build_insert_missing(dialect: str, model: type[Base]) -> Insert:
     return _insert(dialect, _get_table(model)).on_conflict_do_nothing()
 
 
+def build_insert(dialect: str, model: type[Base]) -> Insert:
+    """Build the statement that inserts a row, for a caller that says what happens to an existing one."""
+    return _insert(dialect, _get_table(model))
+
+
 def execute_change(session: Session, statement: UpdateBase) -> int:
     """Run an UPDATE or DELETE; return how many rows it changed."""
     return cast("CursorResult[Any]", session.execute(statement)).rowcount

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from importlib import import_module
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from winnow.store.samples import Samples
     from winnow.store.segment_checks import SegmentChecks
     from winnow.store.table_health import TablesHealth
+    from winnow.store.topic_heads import TopicHeads
 
 PARTS: Final = {
     "installation": ("installation", "Installations"),
@@ -61,6 +63,7 @@ PARTS: Final = {
     "deadlines": ("deadlines", "Deadlines"),
     "receipt_figures": ("receipt_figures", "ReceiptFigures"),
     "table_health": ("table_health", "TablesHealth"),
+    "topic_heads": ("topic_heads", "TopicHeads"),
 }
 """Attribute of the store to module and class. A part is imported when it is first asked for: their tables take
 SQLAlchemy longer to lay out than most commands take to be answered."""
@@ -98,6 +101,7 @@ class Store:
     deadlines: Deadlines
     receipt_figures: ReceiptFigures
     table_health: TablesHealth
+    topic_heads: TopicHeads
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -141,6 +145,11 @@ class Store:
             ConfigurationError: as :meth:`open`. The first query may raise the other errors of :meth:`open`.
         """
         return cls(Database(url, prepare=prepare_to_read))
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a database to ask, as far as that can be told without asking it."""
+        return not self._database.is_sqlite or Path(str(self._database.url.database)).exists()
 
     def keep_open(self) -> AbstractContextManager[None]:
         """Keep the database open during a block of many short transactions, in which the process does not fork."""

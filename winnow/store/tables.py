@@ -195,6 +195,28 @@ class PartitionOverviewTable(Base):
     files: Mapped[int] = mapped_column(server_default="0")
 
 
+class TopicHeadTable(Base):
+    """The newest head per life of a topic, as of the last commit of Winnow's: what an older catalog is noticed by.
+
+    ``table_uuid`` is the id of the life, and ``life`` its number: a topic that was removed and created again has
+    another. Rows stay when the topic is removed: a catalog from before may come back. The other columns are those of
+    :class:`winnow.model.TopicHead`.
+    """
+
+    __tablename__ = "winnow_topic_head"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    table_uuid: Mapped[str] = mapped_column(primary_key=True)
+    life: Mapped[int] = mapped_column(Integer)
+    metadata_location: Mapped[str]
+    last_sequence_number: Mapped[int]
+    fence: Mapped[int]
+    snapshot_id: Mapped[int | None]
+    ingest_number: Mapped[int]
+    updated_at_ms: Mapped[int]
+    recorded_at_ms: Mapped[int]
+
+
 class RunTable(Base):
     """History: one row per plan. ``holder``: the last planner, a DAG run or a process.
 

@@ -40,7 +40,7 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
             beyond the log end (OFFSET_OUT_OF_RANGE). Nothing was changed.
     """
     log = ctx.log.open(topic)
-    head = log.head()
+    head = log.newest_head()
     config = log.config(head)
     if config.compacts and not config.deletes:
         raise UsageError(

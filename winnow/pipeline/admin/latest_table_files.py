@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from winnow.errors import CommitConflictError, DamagedMetadataError, WinnowError
+from winnow.errors import CommitConflictError, DamagedMetadataError, UnknownTopicError, WinnowError
 from winnow.files import storage
 from winnow.log.latest_tables import LatestTable
 from winnow.log.snapshot_expiry import collect_references, expire_latest
@@ -68,6 +69,8 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
     table = latest.table()
     if table is None:
         return None
+    with suppress(UnknownTopicError):  # of a topic that is gone, its side table may go too
+        ctx.log.open(topic).newest_head(even_deleted=True)
     if not latest.owns(table):
         raise latest.make_foreign_table_error()
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from winnow.files import storage
 from winnow.files.quarantine_files import locate_ingest_folder, locate_keyless_move_folder, may_contain_ingest
 from winnow.log.head import Head
+from winnow.log.head_age import find_missing_receipts
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import list_ingest_references
 from winnow.log.snapshot_expiry import FileReferences, list_attempt_files, list_visible_quarantine_ingests
@@ -52,11 +53,18 @@ class IngestLeftovers:
 
 
 def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLeftovers]:
-    """List the files of closed runs whose folders were not yet found empty twice."""
+    """List the files of closed runs whose folders were not yet found empty twice.
+
+    Left out is a run that the metadata store calls published and of which the log has no receipt: the table was rolled
+    back past its publish, and may be rolled forward again.
+    """
     topic = head.state.topic
     quarantine = ctx.log.quarantine(topic, head)
     found: list[RunLeftovers] = []
     runs = ctx.store.runs.list_to_sweep(topic, closed_before_ms)
+    if runs:
+        unknown = find_missing_receipts(head, ctx.store.topic_heads.list_published(topic))
+        runs = [run for run in runs if run.plan_id not in unknown]
     adopted = [file.path for file in quarantine.files()] if runs else []
     for run in runs:
         entries = list_attempt_files(head.location, run.plan_id)

@@ -18,11 +18,13 @@ from functools import partial
 
 from winnow.clock import format_ms
 from winnow.engine.task_resources import Throttle
-from winnow.errors import DamagedSegmentError, UsageError, WinnowError, join_first
+from winnow.errors import DamagedSegmentError, UsageError, join_first
 from winnow.files import storage
 from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_file, read_segment
 from winnow.log import reference_chains
+from winnow.log.document_places import is_former
 from winnow.log.head import Head
+from winnow.log.snapshot_expiry import list_state_documents
 from winnow.model import Segment
 from winnow.pipeline.context import Context
 from winnow.report import alert_templates
@@ -353,23 +355,27 @@ def _read_segment(segment: Segment, on_progress: Callable[[int], None]) -> None:
 
 
 def _list_documents(topic: str, head: Head) -> list[LiveFile]:
-    found = [(link.path, link.sha256) for link in reference_chains.list_links(head.state)]
-    for listed, named in (
-        (reference_chains.list_receipt_references, head.state.receipts),
-        (reference_chains.list_ingest_references, head.state.ingests),
-    ):
-        try:
-            found += [(each.path, each.sha256) for each in listed(head.state)]
-        except WinnowError:
-            found += [(each.path, each.sha256) for each in named]  # a link is damaged, which its own check finds
-    return [LiveFile(topic, path, DOCUMENT, None, 0, partial(_read_document, path, sha256)) for path, sha256 in found]
+    """List the documents of the head and their copies; those of an earlier Winnow have copies after some sweeps."""
+    documents = [*list_state_documents(head.table), *reference_chains.list_documents(head.state)]
+    places = [
+        (place, document.sha256)
+        for document in documents
+        for place in (
+            head.documents.list_places(document.path)
+            if head.state.copies is not None and not is_former(document.path)
+            else (document.path,)
+        )
+    ]
+    return [
+        LiveFile(topic, place, DOCUMENT, None, 0, partial(_read_document, place, sha256)) for place, sha256 in places
+    ]
 
 
 def _read_document(path: str, sha256: str, on_progress: Callable[[int], None]) -> None:
     data = storage.read_bytes(path)
     on_progress(len(data))
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise DamagedSegmentError("is not the document that was committed")
+        raise DamagedSegmentError("is not the document that was committed; if its copy is, the next sweep puts it back")
 
 
 def _build_age_key(topic: _ScrubbedTopic, file: LiveFile) -> tuple[int, str, int, str]:

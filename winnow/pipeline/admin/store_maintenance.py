@@ -51,7 +51,7 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
     rebuilt = list(topics) or ctx.log.names()
     for topic in rebuilt:
         log = ctx.log.open(topic)
-        head = log.head()
+        head = log.newest_head()
         state = head.state
         ctx.store.projection.replace(topic, state.partitions, log.receipts(head), state.waiting_files, ctx.now_ms())
         refresh_overview(ctx, topic)

@@ -99,6 +99,7 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
         TopicBusyError: another run holds the topic, so its files are not removed now; it is deleted.
     """
     log = ctx.log.open(topic)
+    log.newest_head(even_deleted=True)
     contents = describe_contents(ctx, topic)
     note_deleted(ctx.log.deleted_notes, topic)
 
@@ -189,7 +190,7 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
 
     with suppress(_NothingToCommitError):
         log.commit(build, even_deleted=True)
-    head = log.head(even_deleted=True)
+    head = log.newest_head(even_deleted=True)
     if head.state.removed_at_ms is None:
         return None
     removed = _remove_files(ctx, log, head)
@@ -262,7 +263,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     listed_side = _list_files(latest.location) if owns_side else []
     left = len(storage.list_files(head.location)) - sum(each.uri.startswith(f"{head.location}/") for each in listed)
     runs = ctx.store.runs.list_runs(topic)
-    now = log.head(even_deleted=True)
+    now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
     ctx.installation.require_own()

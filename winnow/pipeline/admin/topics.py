@@ -209,7 +209,7 @@ def alter_topic(
         ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
     """
     log = ctx.log.open(name)
-    head = log.head()
+    head = log.newest_head()
     after = _parse_changed_config(log, head, changes, deletions)
     try:
         before = _load_committed_config(log, head) if accept_present else log.config(head)

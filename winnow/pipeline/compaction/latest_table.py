@@ -195,7 +195,7 @@ def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
 
 
 def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHead | None) -> LatestUpdate | None:
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
     if not view.config.latest_table:
         raise UsageError(
             f"Topic {topic} keeps no table of its latest state. Have it keep one: winnow topics alter {topic} --config "

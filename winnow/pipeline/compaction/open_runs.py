@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from winnow.errors import PlanVoidError, RunAgainError
 from winnow.log.fence import end_attempts
+from winnow.log.head_age import make_missing_receipt_error
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan_validity import check_plan_validity
 from winnow.pipeline.compaction.publish import describe_not_published, move_checkpoint
@@ -122,7 +123,7 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
         RunAgainError: the run kept changing; it is alive.
     """
     for _ in range(MAXIMUM_TRIES):
-        published = _find_published_receipt(log, run)
+        published = _find_published_receipt(ctx, log, run)
         if published is not None:
             return move_checkpoint(ctx, log, published)
         try:
@@ -146,8 +147,17 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
     )
 
 
-def _find_published_receipt(log: TopicLog, run: Run) -> Receipt | None:
-    """Find the receipt of ``run``; None: it is not published, and none of its attempts can be published any more."""
-    if run.status.is_unsettled:
+def _find_published_receipt(ctx: Context, log: TopicLog, run: Run) -> Receipt | None:
+    """Find the receipt of ``run``; None: it is not published, and none of its attempts can be published any more.
+
+    Raises:
+        OlderHeadError: the catalog is older than what was recorded, or the metadata store has the receipt and the log
+            has not: a run that was published is not void.
+    """
+    head = log.newest_head()
+    found = log.find_receipt(run.plan_id, head, since_ms=run.opened_at_ms)
+    if found is None and ctx.store.projection.find_receipt(run.plan_id) is not None:
+        raise make_missing_receipt_error(run.topic, run.plan_id)
+    if found is None and run.status.is_unsettled:
         return end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
-    return log.find_receipt(run.plan_id, since_ms=run.opened_at_ms)
+    return found

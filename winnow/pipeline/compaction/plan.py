@@ -80,7 +80,7 @@ def plan_topic(
     ``closes_active``: the active segments count as closed.
     """
     started_ms = ctx.now_ms()
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
     decided = view.close_active() if closes_active else view
     assessments = assess_view(ctx, decided, as_of_ms=as_of_ms)
     earlier = EarlierRuns(ctx, topic)

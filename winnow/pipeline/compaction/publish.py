@@ -68,7 +68,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
     if run is None:
         raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
     log = ctx.log.open(run.topic)
-    known = log.find_receipt(plan_id, since_ms=run.opened_at_ms)
+    known = log.find_receipt(plan_id, log.newest_head(), since_ms=run.opened_at_ms)
     if known is not None:
         return move_checkpoint(ctx, log, known)
     verdict = ctx.store.verdicts.find(plan_id, attempt)
@@ -238,7 +238,7 @@ def _commit(
 
     try:
         if any(part.keyless_files for part in manifest.partitions):
-            build(log.head())  # a void plan must not leave rows in the quarantine that no state will ever name
+            build(log.newest_head())  # a void plan must not leave rows in the quarantine that no state will ever name
         ctx.installation.require_own()
         moved = adopt_keyless_files(ctx, plan, manifest)
         committed = log.commit(build)

@@ -89,7 +89,7 @@ def ingest_files(
         raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_INGESTED}")
     log = ctx.log.open(topic)
     try:
-        head = log.head()
+        head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
     opened = open_input(head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic)
@@ -179,7 +179,7 @@ def _append_spooled(request: IngestRequest, head: Head, progress: Progress | Non
         spool.read(progress)
         for _ in range(MAXIMUM_COMMIT_TRIES):
             with contextlib.suppress(LogMovedError):
-                return _SpooledIngest(request, log.head(), spool).run()
+                return _SpooledIngest(request, log.newest_head(), spool).run()
     raise CommitConflictError(
         f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; "
         "nothing of it landed. Run it again."

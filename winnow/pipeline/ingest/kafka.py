@@ -192,7 +192,7 @@ def prepare_topic(
         notices.append(f"Topic {topic} was created, partitions: {len(found.partitions)}.")
     log = ctx.log.open(topic)
     try:
-        head = log.head()
+        head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
     count = len(head.state.partitions)
@@ -207,7 +207,7 @@ def prepare_topic(
             "many. Keys that moved are in two partitions since."
         )
     notices += _compare_configuration(ctx, log, head, found, takes=wanted.takes_configuration)
-    head = log.head()
+    head = log.newest_head()
     reading = plan_reading(head.state, found, wanted.rules)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:

@@ -87,7 +87,7 @@ def ingest_table(
         notices.append(f"Topic {topic} was created, partitions: {created}.")
     log = ctx.log.open(topic)
     try:
-        head = log.head()
+        head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED}") from problem
     choose_epoch(head.state, None, None)

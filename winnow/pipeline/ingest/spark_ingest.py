@@ -98,7 +98,7 @@ def append_on_spark(request: IngestRequest, head: Head, progress: Progress | Non
             plans += 1
         except LogMovedError:
             moves += 1
-        head = request.log.head()
+        head = request.log.newest_head()
     if plans == MAXIMUM_PLANS:
         raise BadInputError(f"The archive changed while it was read. {NOTHING_INGESTED} Run it again.")
     raise CommitConflictError(

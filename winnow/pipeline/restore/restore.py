@@ -52,7 +52,7 @@ def restore_topic(
     """
     began_ms = ctx.now_ms()
     log = ctx.log.open(request.topic)
-    log.head()  # an unknown or deleted topic is said before a broker is asked
+    log.newest_head()  # an unknown or deleted topic is said before a broker is asked
     _require_folder(request)
     target = TargetTopic(settings, request.target_topic)
     with TransactionalWriter(settings, request.target_topic, name_restore(request.target_topic)) as writer:

@@ -1,0 +1,30 @@
+"""Documents as an earlier Winnow wrote them: below ``winnow`` in the table's folder, without copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from winnow.files import storage
+from winnow.log import document_copies, document_places
+from winnow.log import state as carried
+from winnow.log.document_places import DocumentPlaces
+from winnow.model import TopicState
+
+
+@contextmanager
+def write_as_earlier_winnow() -> Iterator[None]:
+    """Commit so within the block."""
+    genuine = carried.write_state
+
+    def write_state(places: DocumentPlaces, state: TopicState) -> carried.StateReference:
+        return replace(genuine(places, replace(state, copies=None)), copies=None)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(document_places, "FOLDER", document_places.FORMER_FOLDER)
+        patch.setattr(document_copies, "_write_both", lambda path, copy, data: storage.write_bytes(path, data))
+        patch.setattr(carried, "write_state", write_state)
+        yield
