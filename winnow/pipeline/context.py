@@ -18,6 +18,7 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
+from winnow.model import AIRFLOW_HOLDER
 from winnow.pipeline.installation_guard import InstallationGuard
 from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
@@ -195,7 +196,8 @@ def open_context(
             if to_read:
                 ctx.installation.warn()
             else:
-                ctx.installation.check_and_report(ctx.actor or "winnow", ctx.holder)
+                origin = ctx.holder if ctx.holder.startswith(AIRFLOW_HOLDER) else "shell"
+                ctx.installation.check_and_report(ctx.actor or "winnow", origin)
         yield ctx
 
 
