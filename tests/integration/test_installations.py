@@ -230,6 +230,8 @@ def test_of_two_that_create_the_document_at_once_one_wins(tmp_path: Path) -> Non
     for thread in threads:
         thread.join()
     assert set(found) == {read_installation(document)}
+    assert not storage.create_bytes(document, b"")
+    assert set(found) == {read_installation(document)}
     assert [path.name for path in (tmp_path / "warehouse").iterdir()] == ["winnow_installation.json"]
 
 

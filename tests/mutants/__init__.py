@@ -6,6 +6,7 @@ from tests.mutants.decisions import DECISIONS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
+from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
@@ -20,6 +21,7 @@ MUTANTS = (
     *VALIDATION,
     *INGEST,
     *DURABILITY,
+    *INSTALLATIONS,
     *INTEGRITY,
     *MAINTENANCE,
     *PAGE,
