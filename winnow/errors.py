@@ -6,6 +6,7 @@
     ├── UsageError                   exit 2   change the command or the configuration
     │   ├── ConfigurationError
     │   ├── UnknownTopicError
+    │   ├── LinkedFolderError                 a link where Winnow has to write
     │   ├── ForeignTableError                 another tool committed to the table
     │   │   └── ForeignConfigurationError     another tool changed the topic's configuration
     │   └── FormatVersionError                a newer Winnow wrote this
@@ -13,6 +14,7 @@
     ├── ValidationFailedError        exit 4   check the data; nothing was published
     │   ├── DamagedSegmentError               a segment of the log cannot be read
     │   ├── DamagedMetadataError              the table's metadata differ from the commit
+    │   ├── DamagedBackupError                a file of a backup is not what was written
     │   ├── OlderHeadError                    the catalog is older than what was committed
     │   └── ValidationBrokenError             a check raised; the data was not judged
     ├── RunAgainError                exit 5   run it again
@@ -61,6 +63,10 @@ class DeletedTopicError(UnknownTopicError):
     """The named topic is deleted; until its files are removed it can be restored."""
 
 
+class LinkedFolderError(UsageError):
+    """A folder that Winnow has to write in is a link. Nothing was written there."""
+
+
 class UndoRefusedError(UsageError):
     """An ingest call cannot be undone: the log has gone on since. Nothing was changed."""
 
@@ -98,6 +104,10 @@ class DamagedMetadataError(ValidationFailedError):
 
     Nothing is read from it and nothing was changed.
     """
+
+
+class DamagedBackupError(ValidationFailedError):
+    """A file of a backup is missing or is not the one that was written; nothing of it was put to use."""
 
 
 class OlderHeadError(ValidationFailedError):

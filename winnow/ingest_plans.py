@@ -93,6 +93,11 @@ class IngestPlan:
     surveyed: tuple[tuple[int, ...], ...] = ()
     format_version: int = 1
 
+    @property
+    def table_location(self) -> str:
+        """The folder of the log's table: the root of the files that the plan has written."""
+        return self.folder.rsplit("/", 2)[0]
+
 
 @dataclass(frozen=True, slots=True)
 class FieldCounts:

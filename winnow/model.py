@@ -528,3 +528,8 @@ class Plan:
     partition_count: int | None = None
     quarantine_location: str | None = None
     configuration: str | None = None
+
+    @property
+    def table_location(self) -> str:
+        """The folder of the log's table: the root of the files that the plan has written."""
+        return self.data_location.rsplit("/", 1)[0]

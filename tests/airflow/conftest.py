@@ -23,7 +23,8 @@ DAGS = (
     "ingest_topics",
     "sweep_topics",
 )
-USERS = {"vera": "viewer", "uma": "user", "otto": "op"}
+USERS = {"vera": "viewer", "uma": "user", "otto": "op", "rita": "op", "dora": "op"}
+"""The last two lose their rights in ``test_users``."""
 BROWSER_MS = 120_000
 TIMEOUT_S = 2_400
 """Half of a test's time is Airflow's and Spark's starting; a machine with other work to do takes several times that."""

@@ -26,7 +26,7 @@ from winnow.embedded.airflow_env import (
     make_airflow_environment,
     make_sqlite_url,
 )
-from winnow.embedded.airflow_users import locate_password_file
+from winnow.embedded.airflow_users import add_user, format_users, locate_password_file
 from winnow.embedded.processes import stop_processes
 
 START_S = 120
@@ -98,10 +98,11 @@ def _environment(home: Path) -> dict[str, str]:
     settings = load_settings(cwd=home, env=env)
     # Nothing is scheduled here, so a file is enough.
     environment = make_airflow_environment(settings, {**env, DATABASE_VARIABLE: make_sqlite_url(settings)})
+    add_user(settings, "vera", USERS["vera"])
     locate_password_file(settings).write_text(json.dumps({name: name for name in USERS}), encoding="utf-8")
     return {
         **environment,
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": format_users(settings),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "WINNOW_PAGE__RECORD_READERS": "admin",
         "WINNOW_PAGE__MASKED_FIELDS": "card",

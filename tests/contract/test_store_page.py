@@ -16,18 +16,19 @@ from tests.page.sample_rows import (
     partition_picture,
     put,
     put_marks,
+    put_run,
     receipt,
     topic_picture,
 )
 from tests.support import store_fixtures
-from winnow.store import Store
+from winnow.store import RunState, Store
 from winnow.store.assessments import AssessedTopic
 from winnow.store.deadlines import DeadlineDay, MissedDeadline, write_deadlines
 from winnow.store.migration import make_alembic_config
 from winnow.store.receipt_figures import RunRank
 from winnow.store.samples import ALL_TOPICS, Sample
 from winnow.store.table_health import SizeClass, TableHealth
-from winnow.store.values import AppendedRecords, Window
+from winnow.store.values import AppendedRecords, TopicSort, Window
 
 MINUTE_MS = 60_000
 DAY = NOW_MS // DAY_MS * DAY_MS
@@ -233,3 +234,33 @@ def table_health(**changed: Any) -> TableHealth:
             **changed,
         }
     )
+
+
+def test_all_runs_are_read_once_while_runs_are_planned_and_move(store: Store) -> None:
+    """By when they were planned, which never changes; pages by the latest activity would leave out what moves up."""
+    for number in range(7):
+        put_run(store, f"plan-{number}", at_ms=NOW_MS + number // 2)
+    found = []
+    for view in store.run_history.stream_runs(keys_at_once=2):
+        found.append(view.run.plan_id)
+        if len(found) == 1:
+            put_run(store, "plan-new", at_ms=NOW_MS + 60)
+            store.runs.set_state("plan-0", RunState.COMPACTING, NOW_MS + 70, attempt="a-1")
+    assert found == ["plan-6", "plan-4", "plan-5", "plan-2", "plan-3", "plan-0", "plan-1"]
+    moved = store.run_history.stream_runs(status=RunState.COMPACTING, keys_at_once=2)
+    assert [view.run.plan_id for view in moved] == ["plan-0"]
+
+
+def test_all_topics_are_read_once_while_topics_come_and_go(store: Store) -> None:
+    """By name, with its numbers by their value."""
+    for number in (1, 2, 9, 10, 11):
+        put(store, f"orders-{number}")
+    put(store, "Orders-2")
+    found = []
+    for summary in store.overview.stream_topics(NOW_MS, rows_at_once=2):
+        found.append(summary.overview.topic)
+        if len(found) == 1:
+            put(store, "a-new-one")
+    listed = store.overview.list_topics(NOW_MS, Window(1, 50), sort=TopicSort.TOPIC).listed.rows
+    assert found == [each.overview.topic for each in listed if each.overview.topic != "a-new-one"]
+    assert len(found) == 6

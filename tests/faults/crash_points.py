@@ -2,7 +2,8 @@
 
     python crash_points.py MOMENT FOLDER NOW_MS [kill|stop]
 
-MOMENT is one of :data:`MOMENTS`, or a number: that step of an ingest as Spark does it (distributed_ingest_steps.py).
+MOMENT is one of :data:`MOMENTS`, or a number: that step of an ingest as Spark does it (distributed_ingest_steps.py), or
+``create`` or ``restore`` and a number: that step of a backup (backup_steps.py).
 
 Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
 with the exit code of what it did.
@@ -163,13 +164,22 @@ def ingest_by_tasks(world: World, step: str) -> None:
     ingest_until(world, int(step), kill_process)
 
 
+def work_until_step(world: World, moment: str) -> None:
+    """Work until a step given by its number."""
+    kind, _, step = moment.rpartition(" ")
+    if not kind:
+        ingest_by_tasks(world, step)
+        return
+    from tests.faults.backup_steps import work_until
+
+    work_until(world, kind, int(step), kill_process)
+
+
 def main() -> None:
     """Arrange the moment and do the work."""
     moment, folder, now_ms, *how = sys.argv[1:]
     _left[:] = how or _left
-    arrange, work = (
-        MOMENTS[moment] if moment in MOMENTS else (lambda: None, lambda world: ingest_by_tasks(world, moment))
-    )
+    arrange, work = MOMENTS.get(moment) or (lambda: None, lambda world: work_until_step(world, moment))
     with open_world(Path(folder), FakeClock(int(now_ms))) as world:
         arrange()
         try:

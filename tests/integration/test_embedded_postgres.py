@@ -235,6 +235,28 @@ def test_server_that_cannot_start_is_said_with_its_log(folder: Path) -> None:
         pytest.fail("it started")
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="only root starts it as another account")
+def test_server_of_root_has_no_capability_and_reads_nobody_elses_files(folder: Path) -> None:
+    """Neither its first process nor one that serves a connection, though the home above its data is closed to it."""
+    folder.parent.chmod(0o700)
+    secret = folder.parent / "secret"
+    secret.write_text("kept")
+    secret.chmod(0o600)
+    with use_postgres(folder), connect(folder) as connection:
+        for process in (connection.info.backend_pid, find_server(folder).pid):
+            lines = Path(f"/proc/{process}/status").read_text().splitlines()
+            found = dict(line.split(":\t") for line in lines if line.startswith(("Cap", "Groups", "Uid")))
+            assert [int(found[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")] == [0, 0, 0, 0]
+            assert set(found["Uid"].split()) == {str(pwd.getpwnam("nobody").pw_uid)}
+            assert found["Groups"].split() == []
+        for path in (secret, Path("/etc/shadow")):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("SELECT pg_read_file(%s)", [str(path)])
+        # By the way that it was handed: its own folder, and nothing above it.
+        with pytest.raises(psycopg.errors.Error):
+            connection.execute("SELECT pg_read_file(current_setting('data_directory') || '/../../secret')")
+
+
 @pytest.mark.skipif(not AS_ROOT, reason="only root's programs can be closed to the server's account")
 def test_programs_in_a_home_that_is_closed_to_the_servers_account_make_the_data(
     folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -235,11 +234,19 @@ def test_of_two_that_create_the_document_at_once_one_wins(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "warehouse").iterdir()] == ["winnow_installation.json"]
 
 
+def copy_over(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+    """What a link becomes on a disk that loses its exclusiveness: the target is replaced."""
+    with os.fdopen(os.open(source, os.O_RDONLY, dir_fd=src_dir_fd), "rb") as stream:
+        data = stream.read()
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, dir_fd=dst_dir_fd), "wb") as stream:
+        stream.write(data)
+
+
 def test_where_a_disk_lets_both_create_it_only_one_goes_on(
     tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its link replaces what is there: the first one to have written it finds the other's id, and is refused."""
-    monkeypatch.setattr(os, "link", shutil.copy)
+    monkeypatch.setattr(os, "link", copy_over)
     genuine = storage.create_bytes
     entered: list[str] = []
 

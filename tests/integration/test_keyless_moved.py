@@ -203,7 +203,7 @@ def test_a_sweep_leaves_moved_records_and_removes_unadopted_files_of_closed_runs
     assert abandoned_plan.plan_id == plan.plan_id
     (left,) = abandoned.partitions[0].keyless_files
     assert left not in manifest.partitions[0].keyless_files
-    written = {entry.uri for entry in world.ctx.log.quarantine(TOPIC).list_files_of_plan(plan.plan_id, [])}
+    written = {entry.uri for entry in world.ctx.log.quarantine(TOPIC).list_files_of_plan(plan.plan_id, []).files}
     assert written == {left, *manifest.partitions[0].keyless_files}
     sweep_topics(world.ctx, [TOPIC])
     assert storage.exists(left)

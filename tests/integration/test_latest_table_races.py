@@ -431,7 +431,7 @@ def test_sweeps_delete_what_no_kept_snapshot_of_the_table_names(world: World) ->
         world.ingest(build_versions(3 * n, 3))
         update(world)
         world.clock.now_ms += 2 * HOUR_MS
-    stray = storage.join(world.ctx.log.latest_table(TOPIC).location, "data", "dead", "stray.parquet")
+    stray = storage.join(world.ctx.log.latest_table(TOPIC).location, "data", "0" * 32, f"{'1' * 32}.parquet")
     storage.write_bytes(stray, b"left by a crash")
     (report,) = sweep_topics(world.ctx, [TOPIC])
     assert not storage.exists(stray)
@@ -459,7 +459,7 @@ def test_sweep_while_an_update_is_written_takes_none_of_its_files_from_the_table
         assert update(world).changed
     assert read_rows(world) == expect(world)
     world.ingest(build_versions(12, 6))
-    stray = storage.join(world.ctx.log.latest_table(TOPIC).location, "data", "dead", "stray.parquet")
+    stray = storage.join(world.ctx.log.latest_table(TOPIC).location, "data", "0" * 32, f"{'1' * 32}.parquet")
     storage.write_bytes(stray, b"left by a crash")
     with run_before_commit(lambda: locked_update(world)):  # the sweep's commit is the second now
         sweep_topics(world.ctx, [TOPIC])
@@ -503,9 +503,8 @@ def test_table_of_a_topic_that_was_created_anew_is_written_anew(world: World) ->
     assert read_rows(world) == [record(0, b"new", b"x")]
 
 
-def keep_side(uri: str) -> None:
-    if "/winnow_latest/" not in uri:
-        genuine_delete(uri)
+def keep_side(uri: str, *, below: str | None = None) -> bool:
+    return "/winnow_latest/" not in uri and genuine_delete(uri, below=below)
 
 
 genuine_delete = storage.delete

@@ -34,6 +34,9 @@ INSTALLATIONS = (
     .changes("InstallationGuard.require_own", replace("age_ms is None or A", "age_ms is None"))
     .caught_by("test_a_long_running_process_looks_again_before_it_writes"),
     Mutant("document-replaced", "the document of the installation replaces the one that is there")
-    .changes("storage.create_bytes", replace("os.link(A, B)", "A.replace(B)"))
+    .changes(
+        "write_new_file",
+        replace("os.link(A, B, src_dir_fd=C, dst_dir_fd=D)", "os.replace(A, B, src_dir_fd=C, dst_dir_fd=D)"),
+    )
     .caught_by("test_of_two_that_create_the_document_at_once_one_wins"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, drop_element, drop_statement, never, replace, return_value
+from tests.mutants.changes import always, drop_element, drop_statement, never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
 _RAISE = "(_ for _ in ()).throw(problem)"
@@ -56,6 +56,50 @@ PAGE = (
     Mutant("audit-stops-a-change", "a change that is committed fails because the audit log cannot be written")
     .changes("record_action", replace("log.warning(...)", _RAISE))
     .caught_by("test_change_is_done_and_warned_about_if_the_audit_log_cannot_be_written"),
+    Mutant("two-spares-at-once", "two answers at once start a process ahead each, and one of them is lost")
+    .changes("ReaderProcesses._prepare_spare", always("_spare"))
+    .caught_by("test_many_questions_at_once_leave_one_process_that_waits"),
+    Mutant("answer-lost-with-the-spare", "an answer fails because the next process cannot be started")
+    .changes("_try_start", replace("log.warning(...)", _RAISE))
+    .caught_by("test_answer_goes_out_although_the_next_process_cannot_be_started"),
+    Mutant("one-user-takes-all-processes", "a user's second question takes the other process")
+    .changes("ReaderTurns._grant", replace("A not in self._users", "True"))
+    .caught_by("test_one_user_has_one_turn_and_another_is_served_beside"),
+    Mutant("turns-by-arrival-alone", "a user with many questions goes before others who had no turn")
+    .changes("ReaderTurns._end", drop_statement("sort"))
+    .caught_by("test_user_who_had_a_turn_goes_behind_those_who_had_none"),
+    Mutant("turn-lost-with-its-client", "a turn that comes as its client goes away is never given on")
+    .changes("ReaderTurns._give_up", drop_statement("_end"))
+    .caught_by("test_turn_that_comes_as_its_question_ends_goes_to_the_next"),
+    Mutant("half-a-pair-in-a-body", "half of a surrogate pair in a request fails the server or goes on")
+    .changes("RequestBody.require_utf8", drop_statement("dumps"))
+    .caught_by("test_half_of_a_surrogate_pair_in_a_request_is_refused_in_a_sentence"),
+    Mutant("half-a-pair-in-an-answer", "half of a surrogate pair in a document fails the answer")
+    .changes("EscapedJson.render", set_keyword("ensure_ascii", "False"))
+    .caught_by("test_half_of_a_surrogate_pair_in_a_stored_document_is_shown_as_its_escape"),
+    Mutant("runs-by-activity-in-a-file", "a run that moves while a file is read stands in it never or twice")
+    .changes("RunHistory._list_keys", replace("run.opened_at_ms < opened_at_ms", "run.updated_at_ms < opened_at_ms"))
+    .caught_by("test_all_runs_are_read_once_while_runs_are_planned_and_move"),
+    Mutant("json-list-as-one-name", "a list that is given as JSON is taken as one name")
+    .changes("setting_types._split_list", always("startswith"))
+    .caught_by("test_list_that_is_given_as_json_is_no_name_in_brackets"),
+    Mutant("removed-user-stays", "a user who was removed is let in with a former token")
+    .changes("EmbeddedAuthManager.deserialize_user", never("known"))
+    .caught_by("test_removed_user_is_let_in_no_more"),
+    Mutant("role-of-the-token", "a session outlives the role that it was begun with")
+    .changes("EmbeddedAuthManager._sign", drop_element("known.role"))
+    .caught_by("test_demoted_user_has_the_new_rights_only"),
+    Mutant("session-outlives-the-password", "a session outlives the password that it was begun with")
+    .changes("EmbeddedAuthManager._sign", drop_element("known.password"))
+    .caught_by("test_another_password_ends_the_sessions_that_the_former_one_began"),
+    Mutant("postgres-with-a-capability", "the PostgreSQL of root passes every permission of files")
+    .changes(
+        "_Account.choose",
+        replace(
+            "(setpriv, *ids, A, B, C)", "(setpriv, *ids, '--inh-caps=+dac_override', '--ambient-caps=+dac_override')"
+        ),
+    )
+    .caught_by("test_server_of_root_has_no_capability_and_reads_nobody_elses_files"),
     Mutant("formula-in-a-file", "a text that a spreadsheet runs as a formula stands in a CSV file")
     .changes("_escape_formula", never("startswith"))
     .caught_by("test_text_that_a_spreadsheet_would_run_stays_text"),

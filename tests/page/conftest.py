@@ -17,12 +17,12 @@ from tests.support.airflow_environment import SETTINGS
 from tests.support.store_fixtures import new_store_url, postgresql_server, store, store_url
 from winnow.config.settings import load_settings
 from winnow.embedded.airflow_home import migrate
-from winnow.embedded.airflow_users import locate_password_file
+from winnow.embedded.airflow_users import add_user, format_users, locate_password_file
 from winnow.store import Store
 
 __all__ = ["new_store_url", "postgresql_server", "store", "store_url"]
 
-USERS = "admin:admin,viewer:viewer"
+USERS = {"viewer": "viewer", "demoted": "admin", "removed": "admin", "renewed": "admin"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,7 +71,9 @@ def airflow_client() -> Iterator[TestClient]:
     """Airflow's whole api-server, without a socket."""
     migrate(SETTINGS)
     before = os.environ.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")
-    os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] = USERS
+    for name, role in USERS.items():
+        add_user(SETTINGS, name, role)
+    os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] = format_users(SETTINGS)
     from airflow.api_fastapi.app import create_app, purge_cached_app
 
     app = create_app()
@@ -84,7 +86,7 @@ def airflow_client() -> Iterator[TestClient]:
         os.environ["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"] = before
 
 
-def _log_in(client: TestClient, name: str) -> Visitor:
+def log_in(client: TestClient, name: str) -> Visitor:
     passwords = json.loads(locate_password_file(SETTINGS).read_text())
     answer = client.post("/auth/token", json={"username": name, "password": passwords[name]})
     assert answer.status_code == 201, answer.text
@@ -94,13 +96,13 @@ def _log_in(client: TestClient, name: str) -> Visitor:
 @pytest.fixture(scope="session")
 def admin_login(airflow_client: TestClient) -> Visitor:
     """Somebody who may trigger DAGs."""
-    return _log_in(airflow_client, "admin")
+    return log_in(airflow_client, "admin")
 
 
 @pytest.fixture(scope="session")
 def viewer_login(airflow_client: TestClient) -> Visitor:
     """Somebody who may only look."""
-    return _log_in(airflow_client, "viewer")
+    return log_in(airflow_client, "viewer")
 
 
 ReadFrom = Callable[[Store], None]

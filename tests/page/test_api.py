@@ -455,7 +455,7 @@ def test_store_that_cannot_be_opened_is_tried_again_by_the_next_request(
 
 
 def test_settings_that_are_not_valid_are_told_in_a_sentence(viewer: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They keep the page from its store, and nothing else of Airflow from working."""
+    """500, which no caller can mend; they keep the page from its store, and nothing else of Airflow from working."""
     from winnow_airflow.page import dependencies
     from winnow_airflow.page.app import app
 
@@ -463,6 +463,6 @@ def test_settings_that_are_not_valid_are_told_in_a_sentence(viewer: Visitor, mon
     monkeypatch.setattr(dependencies, "_opened", [])
     monkeypatch.setenv("WINNOW_STORE_URL", "mysql://hunter2@127.0.0.1/winnow")
     answer = viewer.get("api/topics")
-    assert answer.status_code == 503
+    assert answer.status_code == 500
     assert "no driver for mysql" in answer.json()["detail"]
     assert "hunter2" not in answer.text

@@ -8,6 +8,7 @@ import io
 from tests.page.conftest import Visitor
 from tests.page.sample_rows import put, put_run
 from winnow.store import Store
+from winnow_airflow.page.exports import write_csv
 
 
 def label(store: Store, topic: str, owner: str, tags: str) -> None:
@@ -64,6 +65,12 @@ def test_file_of_runs_has_their_figures(viewer: Visitor, home_store: Store) -> N
     assert (row["topic"], row["status"]) == ("orders", "published")
     assert int(row["records_in"]) > int(row["records_kept"]) > 0
     assert read_csv(viewer, "api/runs.csv", status="invalid") == []
+
+
+def test_file_holds_half_of_a_surrogate_pair_as_its_escape() -> None:
+    """It does not end in the middle."""
+    lines = list(write_csv(("owner",), [("a \ud800 b",), ("c",)]))
+    assert lines == [b"owner\r\n", b"a \\ud800 b\r\n", b"c\r\n"]
 
 
 def test_runs_are_found_by_part_of_a_topics_name(viewer: Visitor, home_store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from fastapi import HTTPException, Request
 
 from tests.support import reader_lake
 from winnow.config.settings import Settings
-from winnow_airflow.page import reader_process
+from winnow_airflow.page import reader_turns
 from winnow_airflow.page.reader_process import ReaderProcesses
 
 ENDLESS = ["(v|v)*(v|v)*(v|v)*$", r"(x+x+)+y"]
@@ -85,10 +86,12 @@ def list_readers() -> list[int]:
     return found
 
 
-async def refuse(pool: ReaderProcesses, settings: Settings, client: Client | None = None) -> HTTPException:
+async def refuse(
+    pool: ReaderProcesses, settings: Settings, client: Client | None = None, user: str = "ann"
+) -> HTTPException:
     """Ask for records, and return the error."""
     with pytest.raises(HTTPException) as refused:
-        await pool.ask(as_request(client or Client()), settings, "browse", ASK)
+        await pool.ask(as_request(client or Client()), settings, user, "browse", ASK)
     return refused.value
 
 
@@ -98,7 +101,7 @@ def test_process_that_takes_too_long_is_ended_and_the_next_question_is_answered(
     async def talk(pool: ReaderProcesses, settings: Settings) -> None:
         error = await refuse(pool, settings)
         assert (error.status_code, "page.reader_seconds" in error.detail) == (504, True)
-        found = await pool.ask(as_request(Client()), settings, "explain", {"topic": "orders"})
+        found = await pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"})
         assert b'"plan_id"' in found.content
 
     run(talk, reader_seconds=1, masked_patterns=ENDLESS)
@@ -117,7 +120,7 @@ def test_process_ends_when_its_client_goes_away(run: Run) -> None:
 
 def test_question_beyond_the_maximum_waits_and_is_turned_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """429, with the seconds after which to ask again; one that finds a free process is answered."""
-    monkeypatch.setattr(reader_process, "MAXIMUM_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(reader_turns, "MAXIMUM_WAIT_SECONDS", 0.3)
 
     async def talk(pool: ReaderProcesses, settings: Settings) -> None:
         first = asyncio.ensure_future(refuse(pool, settings))
@@ -126,9 +129,49 @@ def test_question_beyond_the_maximum_waits_and_is_turned_away(run: Run, monkeypa
         assert (error.status_code, error.headers) == (429, {"Retry-After": "3"})
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
-        assert (await pool.ask(as_request(Client()), settings, "ingests", {"topic": "orders", "limit": 1})).content
+        assert (
+            await pool.ask(as_request(Client()), settings, "ann", "ingests", {"topic": "orders", "limit": 1})
+        ).content
 
     run(talk, reader_processes=1, masked_patterns=ENDLESS)
+
+
+def test_many_questions_at_once_leave_one_process_that_waits(run: Run) -> None:
+    """However many end at the same time, and whoever goes away when: each further one would be lost."""
+
+    async def talk(pool: ReaderProcesses, settings: Settings) -> None:
+        async def ask(number: int) -> None:
+            await refuse(pool, settings, Client(0.05 * (number % 3)), user=f"user {number % 6}")
+
+        for _ in range(2):
+            await asyncio.gather(*map(ask, range(12)))
+        assert pool._spare is not None
+        spare = await pool._spare
+        assert spare is not None
+        assert list_readers() == [spare.pid]
+
+    run(talk, reader_processes=6)
+
+
+def test_answer_goes_out_although_the_next_process_cannot_be_started(run: Run) -> None:
+    """The machine has no more files to give: a question says so and what to do; once it has, the next is answered."""
+
+    async def talk(pool: ReaderProcesses, settings: Settings) -> None:
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        answer = asyncio.ensure_future(pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"}))
+        while not list_readers():
+            await asyncio.sleep(0.01)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) - 1, before[1]))
+        try:
+            assert b'"plan_id"' in (await answer).content
+            error = await refuse(pool, settings)
+            assert (error.status_code, error.headers) == (503, {"Retry-After": "5"})
+            assert "could be started: Too many open files. Nothing was changed." in error.detail
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert (await pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"})).content
+
+    run(talk)
 
 
 def test_process_ends_with_the_process_that_started_it(folder: Path, tmp_path: Path) -> None:

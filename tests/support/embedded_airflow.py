@@ -90,7 +90,11 @@ class EmbeddedAirflow:
 
     def try_as(self, name: str, method: str, path: str, body: object = None) -> int:
         """The status that the user ``name`` is answered."""
-        return self._send(method, path, body, self.log_in(name))[0]
+        return self.try_with(self.log_in(name), method, path, body)
+
+    def try_with(self, session: Mapping[str, str], method: str, path: str, body: object = None) -> int:
+        """The status that a session of :meth:`log_in` is answered."""
+        return self._send(method, path, body, session)[0]
 
     def _send(self, method: str, path: str, body: object, headers: Mapping[str, str]) -> tuple[int, Any]:
         request = urllib.request.Request(

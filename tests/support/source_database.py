@@ -35,7 +35,8 @@ class SourceDatabase:
     def start(self) -> None:
         """Start the server, after a kill too, and wait until it answers."""
         self.folder.mkdir(exist_ok=True)
-        programs, account = postgres._find_programs(), postgres._Account.choose(self.folder, self.data)
+        account = postgres._Account.choose(self.data)
+        programs = postgres._provide_programs(postgres._find_programs(), account, self.folder)
         if not self.data.exists():
             account.own(self.folder)
             options = ["-D", str(self.data), "-U", ROLE, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]

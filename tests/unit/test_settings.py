@@ -407,6 +407,21 @@ def test_lists_of_names_and_patterns_come_from_the_environment_too(tmp_path: Pat
     assert "separated by commas" in refusal(tmp_path, {"WINNOW_PAGE__RECORD_READERS": "ada,,grace"})
 
 
+def test_list_that_is_given_as_json_is_no_name_in_brackets(tmp_path: Path) -> None:
+    """As some charts and tools write every list; half a list is refused and gives nobody a right."""
+    env = {
+        "WINNOW_PAGE__RECORD_READERS": '["ada", "grace, the admiral"]',
+        "WINNOW_PAGE__MASKED_FIELDS": ' ["email"]',
+        "WINNOW_INGEST__ROOTS": '["/in,coming", "s3://bucket/in"]',
+    }
+    settings = load_settings(cwd=tmp_path, env=env)
+    assert settings.page.record_readers == ("ada", "grace, the admiral")
+    assert settings.page.masked_fields == ("email",)
+    assert settings.ingest.roots == ("/in,coming", "s3://bucket/in")
+    for text in ('["ada"', '["ada", 1]', '["ada", ""]', "[ada]"):
+        assert "as JSON" in refusal(tmp_path, {"WINNOW_PAGE__RECORD_READERS": text})
+
+
 def test_environment_wins_over_file_and_file_over_default(tmp_path: Path) -> None:
     """Leaf by leaf, inside the open maps too."""
     write_toml(tmp_path, '[engine]\nthreads = 2\nmemory_bytes = "2GB"\n[catalog]\n"s3.region" = "a"\n"s3.x" = "b"\n')

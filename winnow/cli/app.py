@@ -13,6 +13,7 @@ from winnow.cli import (
     airflow,
     assess,
     audit,
+    backup,
     changes,
     checkpoints,
     compact,
@@ -35,6 +36,7 @@ from winnow.cli import (
     receipts,
     restore,
     topic_deletion,
+    topic_recovery,
     topics,
     why,
 )
@@ -66,7 +68,7 @@ EXIT_CODES = (
 _ORDER = (
     "demo", "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read",
     "latest", "changes", "connect", "why", "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep",
-    "scrub", "watch", "audit", "store", "settings", "airflow", "ui",
+    "scrub", "watch", "audit", "store", "backup", "settings", "airflow", "ui",
 )  # fmt: skip
 
 
@@ -117,7 +119,9 @@ def _add_group(name: str, help_text: str) -> typer.Typer:
 app.command("demo")(guard_command(demo.demo))
 app.command("init")(guard_command(init.init))
 app.command("doctor")(guard_command(doctor.doctor))
-_topics = _add_group("topics", "Create, list, describe, alter, delete and restore topics; delete records.")
+_topics = _add_group(
+    "topics", "Create, list, describe, alter, delete, restore, recover and adopt topics; delete records."
+)
 _topics.command("create")(guard_command(topics.create))
 _topics.command("list")(guard_command(topics.list_all))
 _topics.command("describe")(guard_command(topics.describe))
@@ -125,6 +129,8 @@ _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
 _topics.command("delete")(guard_command(topic_deletion.delete))
 _topics.command("restore")(guard_command(topic_deletion.restore))
+_topics.command("recover")(guard_command(topic_recovery.recover))
+_topics.command("adopt")(guard_command(topic_recovery.adopt))
 app.command("inspect")(guard_command(inspect.inspect))
 _ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
 _ingest.command("files")(guard_command(ingest.files))
@@ -157,6 +163,10 @@ _audit = _add_group("audit", "Who did what to which topic; whether that log is a
 _audit.command("list")(guard_command(audit.list_entries))
 _audit.command("verify")(guard_command(audit.verify))
 _add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
+_backup = _add_group("backup", "Back up the whole installation, verify backups, restore one.")
+_backup.command("create")(guard_command(backup.create))
+_backup.command("verify")(guard_command(backup.verify))
+_backup.command("restore")(guard_command(backup.restore))
 app.command("settings")(guard_command(init.settings))
 app.add_typer(airflow.make_airflow_group())
 app.command("ui")(guard_command(demo.ui))

@@ -173,8 +173,8 @@ class IngestSettings(_Frozen):
 
     roots: Folders = describe_setting(
         "Folders below which the DAG `ingest_topics` may read: absolute paths and URIs like `s3://bucket/folder`, in "
-        "the environment separated by commas. Links that lead out of them are refused. Commands at the shell may read "
-        "what their user may read.",
+        "the environment separated by commas or as JSON. Links that lead out of them are refused. Commands at the "
+        "shell may read what their user may read.",
         from_home=lambda home: (str(home / "incoming"),),
         example='roots = ["/archive", "s3://bucket/kafka"]',
     )
@@ -303,7 +303,8 @@ class PageSettings(_Frozen):
 
     record_readers: Names = describe_setting(
         "Users of Airflow, by name, who may read keys and values of records on the page, if Airflow's auth manager "
-        "allows the custom view `Winnow records` as well; if not set, nobody may.",
+        "allows the custom view `Winnow records` as well; in the environment separated by commas or as JSON. If not "
+        "set, nobody may.",
         default=(),
         example='record_readers = ["ada", "grace"]',
     )
@@ -325,7 +326,9 @@ class PageSettings(_Frozen):
         "Maximum address space of such a process, a size like `2GiB`; the libraries need half a GiB.", default=2**31
     )
     reader_processes: Count = describe_setting(
-        "Maximum such processes of one api-server at once; further requests wait, then get the status 429.", default=2
+        "Maximum such processes of one api-server at once, one per user; further requests wait, then get the status "
+        "429.",
+        default=2,
     )
 
 

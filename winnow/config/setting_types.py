@@ -127,10 +127,22 @@ def _notifiers(value: object) -> object:
     return value
 
 
+def _split_list(value: object) -> object:
+    """Split the text of a list: a JSON list where it begins as one, else parts between commas."""
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return value.split(",")
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
 def _folders(value: object) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
+    parts = _split_list(value)
     if not isinstance(parts, list | tuple) or not parts:
-        raise ValueError("it must be a list of folders and URIs, in the environment separated by commas")
+        raise ValueError("it must be a list of folders and URIs, in the environment separated by commas or as JSON")
     return tuple(map(_check_folder, parts))
 
 
@@ -149,9 +161,9 @@ def _regex(value: object) -> str:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
+    parts = _split_list(value)
     if not isinstance(parts, list | tuple) or not all(isinstance(each, str) and each.strip() for each in parts):
-        raise ValueError("it must be a list of names, in the environment separated by commas")
+        raise ValueError("it must be a list of names, in the environment separated by commas or as JSON")
     return tuple(each.strip() for each in parts)
 
 
@@ -195,7 +207,7 @@ Location = Annotated[str, BeforeValidator(_location)]
 """The URI of a folder, without a slash at the end."""
 
 Folders = Annotated[tuple[str, ...], BeforeValidator(_folders)]
-"""Absolute paths and URIs of folders, without a slash at the end: a list, or text with commas."""
+"""Absolute paths and URIs of folders, without a slash at the end: a list, or text with commas, or JSON."""
 
 DatabaseUrl = Annotated[str, BeforeValidator(_database_url)]
 """SQLAlchemy's URL."""
@@ -210,7 +222,7 @@ Regex = Annotated[str, BeforeValidator(_regex)]
 """A regular expression."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-"""Names: a list, or text with commas."""
+"""Names: a list, or text with commas, or JSON."""
 
 Regexes = Annotated[tuple[str, ...], BeforeValidator(_regexes)]
 """Regular expressions: a list, or in the environment the same as JSON."""

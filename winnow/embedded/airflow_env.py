@@ -32,6 +32,9 @@ DATABASE_NAME = "airflow"
 SPARK_CONNECTION_VARIABLE = "AIRFLOW_CONN_WINNOW_SPARK"
 """Airflow's name for the connection ``winnow_spark``."""
 
+AUTH_MANAGER = "winnow_airflow.embedded_users.EmbeddedAuthManager"
+"""In the folder of plugins, which Airflow has on its path."""
+
 JWT_SECRET_BYTES = 64
 """Airflow signs with HS512, whose key should be as long as its digest."""
 
@@ -83,6 +86,7 @@ def make_airflow_environment(settings: Settings, env: Mapping[str, str]) -> dict
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__AUTH_MANAGER": AUTH_MANAGER,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": format_users(settings),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(locate_password_file(settings)),
         DATABASE_VARIABLE: choose_database(settings, env),

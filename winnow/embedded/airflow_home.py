@@ -2,7 +2,7 @@
 
     python -m winnow.embedded.airflow_home ui           start Airflow on the loopback interface, until Ctrl-C
     python -m winnow.embedded.airflow_home airflow ...  run Airflow's own command line in it; shorter: winnow airflow
-    python -m winnow.embedded.airflow_home users        list, add (with a role) or remove who may log in
+    python -m winnow.embedded.airflow_home users        list, add (with a role), remove who may log in; renew a password
     python -m winnow.embedded.airflow_home migrate      prepare its database and pools; a second call does nothing
     python -m winnow.embedded.airflow_home env          print the environment, for a shell beside a running Airflow:
     eval "$(python -m winnow.embedded.airflow_home env)"
@@ -36,7 +36,14 @@ from winnow.embedded.airflow_env import (
     make_airflow_environment,
     make_sqlite_url,
 )
-from winnow.embedded.airflow_users import ROLES, add_user, read_or_create_login_password, read_users, remove_user
+from winnow.embedded.airflow_users import (
+    ROLES,
+    add_user,
+    read_or_create_login_password,
+    read_users,
+    remove_user,
+    renew_password,
+)
 from winnow.embedded.bundle import find_bundled_folder
 from winnow.embedded.postgres import PostgresServer, use_postgres
 from winnow.errors import ConfigurationError, ServiceError, WinnowError
@@ -256,6 +263,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add.add_argument("name")
     add.add_argument("--role", choices=ROLES, default="viewer")
     users.add_parser("remove").add_argument("name")
+    users.add_parser("password").add_argument("name")
     return parser
 
 
@@ -281,15 +289,26 @@ def _run_command(settings: Settings, options: argparse.Namespace) -> int:
 
 def _change_users(settings: Settings, options: argparse.Namespace) -> None:
     if options.action == "add":
-        password = add_user(settings, options.name, options.role)
-        known = "keeps the password" if password is None else f"has the password {password}"
-        print_message(f"{options.name} is a {options.role} from the next start of Airflow on, and {known}.")
+        print_message(_describe_added(options.name, options.role, add_user(settings, options.name, options.role)))
     elif options.action == "remove":
         remove_user(settings, options.name)
-        print_message(f"{options.name} cannot log in from the next start of Airflow on.")
+        print_message(f"{options.name} cannot log in any more. {_ENDED}")
+    elif options.action == "password":
+        print_message(f"{options.name} has the password {renew_password(settings, options.name)} from now on. {_ENDED}")
     else:
         for name, role in read_users(settings).items():
             print_message(f"{name}: {role}")
+
+
+_ENDED = (
+    "Sessions of this user have ended, also in an Airflow that runs. Others stay logged in, and tasks that run go on."
+)
+
+
+def _describe_added(name: str, role: str, password: str | None) -> str:
+    if password is not None:
+        return f"{name} is a {role} from the next start of Airflow on, and has the password {password}."
+    return f"{name} is a {role} from now on and keeps the password. If the role was another one: {_ENDED}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The users of the embedded Airflow: their roles and passwords, as Airflow's SimpleAuthManager reads them.
 
 The user ``admin`` is always there. Roles of others are in ``users.json``, passwords of all in the password file of
-SimpleAuthManager, both below ``WINNOW_HOME/airflow`` with mode 0600.
+SimpleAuthManager, both below ``WINNOW_HOME/airflow`` with mode 0600. An Airflow that runs looks here at each request
+(``winnow_airflow.embedded_users``), so a removal, another role or another password ends the user's sessions at once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from winnow.config.settings import Settings
@@ -26,14 +28,38 @@ ROLES = ("viewer", "user", "op", "admin")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
+_PASSWORD_FILE = "simple_auth_manager_passwords.json"
+_ROLE_FILE = "users.json"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownUser:
+    """A user at present."""
+
+    name: str
+    role: str
+    password: str = field(repr=False)
+
+
 def locate_password_file(settings: Settings) -> Path:
     """Return the path of the password file, as SimpleAuthManager keeps it."""
-    return settings.airflow_home / "simple_auth_manager_passwords.json"
+    return settings.airflow_home / _PASSWORD_FILE
 
 
 def read_users(settings: Settings) -> dict[str, str]:
     """Read the role of each user."""
-    return {**_read(_locate_roles(settings)), LOGIN: "admin"}
+    return list_users(settings.airflow_home)
+
+
+def list_users(home: Path) -> dict[str, str]:
+    """Read the role of each user of the Airflow in ``home``."""
+    return {**_read(home / _ROLE_FILE), LOGIN: "admin"}
+
+
+def find_user(home: Path, name: str) -> KnownUser | None:
+    """Find a user of the Airflow in ``home``; None if there is none of that name, or it has no password."""
+    role, password = list_users(home).get(name), _read(home / _PASSWORD_FILE).get(name)
+    return None if not role or not password else KnownUser(name, role, password)
 
 
 def format_users(settings: Settings) -> str:
@@ -42,7 +68,9 @@ def format_users(settings: Settings) -> str:
 
 
 def add_user(settings: Settings, name: str, role: str) -> str | None:
-    """Add the user ``name``, or change its role; return its password if it is new. Holds from Airflow's next start.
+    """Add the user ``name``, or change its role; return its password if it is new.
+
+    A new user can log in from Airflow's next start on. Another role holds at once and ends the user's sessions.
 
     Raises:
         UsageError: the name or the role is not one, or the name is that of the login ``admin``.
@@ -67,7 +95,7 @@ def add_user(settings: Settings, name: str, role: str) -> str | None:
 
 
 def remove_user(settings: Settings, name: str) -> None:
-    """Remove the user ``name`` with its password. Holds from Airflow's next start.
+    """Remove the user ``name`` with its password. Holds at once and ends the user's sessions.
 
     Raises:
         UsageError: there is no such user, or it is the login ``admin``.
@@ -79,6 +107,24 @@ def remove_user(settings: Settings, name: str) -> None:
             raise UsageError(f"No user {name!r} was added here. Nothing was changed. Users besides admin: {others}.")
         _replace(_locate_roles(settings), {other: role for other, role in roles.items() if other != name})
         _replace(locate_password_file(settings), {other: kept for other, kept in passwords.items() if other != name})
+
+
+def renew_password(settings: Settings, name: str) -> str:
+    """Give the user ``name`` another password and return it. Holds at once and ends the user's sessions.
+
+    Raises:
+        UsageError: there is no such user.
+    """
+    read_or_create_login_password(settings)
+    with _hold_lock(settings):
+        if name not in read_users(settings):
+            raise UsageError(
+                f"There is no user {name!r}. Nothing was changed. Users: {', '.join(read_users(settings))}."
+            )
+        passwords = _read(locate_password_file(settings))
+        passwords[name] = secrets.token_urlsafe(12)
+        _replace(locate_password_file(settings), passwords)
+    return passwords[name]
 
 
 def read_or_create_login_password(settings: Settings) -> str:
@@ -100,7 +146,7 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def _locate_roles(settings: Settings) -> Path:
-    return settings.airflow_home / "users.json"
+    return settings.airflow_home / _ROLE_FILE
 
 
 def _read(path: Path) -> dict[str, str]:

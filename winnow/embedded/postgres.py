@@ -12,7 +12,8 @@ frees when a process dies:
   ``postmaster.pid`` is stale, no matter which PID it names.
 
 The server lets in only the account that started it (peer authentication). PostgreSQL refuses to run as root; for root
-it runs as the owner of the data, ``nobody`` at first.
+it runs as the owner of the data, ``nobody`` at first, and without any capability: where a folder above its own is
+closed to that account, such as root's home, it is handed its folders as open descriptors and reaches nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import util
 from pathlib import Path
@@ -214,7 +215,7 @@ class PostgresServer:
 
     def _start(self, lock: int) -> subprocess.Popen[bytes]:
         name, programs = _read_account_name(), _find_programs()
-        account = _Account.choose(self.folder, self.data)
+        account = _Account.choose(self.data)
         programs = _provide_programs(programs, account, self.folder)
         self._make_data(programs, account)
         _write(self.data / "pg_hba.conf", _HBA, account)
@@ -228,19 +229,20 @@ class PostgresServer:
             stale.unlink(missing_ok=True)
         if self.log.exists() and self.log.stat().st_size > MAXIMUM_LOG_BYTES:
             self.log.replace(self.log.with_name("postgres.log.1"))
-        with self.log.open("ab") as stream:
+        with self.log.open("ab") as stream, account.open_folders(self.data, host) as opened:
+            data, sockets = opened.paths
             return subprocess.Popen(
                 [
                     *account.prefix,
                     str(programs / "postgres"),
-                    *("-D", str(self.data), "-k", str(host), "-c", "listen_addresses=", "-p", "5432"),
+                    *("-D", data, "-k", sockets, "-c", "listen_addresses=", "-p", "5432"),
                     *("-c", "unix_socket_permissions=0700", "-c", "log_checkpoints=off"),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=(lock,),
+                pass_fds=(lock, *opened.handles),
                 env=_make_server_environment(),
                 **account.arguments,
             )
@@ -254,12 +256,13 @@ class PostgresServer:
         draft.mkdir(mode=0o700)
         account.own(draft)
         options = ("--auth-local=peer", "--auth-host=reject", "--encoding=UTF8", "--no-locale", "--no-instructions")
-        with self.log.open("ab") as stream:
+        with self.log.open("ab") as stream, account.open_folders(draft) as opened:
             ended = subprocess.run(
-                [*account.prefix, str(programs / "initdb"), "-D", str(draft), "-U", ROLE, *options],
+                [*account.prefix, str(programs / "initdb"), "-D", *opened.paths, "-U", ROLE, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
+                pass_fds=opened.handles,
                 env=_make_server_environment(),
                 **account.arguments,
             )
@@ -387,12 +390,11 @@ def copy_programs(programs: Path, folder: Path) -> Path:
 def _provide_programs(programs: Path, account: _Account, folder: Path) -> Path:
     """Return a folder with the programs that ``account`` may enter: this one, or a copy for the server of ``folder``.
 
-    PostgreSQL asks whether it may run its own programs by access(2), which disregards the capability that lets the
-    account pass the closed folders above them, such as root's home. The copy is made anew at each start, in the
-    system's temporary folder; only this account can write to it.
+    Those of an environment in root's home are closed to it. The copy is made anew at each start, in the system's
+    temporary folder; only this account can write to it.
     """
     above = [programs, *programs.parents]
-    if not account.prefix or all(each.stat().st_mode & stat.S_IXOTH for each in above):
+    if account.uid == os.geteuid() or all(each.stat().st_mode & stat.S_IXOTH for each in above):
         return programs
     draft = Path(tempfile.mkdtemp(prefix="winnow-postgres-"))
     draft.chmod(0o755)
@@ -446,8 +448,16 @@ def _write(path: Path, text: str, account: _Account) -> None:
 
 
 @dataclass(frozen=True)
+class _OpenFolders:
+    """Folders as another account may name them, and the descriptors that it has to inherit for that."""
+
+    paths: tuple[str, ...]
+    handles: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class _Account:
-    """How PostgreSQL's programs are started: as this account, or for root as another one."""
+    """How PostgreSQL's programs are started: as this account, or for root as another one without any capability."""
 
     uid: int
     gid: int
@@ -455,30 +465,52 @@ class _Account:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def choose(cls, folder: Path, data: Path) -> _Account:
+    def choose(cls, data: Path) -> _Account:
         if os.geteuid() != 0:
             return cls(os.geteuid(), os.getegid())
         nobody = pwd.getpwnam(ACCOUNT_FOR_ROOT)
         uid, gid = nobody.pw_uid, nobody.pw_gid
         if data.is_dir() and data.stat().st_uid != 0:
             uid, gid = data.stat().st_uid, data.stat().st_gid
-        ways = [cls(uid, gid, arguments={"user": uid, "group": gid, "extra_groups": []})]
         if setpriv := shutil.which("setpriv"):
-            # Homes are closed to others; this lets the account pass the folders above its own, without opening them.
-            capabilities = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
             ids = (f"--reuid={uid}", f"--regid={gid}", "--clear-groups")
-            ways.append(cls(uid, gid, (setpriv, *ids, *capabilities)))
-        for way in ways:
-            probe = ("sh", "-c", 'cd "$0" && "$1" --version', str(folder), str(_find_programs() / "postgres"))
-            if subprocess.run([*way.prefix, *probe], capture_output=True, **way.arguments).returncode == 0:
-                return way
-        raise ConfigurationError(
-            f"PostgreSQL does not run as root, and the account {ACCOUNT_FOR_ROOT} cannot reach {folder} or the "
-            "installed programs. Nothing was started. Use another account than root, or a home below folders that "
-            "others may enter."
-        )
+            bare = cls(uid, gid, (setpriv, *ids, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"))
+            if subprocess.run([*bare.prefix, "true"], capture_output=True).returncode == 0:
+                return bare
+        # The kernel takes the capabilities of a process that becomes another account, but for the bounds.
+        return cls(uid, gid, arguments={"user": uid, "group": gid, "extra_groups": []})
 
     def own(self, path: Path) -> None:
         """Give ``path`` to the account."""
         if os.geteuid() != self.uid:
             os.chown(path, self.uid, self.gid)
+
+    @contextlib.contextmanager
+    def open_folders(self, *folders: Path) -> Iterator[_OpenFolders]:
+        """Name ``folders``, which belong to the account, so that it reaches them.
+
+        For another account they are opened by this one, which passes the closed folders above them, such as root's
+        home: a name below ``/proc/self/fd`` begins at the open folder.
+
+        Raises:
+            ConfigurationError: it does not reach them.
+        """
+        if os.geteuid() == self.uid:
+            yield _OpenFolders(tuple(map(str, folders)))
+            return
+        with contextlib.ExitStack() as stack:
+            handles = [os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) for each in folders]
+            for handle in handles:
+                stack.callback(os.close, handle)
+            paths = [f"/proc/self/fd/{handle}" for handle in handles]
+            self._require_entry(folders, paths, handles)
+            yield _OpenFolders(tuple(paths), tuple(handles))
+
+    def _require_entry(self, folders: Sequence[Path], paths: Sequence[str], handles: Sequence[int]) -> None:
+        command = [*self.prefix, "sh", "-c", 'for each; do cd "$each" || exit; done', "sh", *paths]
+        if subprocess.run(command, capture_output=True, pass_fds=handles, **self.arguments).returncode:
+            raise ConfigurationError(
+                f"PostgreSQL does not run as root, and the account {ACCOUNT_FOR_ROOT} cannot enter "
+                f"{' and '.join(map(str, folders))} as it was handed them (Linux's /proc is needed). Nothing was "
+                "started. Use another account than root."
+            )

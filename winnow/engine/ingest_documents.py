@@ -22,7 +22,7 @@ def write_ingest_plan(plan: IngestPlan) -> tuple[str, str]:
     """Write ``plan`` beside its files; return its URI and the sha256 of its bytes."""
     data = documents.dump_json(plan)
     uri = storage.join(plan.folder, f"plan-{plan.plan_id}.json")
-    storage.write_bytes(uri, data)
+    storage.write_bytes(uri, data, below=plan.table_location)
     return uri, hashlib.sha256(data).hexdigest()
 
 
@@ -77,5 +77,5 @@ def write_ingest_result(
         tuple(each for each in ordered if isinstance(each, RangeFailure)),
     )
     data = documents.dump_json(result)
-    storage.write_bytes(locate_ingest_result(plan, application), data)
+    storage.write_bytes(locate_ingest_result(plan, application), data, below=plan.table_location)
     return PlanOutcome(plan.topic, plan.plan_id, application, sha256=hashlib.sha256(data).hexdigest())

@@ -55,10 +55,12 @@ class RowWriter:
     """Writes rows of one partition into files below ``folder``; on an exception it deletes them again."""
 
     def __init__(self, partition: int, folder: str) -> None:
+        self._below = folder.rsplit("/", 2)[0]
         self._writer = SegmentWriter(
             partition=partition,
             segment_bytes=FILE_BYTES,
             name=lambda _: storage.join(folder, f"{uuid.uuid4().hex}.parquet"),
+            below=self._below,
         )
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Segment, ...]:
@@ -68,7 +70,7 @@ class RowWriter:
                 self._writer.write(cast_to_segment_schema(batch))
             return self._writer.finish()
         except BaseException:
-            storage.delete_unreferenced(self._writer.abandon())
+            storage.delete_unreferenced(self._writer.abandon(), below=self._below)
             raise
 
 
@@ -187,7 +189,7 @@ def _write_changes(
     expected = sum(segment.records for segment in touched) - gone + fresh
     found = sum(segment.records for segment in added)
     if found != expected or not complete:
-        storage.delete_unreferenced(segment.path for segment in added)
+        storage.delete_unreferenced((segment.path for segment in added), below=folder.rsplit("/", 2)[0])
         raise CopyCountError(
             f"{expected:,} rows of the latest state were to be written, but {found:,} records were read. Nothing of it "
             "counts; keep the log's files for analysis"

@@ -85,7 +85,7 @@ def copy_keyless_records(
     def name(number: int) -> str:
         return locate_keyless_move_file(location, plan.plan_id, folder, partition.partition, number)
 
-    with QuarantineWriter(file_bytes=plan.segment_bytes, name=name) as writer:
+    with QuarantineWriter(file_bytes=plan.segment_bytes, name=name, below=plan.quarantine_location) as writer:
         for batch in relation.to_arrow_reader(KEYLESS_BATCH_ROWS):
             rows = _build_quarantine_rows(batch, make_keyless_move_id(plan.plan_id, attempt))
             on_write(rows.nbytes)
@@ -343,7 +343,9 @@ def _copy_survivors(
     content = RunningFingerprint()
     copied = 0
     meter = ThrottleMeter(throttle, read_bytes + write_bytes, sum(member.records for member in read))
-    with SegmentWriter(partition=partition.partition, segment_bytes=plan.segment_bytes, name=name) as writer:
+    with SegmentWriter(
+        partition=partition.partition, segment_bytes=plan.segment_bytes, name=name, below=plan.table_location
+    ) as writer:
         checked: set[str] = set()
         for offsets in split_into_read_ranges(connection, read, partition.log_start_offset):
             for uri in offsets.uris:

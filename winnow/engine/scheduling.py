@@ -67,7 +67,8 @@ def run_in_rounds(
         second: list[WorkUnit] = [part for of_one in copying.values() for part in of_one]
         _, copies = _separate_results(spread(*plan_tasks(second, cores, budget, maximum_tasks)), giants)
     finally:
-        remove_survivor_files(each["share"] for of_one in of_giants.values() for each in of_one if "share" in each)
+        for key, of_one in of_giants.items():
+            remove_survivor_files(giants[key], [each["share"] for each in of_one if "share" in each])
     for key, unit in giants.items():
         result: Result = {"plan": unit.plan_uri, "partition": unit.partition}
         errors = [each for each in (*of_giants[key], *copies[key]) if "error" in each]

@@ -247,7 +247,7 @@ def find_share_winners(
         found = find_partition_winners(
             connection, plan, partition, attempt=attempt, folder=folder, throttle=throttle, share=unit.share
         )
-        write_survivors(connection, uri)
+        write_survivors(connection, uri, below=plan.table_location)
     return ShareWinners(unit.share.number, found, uri)
 
 
@@ -305,11 +305,12 @@ def combine_partition(
     return build_staged_partition(partition, winners, groups, seconds=seconds)
 
 
-def remove_survivor_files(found: Iterable[ShareWinners]) -> None:
-    """Remove the files with survivors; the sweep removes those that cannot be removed now."""
+def remove_survivor_files(unit: WorkUnit, found: Iterable[ShareWinners]) -> None:
+    """Remove the files with survivors of a split partition; the sweep removes those that cannot be removed now."""
+    plan, _ = _get_plan_and_partition(unit)
     for each in found:
         with contextlib.suppress(Exception):  # the partition is compacted; scratch files do not matter
-            storage.delete(each.survivors)
+            storage.delete(each.survivors, below=plan.table_location)
 
 
 def _merge_share_winners(found: Sequence[ShareWinners]) -> PartitionWinners:

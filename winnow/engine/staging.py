@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +13,7 @@ from winnow.documents import compute_document_id
 from winnow.engine.events import PlanFailure, PlanOutcome
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.files import storage
+from winnow.files.file_names import is_plan_id, is_staged_file
 from winnow.model import Plan
 from winnow.results import StagingManifest
 
@@ -28,6 +29,11 @@ Result = TypeVar("Result")
 def build_plan_uri(staging: str, topic: str, plan_id: str) -> str:
     """Return the URI of a plan."""
     return storage.join(staging, "plans", topic, plan_id, "plan.json")
+
+
+def find_staging(plan_document_uri: str) -> str:
+    """Return the staging area that a plan lies in: the root under which nothing is written through a link."""
+    return plan_document_uri.rsplit("/", 4)[0]
 
 
 def build_manifest_uri(plan_document_uri: str, attempt: str) -> str:
@@ -49,7 +55,7 @@ def write_plan(staging: str, plan: Plan, *, known_sha256: str | None = None) -> 
     if known_sha256 is not None and present == known_sha256:
         return uri, known_sha256
     if present != sha256:
-        storage.write_bytes(uri, data)
+        storage.write_bytes(uri, data, below=staging)
     return uri, sha256
 
 
@@ -161,18 +167,26 @@ def run_concurrently(work: Callable[[Item], Result], items: Sequence[Item]) -> l
         return list(pool.map(work, items))
 
 
-def delete_plan(uri: str) -> None:
-    """Delete the plan at ``uri`` and what its attempts left beside it."""
-    folder = uri.rsplit("/", 1)[0]
-    for entry in storage.list_files(folder):
-        storage.delete(entry.uri)
-    storage.remove_empty_folders(folder)
+def delete_plan(staging: str, topic: str, plan_id: str, uri: str, attempts: Collection[str]) -> tuple[str, ...]:
+    """Delete a plan, and the manifests and facts of its ``attempts``; return what else lies there and stays.
+
+    ``uri``: where the run's row says that the plan is. It is deleted in the staging area of the settings alone: at any
+    other place, which is that of earlier settings or an invented one, nothing is touched.
+    """
+    expected = storage.find_path_below(staging, build_plan_uri(staging, topic, plan_id))
+    if expected is None or not is_plan_id(plan_id) or storage.find_path_below(staging, uri) != expected:
+        return (storage.format_path(uri.rsplit("/", 1)[0]),)
+    folder = f"plans/{topic}/{plan_id}"
+    found = storage.list_named_files(staging, folder, lambda path: is_staged_file(path, attempts))
+    left = [entry.uri for entry in found.files if not storage.delete(entry.uri, below=staging)]
+    storage.remove_empty_folders(staging, folder)
+    return (*found.others, *left)
 
 
 def write_manifest(plan_document_uri: str, manifest: StagingManifest) -> str:
     """Write the staging manifest of an attempt; return its URI."""
     uri = build_manifest_uri(plan_document_uri, manifest.attempt)
-    storage.write_bytes(uri, documents.dump_json(manifest))
+    storage.write_bytes(uri, documents.dump_json(manifest), below=find_staging(plan_document_uri))
     return uri
 
 
@@ -226,7 +240,7 @@ def write_facts(
         dict(sorted(partitions.items())),
     )
     data = documents.dump_json(facts)
-    storage.write_bytes(uri, data)
+    storage.write_bytes(uri, data, below=find_staging(plan_document_uri))
     return uri, hashlib.sha256(data).hexdigest()
 
 

@@ -47,7 +47,8 @@ def run_comparison(
     found = [documents.load_json(PartitionDiff, json.dumps(result["shadow"]).encode()) for result in results]
     found.sort(key=lambda diff: diff.partition)
     document = DiffResult(request.comparison_id, request.topic, tuple(found))
-    storage.write_bytes(build_result_uri(request_uri), documents.dump_json(document))
+    staging = request_uri.rsplit("/", 3)[0]
+    storage.write_bytes(build_result_uri(request_uri), documents.dump_json(document), below=staging)
     return PlanOutcome(request.topic, request.comparison_id, build_result_uri(request_uri))
 
 

@@ -77,16 +77,14 @@ def count_per_segment(
     return tuple(counted.tolist())
 
 
-def write_survivors(connection: duckdb.DuckDBPyConnection, uri: str) -> None:
-    """Write the table of ``connection`` to one Parquet file at ``uri``, with ascending offsets."""
+def write_survivors(connection: duckdb.DuckDBPyConnection, uri: str, *, below: str | None = None) -> None:
+    """Write the table of ``connection`` to one Parquet file at ``uri``, with ascending offsets; ``below``: its root."""
     table = find_offset_table(connection)
     schema = _SCHEMA.with_metadata({_TABLE_METADATA_KEY: table.encode()})
     offsets = connection.sql(f'SELECT "offset" FROM {table} ORDER BY "offset"')
-    storage.make_parent(uri)
-    filesystem, path = storage.open_filesystem(uri)
     with (
         storage.translate_store_errors(uri),
-        filesystem.open_output_stream(path) as stream,
+        storage.create_file(uri, below=below) as stream,
         pq.ParquetWriter(
             stream, schema, compression="zstd", use_dictionary=False, column_encoding={"offset": "DELTA_BINARY_PACKED"}
         ) as writer,

@@ -19,12 +19,22 @@ ROW_GROUP_BYTES = 32 << 20
 class RollingParquetWriter:
     """Writes rows of ``schema`` into files of about ``file_bytes`` or less.
 
-    ``name(n)`` gives the URI of the n-th file (from 0); ``parquet`` is passed to PyArrow's writer. Nothing is renamed.
+    ``name(n)`` gives the URI of the n-th file (from 0); ``below``: the root under which no folder may be a link;
+    ``parquet`` is passed to PyArrow's writer. Nothing is renamed.
     Use as a context manager: on an exception the open file is closed and left behind, unreferenced.
     """
 
-    def __init__(self, schema: pa.Schema, *, file_bytes: int, name: Callable[[int], str], **parquet: Any) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        file_bytes: int,
+        name: Callable[[int], str],
+        below: str | None = None,
+        **parquet: Any,
+    ) -> None:
         self._schema = schema
+        self._below = below
         self._file_bytes = file_bytes
         self._name = name
         self._parquet = parquet
@@ -81,10 +91,8 @@ class RollingParquetWriter:
             return
         if self._writer is None:
             uri = self._name(len(self._write))
-            storage.make_parent(uri)
-            filesystem, path = storage.open_filesystem(uri)
             with storage.translate_store_errors(uri):
-                self._stream = filesystem.open_output_stream(path)
+                self._stream = storage.create_file(uri, below=self._below)
             self._writer = pq.ParquetWriter(
                 self._stream, self._schema, compression=CODEC, write_page_checksum=True, **self._parquet
             )

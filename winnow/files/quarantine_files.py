@@ -34,9 +34,14 @@ INGEST_FOLDER_PREFIX = "ingest-"
 """Prefix of the folder of an ingest call, in the log and in the quarantine; its id follows."""
 
 
+def name_ingest_folder(ingest_id: str) -> str:
+    """Return the path of the folder of one ingest call, below the location of a log or a quarantine."""
+    return f"data/{INGEST_FOLDER_PREFIX}{ingest_id}"
+
+
 def locate_ingest_folder(location: str, ingest_id: str) -> str:
     """Return the folder of the files of one ingest call, below the ``location`` of a log or a quarantine."""
-    return storage.join(location, "data", f"{INGEST_FOLDER_PREFIX}{ingest_id}")
+    return storage.join(location, name_ingest_folder(ingest_id))
 
 
 def make_keyless_move_id(plan_id: str, attempt: str) -> str:
@@ -74,11 +79,12 @@ def may_contain_ingest(path: str, location: str, ingest_ids: Collection[str]) ->
 class QuarantineWriter(RollingParquetWriter):
     """Writes rows of :data:`QUARANTINE_SCHEMA` into files of about ``file_bytes`` or less."""
 
-    def __init__(self, *, file_bytes: int, name: Callable[[int], str]) -> None:
+    def __init__(self, *, file_bytes: int, name: Callable[[int], str], below: str | None = None) -> None:
         super().__init__(
             QUARANTINE_SCHEMA,
             file_bytes=file_bytes,
             name=name,
+            below=below,
             # As in segments: no minima and maxima of user bytes.
             write_statistics=["ingest_id", "row", "partition", "offset"],
         )

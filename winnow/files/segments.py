@@ -140,11 +140,14 @@ class SegmentWriter(RollingParquetWriter):
     Files left behind by an exception are deleted by the sweep.
     """
 
-    def __init__(self, *, partition: int, segment_bytes: int, name: Callable[[int], str]) -> None:
+    def __init__(
+        self, *, partition: int, segment_bytes: int, name: Callable[[int], str], below: str | None = None
+    ) -> None:
         super().__init__(
             ARROW_SCHEMA,
             file_bytes=segment_bytes,
             name=name,
+            below=below,
             store_schema=False,
             # No minima and maxima of user bytes, not even in the data file's own footer.
             write_statistics=["partition", "offset", "timestamp", "timestampType"],

@@ -9,17 +9,18 @@ disk; other disk errors stay the operating system's.
 
 from __future__ import annotations
 
+import io
 import os
-import uuid
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlparse
 
 from winnow.errors import ServiceError, UsageError
-from winnow.files import disk_sync, object_store
+from winnow.files import disk_sync, local_tree, object_store
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -141,16 +142,67 @@ def read_bytes(uri: str) -> bytes:
         return cast(bytes, stream.read())
 
 
-def write_bytes(uri: str, data: bytes) -> None:
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*")
+"""A path that is the same however it is written."""
+
+
+def find_path_below(root: str, uri: str) -> str | None:
+    """Return the path of ``uri`` below the folder ``root``, however both are written.
+
+    None: it is elsewhere, is the folder itself, or has a part (empty, ``.``, ``..``) that can lead elsewhere.
+    """
+    prefix = f"{root.rstrip('/')}/"
+    if uri.startswith(prefix) and _PLAIN_PATH.fullmatch(uri, len(prefix)):
+        return uri[len(prefix) :]
+    top, found = _locate(root), _locate(uri)
+    folder = f"{top[2].rstrip('/')}/"
+    if top[:2] != found[:2] or not found[2].startswith(folder):
+        return None
+    below = found[2][len(folder) :]
+    return below if all(part not in {"", ".", ".."} and "\0" not in part for part in below.split("/")) else None
+
+
+def _locate(uri: str) -> tuple[str, str, str]:
+    """Return scheme, authority and path of ``uri`` in the one way in which places are compared."""
+    if is_local(uri):
+        return "file", "", str(parse_local_path(uri))
+    parsed = urlparse(uri)
+    family = next((each for each in _FAMILIES if parsed.scheme in each), frozenset({parsed.scheme}))
+    return min(family), parsed.netloc, object_store.find_path_in_store(uri)
+
+
+_FAMILIES: Final = (object_store.S3_SCHEMES, object_store.GCS_SCHEMES, object_store.AZURE_SCHEMES)
+"""Schemes that name the same store."""
+
+
+def _split(uri: str, below: str | None) -> tuple[Path, list[str]]:
+    """Return the root on the local disk, and the parts of the path of ``uri`` below it; default: its own folder.
+
+    Raises:
+        UsageError: it is not below that root.
+    """
+    if below is None:
+        path = parse_local_path(uri)
+        return path.parent, [path.name]
+    found = find_path_below(below, uri)
+    if found is None:
+        raise UsageError(f"{format_path(uri)} is not below {below}, so nothing was done there.")
+    return parse_local_path(below), found.split("/")
+
+
+def write_bytes(uri: str, data: bytes, *, below: str | None = None) -> None:
     """Write a small file so that a reader sees all of it or nothing.
 
     Object stores show only complete, durable objects; on a local disk a temporary sibling is synced and renamed, and
-    the folder is synced (:mod:`winnow.files.disk_sync`).
+    the folder is synced (:mod:`winnow.files.disk_sync`). ``below``: the root under which no folder may be a link;
+    default: the file's own folder.
+
+    Raises:
+        LinkedFolderError: a folder below the root is a link; nothing was written.
     """
     if is_local(uri):
-        path = parse_local_path(uri)
-        _write_draft(path, data).replace(path)
-        disk_sync.sync_folder(path.parent)
+        local_tree.write_file(*_split(uri, below), data)
+        disk_sync.sync_folder(parse_local_path(uri).parent)
         return
     filesystem, path_in_store = open_filesystem(uri)
     with translate_store_errors(uri), filesystem.open_output_stream(path_in_store) as stream:
@@ -163,36 +215,32 @@ def create_bytes(uri: str, data: bytes) -> bool:
     On a local disk one of several processes writes it. An object store, and a disk without hard links, has no such
     operation: of several that find no file at once each writes it, and the last one counts.
     """
-    if not is_local(uri):
-        if exists(uri):
-            return False
-        write_bytes(uri, data)
-        return True
-    path = parse_local_path(uri)
-    draft = _write_draft(path, data)
-    try:
-        os.link(draft, path)
-    except FileExistsError:
+    if is_local(uri):
+        written = local_tree.write_new_file(*_split(uri, None), data)
+        disk_sync.sync_folder(parse_local_path(uri).parent)
+        return written
+    if exists(uri):
         return False
-    except OSError:
-        if path.exists():
-            return False
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    disk_sync.sync_folder(path.parent)
+    write_bytes(uri, data)
     return True
 
 
-def _write_draft(path: Path, data: bytes) -> Path:
-    """Write ``data`` to a new file beside ``path``, synced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return draft
+def create_file(uri: str, *, below: str | None = None) -> Any:
+    """Create a file, with its folders, and return Arrow's stream to write it. ``below``: as for :func:`write_bytes`.
+
+    Raises:
+        LinkedFolderError: a folder below the root is a link; nothing was written.
+    """
+    if not is_local(uri):
+        filesystem, path_in_store = open_filesystem(uri)
+        return filesystem.open_output_stream(path_in_store)
+    import pyarrow as pa
+
+    descriptor = local_tree.create_file(*_split(uri, below), replace=True)
+    return pa.PythonFile(io.BufferedWriter(io.FileIO(descriptor, "wb"), BUFFER_BYTES), mode="w")
+
+
+BUFFER_BYTES: Final = 1 << 20
 
 
 def sync(uris: Iterable[str]) -> None:
@@ -219,24 +267,37 @@ def read_size_bytes(uri: str) -> int | None:
     return int(info.size) if info.is_file else None
 
 
-def delete(uri: str) -> None:
-    """Delete a file if it exists."""
+def delete(uri: str, *, below: str | None = None) -> bool:
+    """Delete a file; return whether it is gone.
+
+    ``below``: the root of the record that names the file; default: its own folder. A file that is not below it, or
+    behind a link, stays, and so does what is no plain file.
+
+    Raises:
+        OSError: this user may not, or the disk refuses.
+        ServiceError: the object store does not answer.
+    """
+    if below is not None and find_path_below(below, uri) is None:
+        return False
+    if is_local(uri):
+        return local_tree.delete_file(*_split(uri, below))
     filesystem, path = open_filesystem(uri)
     with translate_store_errors(uri):
         try:
             filesystem.delete_file(path)
         except FileNotFoundError:
-            return
+            return True
         except OSError:
             if not _is_missing(filesystem, path):
                 raise
+    return True
 
 
-def delete_unreferenced(uris: Iterable[str]) -> None:
+def delete_unreferenced(uris: Iterable[str], *, below: str | None = None) -> None:
     """Delete files that nothing refers to; one that cannot be deleted stays, for a sweep."""
     for uri in uris:
         with suppress(OSError, ServiceError):
-            delete(uri)
+            delete(uri, below=below)
 
 
 def get_name(uri: str) -> str:
@@ -248,46 +309,93 @@ def get_name(uri: str) -> str:
 
 
 def list_files(uri: str) -> list[FileEntry]:
-    """List all files below the folder ``uri``, sorted; empty when the folder is missing."""
-    if is_local(uri) and not parse_local_path(uri).exists():
-        return []
+    """List all plain files below the folder ``uri``, sorted; empty when it is missing. Links are not followed."""
+    return list(list_named_files(uri, "", lambda _: True).files)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files below a folder: those that their writer names so, and whatever else lies there, for display."""
+
+    files: tuple[FileEntry, ...]
+    others: tuple[str, ...]
+
+
+def list_named_files(root: str, folder: str, is_named: Callable[[str], bool]) -> Listing:
+    """List the plain files below ``folder`` of ``root`` whose path below that folder ``is_named``, through no link.
+
+    ``folder``: its path below the root; empty: the root. A missing folder is empty.
+    """
+    top = join(root, folder) if folder else root.rstrip("/")
+    files: list[FileEntry] = []
+    others: list[str] = []
+    for path, size_bytes in _list_entries(root, folder):
+        if size_bytes is not None and is_named(path):
+            files.append(FileEntry(f"{top}/{path}", size_bytes))
+        else:
+            others.append(format_path(f"{top}/{path}"))
+    return Listing(tuple(sorted(files, key=lambda entry: entry.uri)), tuple(sorted(others)))
+
+
+def _list_entries(root: str, folder: str) -> Iterator[tuple[str, int | None]]:
+    if is_local(root):
+        for found in local_tree.list_entries(parse_local_path(root), folder.split("/") if folder else ()):
+            yield found.path, found.size_bytes
+        return
     from pyarrow import fs
 
-    filesystem, path = open_filesystem(uri)
-    prefix = uri.rstrip("/")
+    filesystem, path = open_filesystem(join(root, folder) if folder else root)
+    top = f"{path.rstrip('/')}/"
+    with translate_store_errors(root):
+        found_infos = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    for info in found_infos:
+        if info.type != fs.FileType.Directory:
+            yield info.path[len(top) :], int(info.size) if info.is_file else None
+
+
+def list_folders(uri: str) -> list[str]:
+    """List the folders directly below the folder ``uri``, sorted; no links, and none when it is missing."""
+    if is_local(uri):
+        path = parse_local_path(uri)
+        if not path.is_dir():
+            return []
+        with os.scandir(path) as entries:
+            return sorted(join(uri, each.name) for each in entries if each.is_dir(follow_symlinks=False))
+    from pyarrow import fs
+
+    filesystem, path_in_store = open_filesystem(uri)
     with translate_store_errors(uri):
-        found = filesystem.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
-    return sorted(
-        (FileEntry(prefix + info.path[len(path.rstrip("/")) :], int(info.size)) for info in found if info.is_file),
-        key=lambda entry: entry.uri,
-    )
+        found = filesystem.get_file_info(fs.FileSelector(path_in_store, allow_not_found=True))
+    return sorted(join(uri, info.base_name) for info in found if info.type == fs.FileType.Directory)
 
 
-def remove_empty_folders(uri: str) -> None:
-    """Remove the local folder ``uri`` and those below it as far as they are empty; object stores have none."""
-    if not is_local(uri):
-        return
-    for folder, _, _ in os.walk(parse_local_path(uri), topdown=False):
-        with suppress(OSError):  # it is not empty, or gone already
-            Path(folder).rmdir()
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def is_plain_name(name: str) -> bool:
+    """Check whether ``name`` is one that Winnow could give to a folder: one part of a path that hides no other."""
+    return _PLAIN.fullmatch(name) is not None
+
+
+def remove_empty_folders(root: str, folder: str) -> None:
+    """Remove the local ``folder`` of ``root`` and those below it as far as they are empty; object stores have none.
+
+    ``folder``: its path below the root. Folders with names that Winnow does not give stay.
+    """
+    if is_local(root):
+        local_tree.remove_empty_folders(parse_local_path(root), folder.split("/"), is_plain_name)
+
+
+def remove_empty_root(root: str) -> None:
+    """Remove the local folder ``root`` if it is empty and no link; object stores have none."""
+    if is_local(root):
+        local_tree.remove_empty_folder(parse_local_path(root))
 
 
 def remove_emptied_folders(uris: Iterable[str], below: str) -> None:
     """Remove the local folders of files that were deleted, up to the folder ``below``, as far as they are empty."""
     if not is_local(below):
         return
-    top = parse_local_path(below)
-    for start in {parse_local_path(uri).parent for uri in uris}:
-        folder = start
-        while folder != top and folder.is_relative_to(top):
-            with suppress(OSError):  # it is gone already
-                folder.rmdir()
-            if folder.exists():
-                break  # it is not empty
-            folder = folder.parent
-
-
-def make_parent(uri: str) -> None:
-    """Create the folder of a local file; object stores need none."""
-    if is_local(uri):
-        parse_local_path(uri).parent.mkdir(parents=True, exist_ok=True)
+    found = (find_path_below(below, uri) for uri in uris)
+    for parts in sorted({tuple(path.split("/")[:-1]) for path in found if path is not None}, reverse=True):
+        local_tree.remove_emptied_parents(parse_local_path(below), parts)

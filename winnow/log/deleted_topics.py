@@ -54,12 +54,17 @@ def make_deleted_error(state: TopicState) -> DeletedTopicError:
 def note_deleted(notes: str, topic: str) -> None:
     """Note in the folder ``notes`` that ``topic`` may be deleted. Call it before the commit that deletes it."""
     name = _name_note(topic)
-    storage.write_bytes(storage.join(notes, name), topic.encode() if _MARK in name else b"")
+    storage.write_bytes(storage.join(notes, name), topic.encode() if _MARK in name else b"", below=_find_root(notes))
 
 
 def forget_deleted(notes: str, topic: str) -> None:
     """Remove the note about ``topic`` from the folder ``notes``."""
-    storage.delete(storage.join(notes, _name_note(topic)))
+    storage.delete(storage.join(notes, _name_note(topic)), below=_find_root(notes))
+
+
+def _find_root(notes: str) -> str:
+    """Return the warehouse, the root of the notes' folder."""
+    return notes.rsplit("/", 1)[0]
 
 
 def list_noted(notes: str) -> frozenset[str]:

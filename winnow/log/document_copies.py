@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -43,23 +44,30 @@ def write_document(places: DocumentPlaces, kind: DocumentKind, name: str, data: 
     path = places.locate(kind, name)
     copy = locate_copy(places.copies, path)
     try:
-        _write_both(path, copy, data)
+        _write_both(places, path, copy, data)
     except (OSError, ServiceError):
-        storage.delete_unreferenced((copy, path))
+        delete_documents(places, (copy, path))
         raise
     return Document(kind, path, hashlib.sha256(data).hexdigest())
 
 
-def _write_both(path: str, copy: str, data: bytes) -> None:
+def _write_both(places: DocumentPlaces, path: str, copy: str, data: bytes) -> None:
     if storage.is_local(path) and storage.is_local(copy):
-        storage.write_bytes(path, data)
-        storage.write_bytes(copy, data)
+        storage.write_bytes(path, data, below=places.location)
+        storage.write_bytes(copy, data, below=places.copies)
         return
     # A request to an object store takes tens of milliseconds, in which nothing is computed.
     with ThreadPoolExecutor(1, thread_name_prefix="copies") as pool:
-        copied = pool.submit(storage.write_bytes, copy, data)
-        storage.write_bytes(path, data)
+        copied = pool.submit(storage.write_bytes, copy, data, below=places.copies)
+        storage.write_bytes(path, data, below=places.location)
         copied.result()
+
+
+def delete_documents(places: DocumentPlaces, paths: Iterable[str]) -> None:
+    """Delete documents and copies that nothing refers to, in order; what cannot be deleted stays, for a sweep."""
+    for path in paths:
+        is_copy = storage.find_path_below(places.copies, path) is not None
+        storage.delete_unreferenced([path], below=places.copies if is_copy else places.location)
 
 
 def read_document(topic: str, document: Document, copies: str | None) -> bytes:
@@ -95,7 +103,8 @@ def restore_document(topic: str, document: Document, copies: str) -> tuple[str, 
     missing = tuple(place for place, data in found.items() if data is None)
     for place in missing:
         assert good is not None
-        storage.write_bytes(place, good)
+        root = copies if place != document.path else place.rsplit("/", 3)[0]
+        storage.write_bytes(place, good, below=root)
     return missing
 
 

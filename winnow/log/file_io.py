@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from winnow.files.disk_sync import sync_folder
+from winnow.files.local_tree import create_file, delete_file
 from winnow.files.object_store import AZURE_SCHEMES, HADOOP_SCHEMES, find_path_in_store, open_remote_filesystem
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+
+METADATA: Final = "metadata"
 
 
 class SyncedFileIO(PyArrowFileIO):
@@ -47,6 +53,19 @@ class SyncedFileIO(PyArrowFileIO):
         scheme, _, path = self.parse_location(location, self.properties)
         return _LocalFile(location, path, output._filesystem) if scheme == "file" else output
 
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file; on a local disk through no link in the place of the table's folder for metadata.
+
+        Raises:
+            FileNotFoundError: it is missing.
+        """
+        place = location if isinstance(location, str) else location.location
+        scheme, _, path = self.parse_location(place, self.properties)
+        if scheme != "file":
+            super().delete(location)
+        elif not delete_file(*_split(path)):
+            raise FileNotFoundError(f"There is no file {place} that may be deleted")
+
 
 class _LocalFile(PyArrowFile):
     """A local file, as PyIceberg's OutputFile."""
@@ -56,17 +75,24 @@ class _LocalFile(PyArrowFile):
 
         Raises:
             FileExistsError: the file exists, and ``overwrite`` is not set.
+            LinkedFolderError: the table's folder for metadata is a link.
         """
-        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-        return _SyncedStream(self._path, "wb" if overwrite else "xb")
+        return _SyncedStream(Path(self._path), create_file(*_split(self._path), replace=overwrite))
+
+
+def _split(path: str) -> tuple[Path, Sequence[str]]:
+    """Return the root of a local file, and its path below it; the root of a table's metadata is the table's folder."""
+    found = Path(path)
+    depth = 2 if found.parent.name == METADATA else 1
+    return found.parents[depth - 1], found.parts[-depth:]
 
 
 class _SyncedStream(io.BufferedWriter):
     """A new file; closing it syncs its content and its folder to disk."""
 
-    def __init__(self, path: str, mode: str) -> None:
-        super().__init__(io.FileIO(path, mode))
-        self._path = Path(path)
+    def __init__(self, path: Path, descriptor: int) -> None:
+        super().__init__(io.FileIO(descriptor, "wb"))
+        self._path = path
 
     def close(self) -> None:
         """Flush, sync and close the file and sync its folder."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,11 +31,12 @@ from pyiceberg.types import (
 from winnow.errors import CommitConflictError, DamagedMetadataError, DamagedSegmentError
 from winnow.files import storage
 from winnow.files.checked_reading import translate_read_errors
+from winnow.files.file_names import is_attempt_file, is_ingest_file
 from winnow.files.quarantine_files import (
     QuarantineWriter,
     locate_ingest_folder,
-    locate_keyless_move_folder,
     may_contain_ingest,
+    name_ingest_folder,
 )
 from winnow.log.catalog_access import ensure_namespace, translate_catalog_errors, wait_before_retry
 from winnow.log.deleted_topics import drop_table
@@ -122,7 +123,7 @@ class Quarantine:
             table = self._create_table()
             # Not Table.append: PyIceberg turns a missing list into an empty one, and records must not change.
             path = storage.join(locate_ingest_folder(self.location, ingest_id), f"{uuid.uuid4().hex}.parquet")
-            with QuarantineWriter(file_bytes=rows.nbytes + 1, name=lambda _: path) as writer:
+            with QuarantineWriter(file_bytes=rows.nbytes + 1, name=lambda _: path, below=self.location) as writer:
                 for batch in rows.to_batches():
                     writer.write(batch)
             storage.sync([path])
@@ -216,16 +217,25 @@ class Quarantine:
         """Drop the table's entry in the catalog if it still is at ``metadata_location``; its files stay."""
         drop_table(self._catalog, self._identifier, metadata_location, f"the quarantine of topic {self.topic}")
 
-    def list_files_of_plan(self, plan_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+    def list_files_of_plan(self, plan_id: str, adopted: Collection[str]) -> storage.Listing:
         """List files with keyless records that attempts at a plan wrote: in their folder, or named by the table.
 
         ``adopted``: the paths of :meth:`files`.
         """
-        return _is_below(locate_keyless_move_folder(self.location, plan_id), adopted)
+        return self._list_files(f"data/{plan_id}", adopted, partial(is_attempt_file, quarantined=True))
 
-    def list_files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> list[storage.FileEntry]:
+    def list_files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> storage.Listing:
         """List files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
-        return _is_below(locate_ingest_folder(self.location, ingest_id), adopted)
+        return self._list_files(name_ingest_folder(ingest_id), adopted, partial(is_ingest_file, quarantined=True))
+
+    def _list_files(self, folder: str, adopted: Collection[str], is_named: Callable[[str], bool]) -> storage.Listing:
+        listing = storage.list_named_files(self.location, folder, is_named)
+        there = {entry.uri for entry in listing.files}
+        # A process that was paused may have added a file after a sweep deleted it.
+        below = f"{storage.join(self.location, folder)}/"
+        gone = [path for path in adopted if path.startswith(below) and path not in there]
+        named = [storage.FileEntry(path, 0) for path in sorted(gone) if is_named(path.removeprefix(below))]
+        return storage.Listing((*listing.files, *named), listing.others)
 
     def remove_files(self, paths: Collection[str]) -> None:
         """Remove files from the table whose records no state names or will name. Repeating it changes nothing.
@@ -273,14 +283,6 @@ class Quarantine:
                 )
             except TableAlreadyExistsError:
                 return self._catalog.load_table(self._identifier)
-
-
-def _is_below(folder: str, adopted: Collection[str]) -> list[storage.FileEntry]:
-    listed = storage.list_files(folder)
-    there = {entry.uri for entry in listed}
-    # A process that was paused may have added a file after a sweep deleted it.
-    gone = [path for path in adopted if path.startswith(f"{folder}/") and path not in there]
-    return [*listed, *(storage.FileEntry(path, 0) for path in sorted(gone))]
 
 
 def _list_missing(topic: str, path: str) -> DamagedMetadataError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from winnow.errors import CommitConflictError
 from winnow.files import storage
+from winnow.files.file_names import is_attempt_file
 from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
 from winnow.log.document_copies import Document
 from winnow.log.document_places import locate_copy
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from winnow.log.latest_tables import LatestTable
+    from winnow.model import TopicState
 
 
 @dataclass
@@ -42,6 +45,11 @@ class FileReferences:
     def list_paths(self) -> set[str]:
         """List all paths."""
         return self.data | self.manifests | self.manifest_lists | self.states
+
+    def list_below(self, location: str) -> set[str]:
+        """List the paths below the folder ``location``, however the files that name them write it."""
+        found = (storage.find_path_below(location, path) for path in self.list_paths())
+        return {path for path in found if path is not None}
 
     def list_names(self) -> set[str]:
         """List the files' names, which nothing else has: a catalog may write a folder another way (file:/ for file:///)."""
@@ -172,20 +180,24 @@ def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
         log.record(head)
 
 
-def list_attempt_files(table_location: str, plan_id: str) -> list[storage.FileEntry]:
-    """List data files written under a plan id."""
-    return storage.list_files(storage.join(table_location, "data", plan_id))
+def list_attempt_files(table_location: str, plan_id: str) -> storage.Listing:
+    """List files that tasks wrote under a plan id, and what else lies there."""
+    is_named = partial(is_attempt_file, quarantined=False)
+    return storage.list_named_files(table_location, f"data/{plan_id}", is_named)
 
 
-def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
-    """List ingest ids whose quarantined records are visible in a kept snapshot of ``table``; read their states."""
-    found: set[str] = set()
+def list_kept_states(topic: str, table: Table) -> Iterator[TopicState]:
+    """Read the states of the kept snapshots of ``table``."""
     for snapshot in table.metadata.snapshots:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
         if STATE_PROPERTY in summary:
             reference = replace(StateReference.from_summary(topic, summary), copies=find_copies(table))
-            found.update(read_state(topic, reference).quarantine_ingests)
-    return found
+            yield read_state(topic, reference)
+
+
+def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
+    """List ingest ids whose quarantined records are visible in a kept snapshot of ``table``; read their states."""
+    return {ingest_id for state in list_kept_states(topic, table) for ingest_id in state.quarantine_ingests}
 
 
 def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int) -> Expiry | None:

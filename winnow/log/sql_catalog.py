@@ -6,6 +6,7 @@ the file by its content, and swaps the row only if it still names the file that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
@@ -50,7 +51,7 @@ class LogSqlCatalog(SqlCatalog):
             FileNotFoundError: the metadata file is missing.
             NoSuchTableError: there is no such table.
         """
-        location = self._find_metadata_location(identifier)
+        location = self.find_metadata_location(identifier)
         if location is None:
             return super().load_table(identifier)  # raises what PyIceberg raises
         metadata = read_table_metadata(load_file_io(self.properties, location), location)
@@ -76,7 +77,7 @@ class LogSqlCatalog(SqlCatalog):
         location = current.metadata_location
         if metadata != current.metadata:
             location = self._write_version(metadata, current.metadata_location)
-            self._swap(table.name(), current.metadata_location, location)
+            self.swap_metadata(table.name(), current.metadata_location, location)
         return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
 
     def create_log_table(self, identifier: Identifier, metadata: TableMetadata) -> Table:
@@ -85,7 +86,7 @@ class LogSqlCatalog(SqlCatalog):
         Raises:
             TableAlreadyExistsError: there is a table of that name; nothing of this one is left.
         """
-        if self._find_metadata_location(identifier) is not None:
+        if self.find_metadata_location(identifier) is not None:
             raise TableAlreadyExistsError(f"Table {'.'.join(identifier)} already exists")
         provider = load_location_provider(metadata.location, metadata.properties)
         location = provider.new_table_metadata_file_location(0)
@@ -94,8 +95,9 @@ class LogSqlCatalog(SqlCatalog):
         try:
             return self.register_table(identifier, output.location)
         except TableAlreadyExistsError:
-            storage.delete_unreferenced([output.location])
-            storage.remove_empty_folders(metadata.location)
+            storage.delete_unreferenced([output.location], below=metadata.location)
+            storage.remove_empty_folders(metadata.location, "metadata")
+            storage.remove_empty_root(metadata.location)
             raise
 
     def drop_table_at(self, identifier: Identifier, metadata_location: str) -> bool:
@@ -116,8 +118,20 @@ class LogSqlCatalog(SqlCatalog):
         with Session(self.engine) as session:
             return {name: location for name, location in session.execute(statement) if location is not None}
 
-    def _find_metadata_location(self, identifier: str | Identifier) -> str | None:
-        """Find the metadata file of the table of exactly this name: a database may ignore case."""
+    def list_all_metadata_locations(self, namespaces: Sequence[str]) -> dict[tuple[str, str], str]:
+        """Return the metadata file of every table of ``namespaces``, by namespace and name, as of one moment."""
+        row = IcebergTables
+        statement = select(row.table_namespace, row.table_name, row.metadata_location).where(
+            row.catalog_name == self.name, row.table_namespace.in_(namespaces)
+        )
+        with Session(self.engine) as session:
+            return {(space, name): place for space, name, place in session.execute(statement) if place is not None}
+
+    def find_metadata_location(self, identifier: str | Identifier) -> str | None:
+        """Find the metadata file that the row of a table names, whether it is there or not; None: there is no row.
+
+        The name is exactly this one: a database may ignore case.
+        """
         row = IcebergTables
         statement = select(row.table_name, row.metadata_location).where(*self._is_row_of(identifier))
         with Session(self.engine) as session:
@@ -133,8 +147,12 @@ class LogSqlCatalog(SqlCatalog):
         ToOutputFile.table_metadata(metadata, output)
         return output.location
 
-    def _swap(self, identifier: Identifier, before: str, after: str) -> None:
-        """Set the metadata file in the table's row to ``after`` if it is still ``before``."""
+    def swap_metadata(self, identifier: Identifier, before: str, after: str) -> None:
+        """Set the metadata file in the table's row to ``after`` if it is still ``before``.
+
+        Raises:
+            CommitFailedException: it is another one, or there is no such row; nothing changed.
+        """
         row = IcebergTables
         statement = update(row).where(*self._is_row_of(identifier), row.metadata_location == before)
         with Session(self.engine) as session:

@@ -147,7 +147,8 @@ def _require_unused(catalog: Catalog, identifier: Identifier, created: Table) ->
     """
     location, topic = created.location().rstrip("/"), str(identifier[-1])
     own = storage.get_name(created.metadata_location)
-    others = [entry for entry in storage.list_files(location) if storage.get_name(entry.uri) != own]
+    listing = storage.list_named_files(location, "", lambda _: True)
+    others = [*(each for each in listing.files if storage.get_name(each.uri) != own), *listing.others]
     if not others:
         return
     drop_table(catalog, identifier, created.metadata_location, f"topic {topic}")

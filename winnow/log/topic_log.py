@@ -27,12 +27,12 @@ from winnow.errors import (
     UnknownTopicError,
     UsageError,
 )
-from winnow.files import storage
 from winnow.log import head_checks, reference_chains
 from winnow.log import recorded_configuration as recorded
 from winnow.log import state as carried
 from winnow.log.catalog_access import find_landed, translate_catalog_errors, wait_before_retry
 from winnow.log.deleted_topics import make_deleted_error
+from winnow.log.document_copies import delete_documents
 from winnow.log.document_places import locate_copies
 from winnow.log.head import Change, Committed, Head
 from winnow.log.head_age import HeadGuard
@@ -477,7 +477,7 @@ class TopicLog:
             committed = transaction.commit_transaction()
         except CommitFailedException:
             # The catalog has checked whether the commit succeeded (winnow.log.catalog_access).
-            storage.delete_unreferenced(leftovers)
+            delete_documents(head.documents, leftovers)
             return None
         except Exception as problem:
             found = find_landed(self._catalog, self._identifier, snapshot_id)

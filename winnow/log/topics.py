@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlparse
 
 from winnow.config.broker import TopicDefault
@@ -24,11 +24,13 @@ from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE, Namespaces
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
 
     from winnow.log.head import Head
     from winnow.log.head_age import HeadGuard, HeadRecords
     from winnow.log.latest_tables import LatestTable
     from winnow.log.quarantine import Quarantine
+    from winnow.log.table_recovery import CatalogEntry
     from winnow.log.topic_log import TopicLog
 
 MAXIMUM_PARTITIONS = 100_000
@@ -136,7 +138,7 @@ class TopicLogs:
 
         self._confirm()
         new = NewTable(
-            self._identify(topic),
+            self.identify(topic),
             storage.join(self._warehouse, self.namespaces.topics),
             make_log_properties(partitions, dict(config.overrides)),
         )
@@ -208,7 +210,8 @@ class TopicLogs:
         if self.before_writing is not None:
             self.before_writing()
 
-    def _identify(self, topic: str) -> tuple[str, str]:
+    def identify(self, topic: str) -> tuple[str, str]:
+        """Return the name of the log's table of ``topic`` in the catalog."""
         return (self.namespaces.topics, topic)
 
     def _list_tables(self) -> list[str]:
@@ -237,9 +240,17 @@ class TopicLogs:
             located = zip(topics, pool.map(self._find_metadata_location, topics), strict=True)
             return {topic: location for topic, location in located if location is not None}
 
+    def list_metadata_locations(self) -> dict[str, str]:
+        """Return the metadata file of every topic's table that the catalog can tell of, deleted topics included.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        return self.find_metadata_locations(self._list_tables())
+
     def _find_metadata_location(self, topic: str) -> str | None:
         try:
-            return str(self.catalog.load_table(self._identify(topic)).metadata_location)
+            return str(self.catalog.load_table(self.identify(topic)).metadata_location)
         except Exception:  # the full look at the topic says what is wrong with it
             return None
 
@@ -255,7 +266,7 @@ class TopicLogs:
         """Drop the catalog's entry of ``topic`` if it still is at ``metadata_location``."""
         from winnow.log.deleted_topics import drop_table
 
-        drop_table(self.catalog, self._identify(topic), metadata_location, f"topic {topic}")
+        drop_table(self.catalog, self.identify(topic), metadata_location, f"topic {topic}")
 
     def open(self, topic: str) -> TopicLog:
         """Open the log of ``topic``; a missing topic raises when its head is first loaded."""
@@ -268,8 +279,38 @@ class TopicLogs:
 
         if self._guard is None and self._records is not None:
             self._guard = HeadGuard(self._records)
-        identifier = self._identify(topic)
+        identifier = self.identify(topic)
         return TopicLog(self.catalog, identifier, topic, self.copies, self._defaults, self._guard, self._confirm)
+
+    def open_over(self, catalog: object, topic: str) -> TopicLog:
+        """Open the log of ``topic`` over what stands for the catalog."""
+        from winnow.log.topic_log import TopicLog
+
+        return TopicLog(cast("Catalog", catalog), self.identify(topic), topic, self.copies, self._defaults)
+
+    def find_entry(self, topic: str) -> CatalogEntry:
+        """Find the catalog's entry of the log's table of ``topic``, whatever it is.
+
+        Raises:
+            ServiceError: the catalog cannot be reached, or it cannot read the metadata file that it names itself.
+        """
+        from winnow.log.table_recovery import find_entry
+
+        return find_entry(self.catalog, self.identify(topic))
+
+    def open_files(self, location: str) -> FileIO:
+        """Open access to the files at ``location`` as the catalog has it for tables."""
+        from pyiceberg.io import load_file_io
+
+        return load_file_io(self.catalog.properties, location)
+
+    def list_side_places(self, topic: str, head: Head) -> list[tuple[tuple[str, str], str]]:
+        """List the names and folders of the side tables of ``topic``; they may not exist. ``head``: of its log."""
+        sides = (
+            (self.namespaces.quarantine, self.quarantine(topic, head)),
+            (self.namespaces.latest, self.latest_table(topic, head)),
+        )
+        return [((namespace, topic), side.location) for namespace, side in sides]
 
     @property
     def copies(self) -> str:

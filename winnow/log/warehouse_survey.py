@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from winnow.errors import WinnowError
@@ -37,6 +37,7 @@ MAXIMUM_READERS: Final = 8
 MAXIMUM_DIGITS: Final = 15
 """No sequence number or fence that commits reach has more; one that does was forged."""
 
+_AMBIGUOUS: Final = 2
 _NAME: Final = re.compile(r"v?(\d{1,15})[-.](?:[^/]*\.)?metadata\.json(?:\.gz)?")
 """As catalogs (00003-UUID.metadata.json) and Hadoop (v3.metadata.json) name them, compressed or not."""
 
@@ -160,11 +161,14 @@ class WarehouseSurvey:
         """The table's newest metadata; None: there is none, or several could be it.
 
         A single commit over the newest landed one is taken: its caller may have been told that it landed, and if it did
-        not, it is what somebody asked for, made from exactly that log, and nothing came after it.
+        not, it is what somebody asked for, made from exactly that log, and nothing came after it. It is not taken where
+        something outside of the folder knows the newest landed one, since that would have been told of the commit.
         """
-        if len(self.unproven) > 1 or self.rivals:
+        if self.rivals:
             return None
-        return next(reversed([*self.landed, *self.unproven]), None)
+        if self.landed and self.landed[-1].name in self.known:
+            return self.landed[-1]
+        return next(reversed([*self.landed, *self.unproven]), None) if len(self.unproven) < _AMBIGUOUS else None
 
     @property
     def newest_metadata_location(self) -> str | None:
@@ -204,7 +208,7 @@ class WarehouseSurvey:
 
 
 def survey_table(
-    io: FileIO, location: str, *, table_uuid: str | None = None, known: Collection[str] = ()
+    io: FileIO, location: str, *, table_uuid: str | None = None, known: Collection[str] = (), is_log: bool = True
 ) -> WarehouseSurvey:
     """Survey the folder of one table.
 
@@ -213,13 +217,21 @@ def survey_table(
         location: the table's folder.
         table_uuid: identity of the table; None: whatever lies there (:attr:`FoundMetadata.table_uuid` tells).
         known: locations of metadata files that landed, from outside of the folder.
+        is_log: it has to be a topic's log; else any table may lie there.
 
     Raises:
         ServiceError: the object store does not serve the folder.
     """
     listed = list(_list_metadata_files(location))
     with ThreadPoolExecutor(MAXIMUM_READERS, thread_name_prefix="metadata") as pool:
-        found = list(pool.map(lambda each: _read_candidate(io, location, table_uuid, *each), listed))
+        found = list(
+            pool.map(
+                lambda each: _read_candidate(
+                    io, partial(find_fault, location=location, table_uuid=table_uuid, is_log=is_log), *each
+                ),
+                listed,
+            )
+        )
     names = frozenset(storage.get_name(each) for each in known)
     return WarehouseSurvey(location, tuple(sorted(found, key=lambda each: (each.rank, each.name))), names)
 
@@ -244,9 +256,16 @@ def _is_metadata_name(name: str) -> bool:
     return storage.is_utf8(name) and not name.startswith(".") and _NAME.fullmatch(name) is not None
 
 
-def _read_candidate(io: FileIO, location: str, table_uuid: str | None, path: str, is_plain: bool) -> FoundMetadata:
-    named = _NAME.fullmatch(storage.get_name(path))
-    number = int(named[1]) if named is not None else 0
+def read_metadata_number(location: str) -> int:
+    """Read the number in the name of a metadata file; 0: it has none."""
+    named = _NAME.fullmatch(storage.get_name(location))
+    return int(named[1]) if named is not None else 0
+
+
+def _read_candidate(
+    io: FileIO, find_fault_in: Callable[[TableMetadata], str | None], path: str, is_plain: bool
+) -> FoundMetadata:
+    number = read_metadata_number(path)
     if not is_plain:
         return FoundMetadata(path, number, None, "it is a link, or no plain file")
     try:
@@ -255,14 +274,16 @@ def _read_candidate(io: FileIO, location: str, table_uuid: str | None, path: str
         return FoundMetadata(path, number, None, "its content is damaged or cut off")
     except FileNotFoundError:
         return FoundMetadata(path, number, None, "it was deleted meanwhile")
-    return FoundMetadata(path, number, metadata, find_fault(metadata, location, table_uuid))
+    return FoundMetadata(path, number, metadata, find_fault_in(metadata))
 
 
-def find_fault(metadata: TableMetadata, location: str, table_uuid: str | None) -> str | None:
+def find_fault(
+    metadata: TableMetadata, location: str, table_uuid: str | None = None, *, is_log: bool = True
+) -> str | None:
     """Find why ``metadata`` is not that of the topic's table at ``location``; None: nothing speaks against it."""
     checks: tuple[Callable[[], str | None], ...] = (
         lambda: _compare_table(metadata, location, table_uuid),
-        lambda: find_contradiction(metadata),
+        lambda: _find_other_contents(metadata) if is_log else None,
         lambda: _find_place_outside(metadata, location),
         lambda: _find_impossible_number(metadata),
     )
@@ -274,11 +295,15 @@ def _compare_table(metadata: TableMetadata, location: str, table_uuid: str | Non
         return f"it is of another table ({metadata.table_uuid})"
     if not is_same_place(metadata.location, location):
         return f"it is of a table in another folder ({metadata.location})"
+    return None
+
+
+def _find_other_contents(metadata: TableMetadata) -> str | None:
     current = metadata.current_snapshot()
     is_winnows = current is not None and _has_state(current)
     if PARTITIONS_PROPERTY not in metadata.properties and not is_winnows:
         return "the table is not a topic"
-    return None
+    return find_contradiction(metadata)
 
 
 def _has_state(snapshot: Snapshot) -> bool:
@@ -309,16 +334,16 @@ def _is_possible(number: str) -> bool:
 
 def is_same_place(one: str, other: str) -> bool:
     """Check whether two locations are the same folder or file, whichever way they are written."""
-    return _normalize(one) == _normalize(other)
+    return normalize_place(one) == normalize_place(other)
 
 
 def is_below(place: str, folder: str) -> bool:
     """Check whether ``place`` is below ``folder`` by its name, with no step upwards; links are not looked at."""
-    path, start = _normalize(place), f"{_normalize(folder)}/"
+    path, start = normalize_place(place), f"{normalize_place(folder)}/"
     return path.startswith(start) and not {"..", ".", ""} & set(path.removeprefix(start).split("/"))
 
 
-def _normalize(location: str) -> str:
+def normalize_place(location: str) -> str:
     """Return one spelling for a place: a local one as its path, one in a store with one name for S3."""
     if storage.is_local(location):
         return str(storage.parse_local_path(location))
@@ -331,7 +356,8 @@ def _find_state(location: str, found: FoundMetadata) -> TopicState | None:
     if snapshot is None or snapshot.summary is None:
         return None
     try:
-        reference = StateReference.from_summary("", snapshot.summary.additional_properties)
-        return read_state("", reference) if is_below(reference.path, location) else None
+        name = storage.get_name(location)
+        reference = StateReference.from_summary(name, snapshot.summary.additional_properties)
+        return read_state(name, reference) if is_below(reference.path, location) else None
     except (OSError, WinnowError):
         return None

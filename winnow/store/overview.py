@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, literal, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
 from winnow.model import STATES_HIDDEN_BY_PAUSE, OverviewState
@@ -37,6 +37,9 @@ Columns = TypeVarTuple("Columns")
 
 STATES: Final = tuple(OverviewState)
 """In the order of severity: SQL handles a state as its index here."""
+
+ROWS_AT_ONCE: Final = 500
+"""Topics that one statement reads where all are read."""
 
 _RANK: Final = {state: place for place, state in enumerate(STATES)}
 
@@ -210,6 +213,28 @@ class Overview(StorePart):
             rows = session.execute(ordered.offset(window.offset).limit(window.size)).mappings().all()
             total = sum(counts.values()) if only.state is None else counts[only.state]
             return TopicsView(Listed(total, _summarize_topics(session, rows, now_ms)), counts)
+
+    def stream_topics(
+        self, now_ms: int, *, only: TopicFilter = ANY_TOPIC, rows_at_once: int = ROWS_AT_ONCE
+    ) -> Iterator[TopicSummary]:
+        """Read all topics that match, by name as lists have it: each once, whatever is created or deleted meanwhile."""
+        topic, ranks = tables.TopicOverviewTable, select_topic_ranks(now_ms)
+        found = _read_topics(ranks).add_columns(topic.sort_key).where(*_list_conditions(only))
+        if only.state is not None:
+            found = found.where(func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY)) == make_rank(only.state))
+        ordered = found.order_by(topic.sort_key, topic.topic).limit(rows_at_once)
+        rows = self._read_page(ordered, now_ms)
+        while rows:
+            yield from (summary for _, summary in rows)
+            sort_key, last = rows[-1][0], rows[-1][1].overview.topic
+            page = ordered.where(or_(topic.sort_key > sort_key, and_(topic.sort_key == sort_key, topic.topic > last)))
+            rows = self._read_page(page, now_ms)
+
+    def _read_page(self, page: Select[Any], now_ms: int) -> list[tuple[str, TopicSummary]]:
+        with self._database.reading() as session:
+            rows = session.execute(page).mappings().all()
+            summaries = _summarize_topics(session, rows, now_ms)
+            return [(row["sort_key"], summary) for row, summary in zip(rows, summaries, strict=True)]
 
     def list_labels(self) -> TopicLabels:
         """List the owners and the tags that topics have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from winnow.documents import load_json
 from winnow.model import AIRFLOW_HOLDER, Severity
 from winnow.results import Receipt, Verdict
-from winnow.store import tables
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.overview import make_mark_view
 from winnow.store.runs import make_run
@@ -28,6 +28,9 @@ from winnow.store.values import (
     RunView,
     Window,
 )
+
+KEYS_AT_ONCE: Final = 10_000
+"""Keys of runs that are read in one statement: no index has their order, so that each sorts all that match."""
 
 
 class RunHistory(StorePart):
@@ -48,18 +51,54 @@ class RunHistory(StorePart):
         ``search``: part of the topic's name, in any case.
         """
         run = tables.RunTable
-        wanted: list[ColumnElement[bool]] = [*_match_planned_by(dag_id, dag_run_id)]
-        if topic is not None:
-            wanted.append(run.topic == topic)
-        if search:
-            wanted.append(func.lower(run.topic).contains(search.lower(), autoescape=True))
-        if status is not None:
-            wanted.append(run.status == status.value)
+        wanted = _list_conditions(topic, search, status, dag_id, dag_run_id)
         newest = select(run).where(*wanted).order_by(run.updated_at_ms.desc(), run.opened_at_ms.desc(), run.plan_id)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(run).where(*wanted)) or 0
             page = session.scalars(newest.offset(window.offset).limit(window.size))
             return Listed(total, _add_receipts(session, [make_run(row) for row in page]))
+
+    def stream_runs(
+        self,
+        *,
+        topic: str | None = None,
+        search: str = "",
+        status: RunState | None = None,
+        dag_id: str | None = None,
+        dag_run_id: str | None = None,
+        keys_at_once: int = KEYS_AT_ONCE,
+    ) -> Iterator[RunView]:
+        """Read all runs that match, the one planned last first: each once, whatever is planned or moves meanwhile.
+
+        When a run was planned never changes, so the place after the last one that was read stays where it is. A run
+        that is removed, or matches no more when its turn comes, is left out.
+        """
+        wanted = _list_conditions(topic, search, status, dag_id, dag_run_id)
+        after: tuple[int, str] | None = None
+        while keys := self._list_keys(wanted, after, keys_at_once):
+            for some in bulk_statements.split_chunks([plan_id for _, plan_id in keys]):
+                yield from self._find_runs(wanted, some)
+            after = keys[-1]
+
+    def _list_keys(
+        self, wanted: Sequence[ColumnElement[bool]], after: tuple[int, str] | None, limit: int
+    ) -> list[tuple[int, str]]:
+        run = tables.RunTable
+        found = select(run.opened_at_ms, run.plan_id).where(*wanted)
+        if after is not None:
+            opened_at_ms, plan_id = after
+            same = and_(run.opened_at_ms == opened_at_ms, run.plan_id > plan_id)
+            found = found.where(or_(run.opened_at_ms < opened_at_ms, same))
+        with self._database.reading() as session:
+            ordered = found.order_by(run.opened_at_ms.desc(), run.plan_id).limit(limit)
+            return [(row[0], row[1]) for row in session.execute(ordered)]
+
+    def _find_runs(self, wanted: Sequence[ColumnElement[bool]], plan_ids: Sequence[str]) -> tuple[RunView, ...]:
+        run = tables.RunTable
+        found = select(run).where(run.plan_id.in_(plan_ids), *wanted)
+        with self._database.reading() as session:
+            ordered = session.scalars(found.order_by(run.opened_at_ms.desc(), run.plan_id))
+            return _add_receipts(session, [make_run(row) for row in ordered])
 
     def find_run(self, plan_id: str) -> RunView | None:
         """Find one run with its receipt."""
@@ -91,6 +130,20 @@ class RunHistory(StorePart):
                 for verdict in _list_verdicts(session, found)
                 for failure in verdict.failures
             )
+
+
+def _list_conditions(
+    topic: str | None, search: str, status: RunState | None, dag_id: str | None, dag_run_id: str | None
+) -> list[ColumnElement[bool]]:
+    run = tables.RunTable
+    wanted: list[ColumnElement[bool]] = [*_match_planned_by(dag_id, dag_run_id)]
+    if topic is not None:
+        wanted.append(run.topic == topic)
+    if search:
+        wanted.append(func.lower(run.topic).contains(search.lower(), autoescape=True))
+    if status is not None:
+        wanted.append(run.status == status.value)
+    return wanted
 
 
 def _match_planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[ColumnElement[bool], ...]:

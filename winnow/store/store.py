@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from winnow.store.leases import Leases
     from winnow.store.overview import Overview
     from winnow.store.overview_history import Quality, RunHistory
+    from winnow.store.portable_rows import PortableRows
     from winnow.store.projection import Projection
     from winnow.store.receipt_figures import ReceiptFigures
     from winnow.store.retired_files import RetiredFiles
@@ -63,6 +64,7 @@ PARTS: Final = {
     "deadlines": ("deadlines", "Deadlines"),
     "receipt_figures": ("receipt_figures", "ReceiptFigures"),
     "table_health": ("table_health", "TablesHealth"),
+    "portable_rows": ("portable_rows", "PortableRows"),
     "topic_heads": ("topic_heads", "TopicHeads"),
 }
 """Attribute of the store to module and class. A part is imported when it is first asked for: their tables take
@@ -101,6 +103,7 @@ class Store:
     deadlines: Deadlines
     receipt_figures: ReceiptFigures
     table_health: TablesHealth
+    portable_rows: PortableRows
     topic_heads: TopicHeads
 
     def __init__(self, database: Database) -> None:

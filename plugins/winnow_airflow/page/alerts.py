@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, HTTPException, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from winnow.clock import format_ms
 from winnow.errors import WinnowError
@@ -20,6 +20,7 @@ from winnow.store.alert_handling import AlertState, HandledAlert
 from winnow.store.audit import AuditAction, AuditEntry
 from winnow_airflow.page.access import may_view, own_request, require_right_to
 from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep, WindowDep
+from winnow_airflow.page.request_body import RequestBody
 from winnow_airflow.page.responses import Document, describe, describe_page
 from winnow_airflow.page.runbook import FILE, load_sections
 
@@ -33,10 +34,8 @@ router = APIRouter(prefix="/api/alerts", dependencies=[may_view])
 Topic = Annotated[str | None, Query(max_length=249)]
 
 
-class AlertsBody(BaseModel):
+class AlertsBody(RequestBody):
     """Open alerts by their keys, and why somebody changes them."""
-
-    model_config = ConfigDict(extra="forbid")
 
     keys: Annotated[list[Annotated[str, Field(max_length=400)]], Field(min_length=1, max_length=200)]
     reason: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]

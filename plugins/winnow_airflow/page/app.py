@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fastapi import FastAPI, Request
-from fastapi.exception_handlers import http_exception_handler
-from fastapi.responses import JSONResponse, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
@@ -30,6 +30,7 @@ from winnow_airflow.page import (
     topics,
     trends,
 )
+from winnow_airflow.page.failures import EscapedJson, answer_failure, answer_invalid_request, answer_refusal
 
 PREFIX = "/winnow"
 
@@ -50,7 +51,7 @@ class SecurityHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one request; one with NUL in its address is refused, for a database's text can hold none."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -61,12 +62,22 @@ class SecurityHeaders:
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        app = _refuse_nul if _has_nul(scope) else self._app
+        await app(scope, receive, with_headers)
+
+
+def _has_nul(scope: Scope) -> bool:
+    return scope["type"] == "http" and ("\0" in scope["path"] or b"%00" in scope["query_string"])
+
+
+async def _refuse_nul(scope: Scope, receive: Receive, send: Send) -> None:
+    answer = EscapedJson({"detail": "The address has the character NUL, which no name has. Nothing was done."}, 400)
+    await answer(scope, receive, send)
 
 
 def make_app() -> FastAPI:
     """Build the app: page, API and Data Docs; everything except static files requires Airflow's login."""
-    made = FastAPI(title="Winnow", docs_url=None, redoc_url=None, openapi_url=None)
+    made = FastAPI(title="Winnow", docs_url=None, redoc_url=None, openapi_url=None, default_response_class=EscapedJson)
     for module in (
         index_page,
         access,
@@ -89,7 +100,8 @@ def make_app() -> FastAPI:
     made.mount("/static", StaticFiles(directory=index_page.STATIC), name="static")
     made.add_middleware(SecurityHeaders)
     made.add_exception_handler(HTTPException, _refuse)
-    made.add_exception_handler(WinnowError, _unavailable)
+    made.add_exception_handler(RequestValidationError, answer_invalid_request)
+    made.add_exception_handler(WinnowError, answer_failure)
     return made
 
 
@@ -97,12 +109,7 @@ async def _refuse(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     if problem.status_code == 401 and index_page.wants_html(request):  # noqa: PLR2004 - HTTP status
         return index_page.redirect_to_login(request)
-    return await http_exception_handler(request, problem)
-
-
-async def _unavailable(request: Request, problem: Exception) -> Response:
-    # Requests only read the store, so any error it raises is about the store.
-    return JSONResponse({"detail": str(problem)}, status_code=503)
+    return answer_refusal(problem)
 
 
 app = make_app()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from winnow.config.definitions import DEFINITIONS, Definition
 from winnow.config.names import validate_topic_name
@@ -14,6 +14,7 @@ from winnow.config.values import OneOf, ValueType
 from winnow.errors import ConfigurationError
 from winnow_airflow.page.access import may_view, own_request, require_right_to
 from winnow_airflow.page.dependencies import LakeDep
+from winnow_airflow.page.request_body import RequestBody
 from winnow_airflow.page.responses import Document
 
 MAXIMUM_KEYS = 100
@@ -23,7 +24,7 @@ Values = dict[str, Annotated[str, Field(max_length=MAXIMUM_VALUE_CHARACTERS)]]
 router = APIRouter(prefix="/api/configuration", dependencies=[may_view])
 
 
-class WantedTopic(BaseModel):
+class WantedTopic(RequestBody):
     """A topic that somebody wants to create."""
 
     topic: str = Field(max_length=MAXIMUM_VALUE_CHARACTERS)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from winnow.clock import format_ms
-from winnow.store.values import Listed, RunView, TopicSort, TopicSummary, Window
+from winnow.store.values import RunView, TopicSummary
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import LakeDep, NowDep, RunFilterDep, TopicFilterDep
 
-ROWS_AT_ONCE: Final = 500
-MAXIMUM_ROWS: Final = 100_000
 _FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r")
 router = APIRouter(prefix="/api", dependencies=[may_view])
-Row = TypeVar("Row")
 
 TOPIC_COLUMNS: Final = (
     "topic",
@@ -58,30 +55,15 @@ RUN_COLUMNS: Final = (
 
 @router.get("/topics.csv")
 def export_topics(lake: LakeDep, now_ms: NowDep, only: TopicFilterDep) -> StreamingResponse:
-    """Return the topics that match, one line each, by name."""
-
-    def read(window: Window) -> Listed[TopicSummary]:
-        return lake.store.overview.list_topics(now_ms, window, only=only, sort=TopicSort.TOPIC).listed
-
-    return _respond("topics.csv", TOPIC_COLUMNS, map(_list_topic_values, _read_all(read)))
+    """Return all topics that match, one line each, by name."""
+    found = lake.store.overview.stream_topics(now_ms, only=only)
+    return _respond("topics.csv", TOPIC_COLUMNS, map(_list_topic_values, found))
 
 
 @router.get("/runs.csv")
 def export_runs(lake: LakeDep, only: RunFilterDep) -> StreamingResponse:
-    """Return the runs that match, one line each, the latest activity first."""
-
-    def read(window: Window) -> Listed[RunView]:
-        return lake.store.run_history.list_runs(window, **only)
-
-    return _respond("runs.csv", RUN_COLUMNS, map(_list_run_values, _read_all(read)))
-
-
-def _read_all(read: Callable[[Window], Listed[Row]]) -> Iterator[Row]:
-    for number in range(1, MAXIMUM_ROWS // ROWS_AT_ONCE + 1):
-        rows = read(Window(number, ROWS_AT_ONCE)).rows
-        yield from rows
-        if len(rows) < ROWS_AT_ONCE:
-            return
+    """Return all runs that match, one line each, the one planned last first."""
+    return _respond("runs.csv", RUN_COLUMNS, map(_list_run_values, lake.store.run_history.stream_runs(**only)))
 
 
 def _respond(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> StreamingResponse:
@@ -92,12 +74,15 @@ def _respond(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -
     )
 
 
-def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Write a CSV file line by line; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[bytes]:
+    """Write a CSV file line by line; a text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    Half of a surrogate pair, which UTF-8 cannot encode, is written as its escape.
+    """
     for row in chain([columns], rows):
         buffer = io.StringIO()
         csv.writer(buffer).writerow([_escape_formula(each) for each in row])
-        yield buffer.getvalue()
+        yield buffer.getvalue().encode(errors="backslashreplace")
 
 
 def _escape_formula(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Asks questions that need the log of ``winnow.questions``, a process per question with limits, never the api-server.
 
-A process is killed with its whole group at its limits, when its client goes away, and when the api-server ends. While
-one question is answered the next process is started ahead, because loading the libraries takes most of the time.
+A process is killed with its whole group at its limits, when its client goes away, and when the api-server ends. After
+each answer one process is started ahead, because loading the libraries takes most of the time.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,14 +21,15 @@ from fastapi import HTTPException, Request
 from starlette.responses import Response
 
 from winnow.config.settings import Settings
+from winnow_airflow.page.failures import find_kind, make_refusal
+from winnow_airflow.page.reader_turns import ReaderTurns
 from winnow_airflow.page.responses import Document
 
+log = logging.getLogger(__name__)
+
 MAXIMUM_ANSWER_BYTES: Final = 16 << 20
-MAXIMUM_WAITING_REQUESTS: Final = 8
-MAXIMUM_WAIT_SECONDS: Final = 5.0
 EXTRA_SECONDS: Final = 15.0
 """The process ends itself at its limit, which begins when it has loaded its libraries; this much later it is killed."""
-_POLL_SECONDS: Final = 0.2
 
 _CHILD_ENVIRONMENT: Final = {
     # Threads and memory pools reserve address space, which is limited.
@@ -38,9 +39,6 @@ _CHILD_ENVIRONMENT: Final = {
     "MALLOC_ARENA_MAX": "2",
 }
 
-_STATUS_OF_CODE: Final = {2: 422, 3: 422, 4: 422, 5: 409, 6: 503}
-"""HTTP status by the exit code of :mod:`winnow.errors`."""
-_STATUS_OF_ERROR: Final = {"UnknownTopicError": 404, "DeletedTopicError": 404}
 _TIME_SIGNALS: Final = frozenset({signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL})
 
 
@@ -60,68 +58,80 @@ class ReaderProcesses:
     """The reader processes of one api-server."""
 
     def __init__(self) -> None:
-        self._running = 0
-        self._waiting = 0
-        self._spare: tuple[asyncio.AbstractEventLoop, asyncio.subprocess.Process] | None = None
+        self._turns = ReaderTurns()
+        self._spare: asyncio.Task[asyncio.subprocess.Process | None] | None = None
 
     async def ask(
-        self, request: Request, settings: Settings, question: str, parameters: Mapping[str, Any]
+        self, request: Request, settings: Settings, user: str, question: str, parameters: Mapping[str, Any]
     ) -> ReadAnswer:
-        """Ask ``question`` with ``parameters``, which go through standard input: keys are user bytes.
+        """Ask ``question`` for ``user`` with ``parameters``, which go through standard input: keys are user bytes.
 
         Raises:
-            HTTPException: 429 when too many questions are asked at once, 504 at a limit, or the error of the answer.
+            HTTPException: 429 when too many questions are asked at once, 503 when no process can be started, 504 at a
+                limit, or the error of the answer.
         """
         line = json.dumps({**parameters, "question": question}).encode() + b"\n"
         gone = asyncio.ensure_future(_wait_for_disconnect(request))
         try:
-            await self._wait_for_turn(gone, settings)
-            return await self._ask_process(gone, line, settings)
+            async with self._turns.take(user, settings.page.reader_processes, gone):
+                return await self._ask_process(gone, line, settings)
         finally:
             await _cancel(gone)
 
     async def _ask_process(self, gone: asyncio.Future[None], line: bytes, settings: Settings) -> ReadAnswer:
-        self._running += 1
+        process = await self._take(settings)
         try:
-            process = await self._take(settings)
-            try:
-                return await _converse(gone, process, line, settings)
-            finally:
-                await _end(process)
-                await self._start_spare(settings)
+            return await _converse(gone, process, line, settings)
         finally:
-            self._running -= 1
+            self._prepare_spare(settings)
+            await _end(process)
 
     async def close(self) -> None:
         """End the process that waits for a question, if there is one."""
         spare, self._spare = self._spare, None
-        if spare is not None and spare[0] is asyncio.get_running_loop():
-            await _end(spare[1])
-
-    async def _wait_for_turn(self, gone: asyncio.Future[None], settings: Settings) -> None:
-        if self._running < settings.page.reader_processes:
-            return
-        if self._waiting >= MAXIMUM_WAITING_REQUESTS:
-            raise _make_busy_error(settings)
-        self._waiting += 1
-        until = time.monotonic() + MAXIMUM_WAIT_SECONDS
-        try:
-            while self._running >= settings.page.reader_processes:
-                if time.monotonic() > until or gone.done():
-                    raise _make_busy_error(settings)
-                await asyncio.sleep(_POLL_SECONDS)
-        finally:
-            self._waiting -= 1
+        if spare is not None and spare.get_loop() is asyncio.get_running_loop():
+            process = await spare
+            if process is not None:
+                await _end(process)
 
     async def _take(self, settings: Settings) -> asyncio.subprocess.Process:
         spare, self._spare = self._spare, None
-        if spare is not None and spare[0] is asyncio.get_running_loop() and spare[1].returncode is None:
-            return spare[1]
-        return await _start(settings)
+        if spare is not None and spare.get_loop() is asyncio.get_running_loop():
+            process = await self._claim(spare)
+            if process is not None and process.returncode is None:
+                return process
+            if process is not None:  # it waited too long
+                await _end(process)
+        try:
+            return await _start(settings)
+        except (OSError, MemoryError) as problem:
+            raise _make_start_error(problem) from problem
 
-    async def _start_spare(self, settings: Settings) -> None:
-        if self._spare is None:
-            self._spare = (asyncio.get_running_loop(), await _start(settings))
+    async def _claim(self, spare: asyncio.Task[asyncio.subprocess.Process | None]) -> asyncio.subprocess.Process | None:
+        try:
+            return await asyncio.shield(spare)
+        except asyncio.CancelledError:
+            spare.add_done_callback(_end_unclaimed)
+            raise
+
+    def _prepare_spare(self, settings: Settings) -> None:
+        """Start the next process beside the answer: that it cannot be started is a matter of the next question."""
+        if self._spare is None:  # nothing is awaited between the look and the task
+            self._spare = asyncio.ensure_future(_try_start(settings))
+
+
+def _end_unclaimed(spare: asyncio.Task[asyncio.subprocess.Process | None]) -> None:
+    process = None if spare.cancelled() else spare.result()
+    if process is not None:
+        _kill(process)
+
+
+async def _try_start(settings: Settings) -> asyncio.subprocess.Process | None:
+    try:
+        return await _start(settings)
+    except (OSError, MemoryError) as problem:
+        log.warning("No process could be started ahead for the page's next question: %s", type(problem).__name__)
+        return None
 
 
 async def _start(settings: Settings) -> asyncio.subprocess.Process:
@@ -190,10 +200,14 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Kill the process with its group, unless it has ended, and reap it."""
+    _kill(process)
+    await process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
     if process.stdin is not None:
         process.stdin.close()
 
@@ -204,8 +218,7 @@ def _read_answer(code: int, content: bytes, settings: Settings) -> ReadAnswer:
         return ReadAnswer(json.loads(first), rest.rstrip())
     if code > 0 and first:
         failure: Document = json.loads(first)
-        status = _STATUS_OF_ERROR.get(failure["kind"]) or _STATUS_OF_CODE.get(code, 504)
-        raise HTTPException(status, failure["message"])
+        raise make_refusal(find_kind(failure["kind"]), failure["message"])
     if -code in _TIME_SIGNALS:
         raise _make_time_error(settings)
     raise HTTPException(
@@ -224,12 +237,13 @@ def _make_time_error(settings: Settings) -> HTTPException:
     )
 
 
-def _make_busy_error(settings: Settings) -> HTTPException:
+def _make_start_error(problem: Exception) -> HTTPException:
+    reason = (problem.strerror if isinstance(problem, OSError) else None) or type(problem).__name__
     return HTTPException(
-        429,
-        f"{settings.page.reader_processes} processes read the log for the page already (page.reader_processes). Ask "
-        "again in a few seconds.",
-        headers={"Retry-After": "3"},
+        503,
+        f"No process that reads the log could be started: {reason}. Nothing was changed. Ask again in a few seconds; "
+        "if it stays so, the machine of the api-server has too many processes or too little memory.",
+        headers={"Retry-After": "5"},
     )
 
 

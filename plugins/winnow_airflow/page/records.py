@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -17,38 +17,47 @@ from winnow.store.audit import AuditAction, AuditEntry
 from winnow_airflow.page.access import RECORDS_VIEW, may_read_records, may_view, own_request
 from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
 from winnow_airflow.page.reader_process import readers
+from winnow_airflow.page.request_body import RequestBody
 
 MAXIMUM_KEY_CHARACTERS: Final = 100_000
 
 router = APIRouter(prefix="/api/topics/{topic}/records", dependencies=[may_view, own_request])
 
-Partition = Annotated[int, Field(ge=0)]
-Offset = Annotated[str, Field(pattern=r"^[0-9]{1,19}$")]
+MAXIMUM_PARTITION: Final = 2**31 - 1
+MAXIMUM_OFFSET: Final = 2**63 - 1
+MAXIMUM_TIMESTAMP_MS: Final = MAXIMUM_OFFSET // 1000
+"""The log keeps times in microseconds."""
+
+
+def _require_offset(text: str) -> str:
+    if int(text) > MAXIMUM_OFFSET:
+        raise ValueError(f"an offset is at most {MAXIMUM_OFFSET}")
+    return text
+
+
+Partition = Annotated[int, Field(ge=0, le=MAXIMUM_PARTITION)]
+Offset = Annotated[str, Field(pattern=r"^[0-9]{1,19}$"), AfterValidator(_require_offset)]
 """As text, because JavaScript numbers cannot hold 64-bit integers exactly."""
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-
-
-class BrowseBody(_Body):
+class BrowseBody(RequestBody):
     """Which records of a partition are wanted; without ``offset``, ``timestamp_ms`` and ``before``: the newest."""
 
     partition: Partition
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     offset: Offset | None = None
-    timestamp_ms: Annotated[int, Field(ge=0)] | None = None
+    timestamp_ms: Annotated[int, Field(ge=0, le=MAXIMUM_TIMESTAMP_MS)] | None = None
     before: Offset | None = None
 
 
-class RecordBody(_Body):
+class RecordBody(RequestBody):
     """One record."""
 
     partition: Partition
     offset: Offset
 
 
-class KeyBody(_Body):
+class KeyBody(RequestBody):
     """A key; ``partition`` None: where it is likeliest, then the others."""
 
     key: Annotated[str, Field(max_length=MAXIMUM_KEY_CHARACTERS)]
@@ -114,7 +123,7 @@ async def _answer(
     request: Request, lake: Lake, now_ms: int, reader: str, topic: str, question: str, parameters: dict[str, Any]
 ) -> Response:
     """Read, write the audit entry, then answer; without the entry there is no answer."""
-    found = await readers.ask(request, lake.settings, question, {**parameters, "topic": topic})
+    found = await readers.ask(request, lake.settings, reader, question, {**parameters, "topic": topic})
     entry = AuditEntry(now_ms, reader, AuditAction.RECORDS_READ.value, topic=topic, origin="page", detail=found.seen)
     await run_in_threadpool(lake.store.audit.record, entry)
     return found.respond()

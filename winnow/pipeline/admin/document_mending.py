@@ -103,5 +103,7 @@ def _list_documents(head: Head) -> Iterator[Document]:
 def _delete_expired(log: TopicLog, written: Collection[str]) -> None:
     """Delete states that were written again after another sweep had expired and deleted them."""
     states = [path for path in written if path.split("/")[-2] == DocumentKind.STATE]
-    kept = collect_state_places(log.head().table) if states else set()
-    storage.delete_unreferenced(path for path in states if path not in kept)
+    if states:
+        head = log.head()
+        kept = collect_state_places(head.table)
+        document_copies.delete_documents(head.documents, [path for path in states if path not in kept])

@@ -13,9 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from winnow.errors import CommitConflictError, DamagedMetadataError, UnknownTopicError, WinnowError
+from winnow.errors import CommitConflictError, UnknownTopicError, WinnowError
 from winnow.files import storage
+from winnow.files.file_names import is_data_file, is_metadata_file
 from winnow.log.latest_tables import LatestTable
+from winnow.log.removable_files import find_latest_files
 from winnow.log.snapshot_expiry import collect_references, expire_latest
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
@@ -28,11 +30,12 @@ _SUFFIXES: Final = (".parquet", ".avro")
 
 @dataclass(frozen=True, slots=True)
 class SweptTable:
-    """What a sweep removed of a side table."""
+    """What a sweep removed of a side table; ``unnamed``: what lies in its folder and is not its own, which stays."""
 
     files_deleted: int = 0
     bytes_deleted: int = 0
     snapshots_expired: int = 0
+    unnamed: tuple[str, ...] = ()
 
 
 def find_reflected_snapshot(ctx: Context, topic: str) -> int | None:
@@ -73,18 +76,15 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
         ctx.log.open(topic).newest_head(even_deleted=True)
     if not latest.owns(table):
         raise latest.make_foreign_table_error()
-    try:
-        files = collect_references(table).list_paths()
-    except (DamagedMetadataError, FileNotFoundError):
-        files = {file.uri for file in storage.list_files(latest.location) if file.uri.endswith(_SUFFIXES)}
-    going = sorted({*files, *(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location})
+    found = find_latest_files(table)
+    listing = found.list_files()
     ctx.installation.require_own()
     latest.drop(table.metadata_location)
     if latest.table() is not None:
         raise CommitConflictError(f"The table {latest.name} was changed meanwhile and is still there. Run it again.")
-    for path in going:
-        storage.delete(path)
-    storage.remove_empty_folders(latest.location)
+    going = [file for file in listing.files if storage.delete(file.uri, below=found.location)]
+    storage.remove_emptied_folders((file.uri for file in listing.files), found.location)
+    storage.remove_empty_root(found.location)
     record_action(ctx, AuditAction.SWEEP, topic, detail=f"dropped the table {latest.name}")
     return len(going)
 
@@ -95,7 +95,15 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
         return SweptTable()
     expired, unneeded = expire_latest(latest, now_ms=now_ms, grace_ms=grace_ms)
     wanted = set(map(storage.get_name, unneeded))
-    listed = [file for file in storage.list_files(latest.location) if file.uri.endswith(_SUFFIXES)]
+    found = find_latest_files(head.table)
+    location = found.location
+
+    def is_own(path: str) -> bool:
+        named = storage.get_name(path) in wanted and (is_data_file(path) or is_metadata_file(path))
+        return named or found.may_delete(path)
+
+    listing = storage.list_named_files(location, "", is_own)
+    listed = [file for file in listing.files if file.uri.endswith(_SUFFIXES)]
     head = latest.load()  # after the listing
     if head is None or head.reflected is None:
         return SweptTable(snapshots_expired=expired)
@@ -109,10 +117,9 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
             return SweptTable(snapshots_expired=expired)
     named = collect_references(head.table).list_names()
     gone = [file for file in _select_others(listed, named) if storage.get_name(file.uri) in wanted]
-    for file in gone:
-        storage.delete(file.uri)
-    storage.remove_emptied_folders((file.uri for file in gone), latest.location)
-    return SweptTable(len(gone), sum(file.size_bytes for file in gone), expired)
+    gone = [file for file in gone if storage.delete(file.uri, below=location)]
+    storage.remove_emptied_folders((file.uri for file in gone), location)
+    return SweptTable(len(gone), sum(file.size_bytes for file in gone), expired, listing.others)
 
 
 def _select_others(files: Iterable[storage.FileEntry], names: set[str]) -> list[storage.FileEntry]:

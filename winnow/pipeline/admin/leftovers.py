@@ -7,16 +7,24 @@ it. Both conditions stay true once they hold, so a sweep that was paused deletes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 from winnow.files import storage
-from winnow.files.quarantine_files import locate_ingest_folder, locate_keyless_move_folder, may_contain_ingest
+from winnow.files.file_names import find_attempt, is_ingest_file, is_ingest_id, is_plan_id
+from winnow.files.quarantine_files import may_contain_ingest, name_ingest_folder
 from winnow.log.head import Head
 from winnow.log.head_age import find_missing_receipts
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import list_ingest_references
-from winnow.log.snapshot_expiry import FileReferences, list_attempt_files, list_visible_quarantine_ingests
+from winnow.log.snapshot_expiry import (
+    FileReferences,
+    list_attempt_files,
+    list_kept_states,
+    list_visible_quarantine_ingests,
+)
 from winnow.model import RetiredFile, TopicState, VoidedIngest
 from winnow.pipeline.context import Context
 from winnow.store import OpenIngest, Run
@@ -24,32 +32,43 @@ from winnow.store import OpenIngest, Run
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One file in the folder of a plan or of an ingest call.
+    """One file in the folder of a recorded attempt or of an ingest call, named as their tasks name files.
 
-    ``fence``: that of its attempt, None if no such attempt is known; None for files of ingest calls.
-    ``quarantined``: whether it is in the quarantine's folder.
+    ``location`` and ``path``: the table's folder, and the place below it. ``fence``: that of its attempt; None for
+    files of ingest calls. ``quarantined``: whether it is in the quarantine's folder.
     """
 
-    uri: str
+    location: str
+    path: str
     size_bytes: int
     fence: int | None = None
     quarantined: bool = False
 
+    @property
+    def uri(self) -> str:
+        """Its address."""
+        return storage.join(self.location, self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class RunLeftovers:
-    """All files in the folders of a closed run's plan, including those that the log names."""
+    """All files in the folders of a closed run's plan, including those that the log names.
+
+    ``others``: whatever else lies there: in folders of no recorded attempt, under other names, links. It stays.
+    """
 
     run: Run
     files: tuple[Leftover, ...]
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class IngestLeftovers:
-    """All files in the folders of an ingest call whose end is not recorded."""
+    """All files in the folders of an ingest call whose end is not recorded; ``others``: as of :class:`RunLeftovers`."""
 
     ingest: OpenIngest
     files: tuple[Leftover, ...]
+    others: tuple[str, ...] = ()
 
 
 def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLeftovers]:
@@ -67,18 +86,26 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
         runs = [run for run in runs if run.plan_id not in unknown]
     adopted = [file.path for file in quarantine.files()] if runs else []
     for run in runs:
-        entries = list_attempt_files(head.location, run.plan_id)
+        if not is_plan_id(run.plan_id):
+            continue  # a row that nobody of Winnow's wrote: its name may be that of another folder
+        staged = list_attempt_files(head.location, run.plan_id)
         moved = quarantine.list_files_of_plan(run.plan_id, adopted)
         # Queried after the listing: an attempt is recorded before its first file.
         fences = ctx.store.runs.list_attempt_fences(run.plan_id)
-        files = [
-            *_build_leftovers(entries, storage.join(head.location, "data", run.plan_id), fences, quarantined=False),
-            *_build_leftovers(
-                moved, locate_keyless_move_folder(quarantine.location, run.plan_id), fences, quarantined=True
-            ),
-        ]
+        listed = [(head.location, staged, False), (quarantine.location, moved, True)]
+        files: list[Leftover] = []
+        others: list[str] = []
+        for location, listing, quarantined in listed:
+            others += listing.others
+            for entry in listing.files:
+                path = storage.find_path_below(location, entry.uri) or ""
+                attempt = find_attempt(path.removeprefix(f"data/{run.plan_id}/"), fences)
+                if attempt is None:
+                    others.append(entry.uri)
+                else:
+                    files.append(Leftover(location, path, entry.size_bytes, fences[attempt], quarantined))
         if ctx.store.runs.find(run.plan_id) == run:  # otherwise it was reopened meanwhile, and is running
-            found.append(RunLeftovers(run, tuple(files)))
+            found.append(RunLeftovers(run, tuple(files), tuple(others)))
     return found
 
 
@@ -94,20 +121,28 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
     ]
     adopted = [file.path for file in quarantine.files()] if idle else []
     for ingest in idle:
-        ledgers = {path: storage.read_size_bytes(path) for path in head.documents.locate_ledgers(ingest.ingest_id)}
+        if not is_ingest_id(ingest.ingest_id):
+            continue  # a row that nobody of Winnow's wrote
+        written = storage.list_named_files(
+            head.location, name_ingest_folder(ingest.ingest_id), partial(is_ingest_file, quarantined=False)
+        )
+        aside = quarantine.list_files_of_ingest(ingest.ingest_id, adopted)
         files = [
-            *(
-                Leftover(entry.uri, entry.size_bytes)
-                for entry in storage.list_files(locate_ingest_folder(head.location, ingest.ingest_id))
-            ),
-            *(
-                Leftover(entry.uri, entry.size_bytes, quarantined=True)
-                for entry in quarantine.list_files_of_ingest(ingest.ingest_id, adopted)
-            ),
-            *(Leftover(path, size_bytes) for path, size_bytes in ledgers.items() if size_bytes is not None),
+            *_build_leftovers(head.location, written.files, quarantined=False),
+            *_build_leftovers(quarantine.location, aside.files, quarantined=True),
+            *_find_ledgers(head, ingest.ingest_id),
         ]
-        found.append(IngestLeftovers(ingest, tuple(files)))
+        found.append(IngestLeftovers(ingest, tuple(files), (*written.others, *aside.others)))
     return found
+
+
+def _find_ledgers(head: Head, ingest_id: str) -> Iterator[Leftover]:
+    for uri in head.documents.locate_ledgers(ingest_id):
+        size_bytes = storage.read_size_bytes(uri)
+        for root in (head.copies, head.location):
+            path = storage.find_path_below(root, uri)
+            if path is not None and size_bytes is not None:
+                yield Leftover(root, path, size_bytes)
 
 
 def compute_required_fences(
@@ -117,13 +152,13 @@ def compute_required_fences(
 
     An unknown attempt may have any fence up to the current one.
     """
-    kept = list_kept_paths(head.state)
+    kept = _list_kept_paths(head, referenced)
     visible = frozenset(head.state.quarantine_ingests)
 
     def is_named(file: Leftover) -> bool:
         if file.quarantined:
             return may_contain_ingest(file.uri, quarantine.location, visible)
-        return file.uri in referenced or file.uri in kept
+        return file.path in kept
 
     needed = [
         head.fence if file.fence is None else file.fence for run in runs for file in run.files if not is_named(file)
@@ -163,6 +198,38 @@ def apply_voided_ingests(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A file that a record names, with the table's folder that it lies in: the root of the record."""
+
+    file: RetiredFile
+    location: str
+    path: str
+
+
+def locate_files(files: Iterable[RetiredFile], locations: Sequence[str], is_named: Callable[[str], bool]) -> Located:
+    """Find which of ``files`` lie below one of ``locations`` under names of their kind; no others may be deleted."""
+    found: list[NamedFile] = []
+    others: list[str] = []
+    for file in files:
+        for location in locations:
+            path = storage.find_path_below(location, file.path)
+            if path is not None and is_named(path):
+                found.append(NamedFile(file, location, path))
+                break
+        else:
+            others.append(storage.format_path(file.path))
+    return Located(found, others)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The files that a record may name, and the paths of those that it may not."""
+
+    files: list[NamedFile]
+    others: list[str]
+
+
 class DeletionFilter:
     """Decides file by file what may be deleted, from a head that was loaded after the sweep's own commit.
 
@@ -176,10 +243,10 @@ class DeletionFilter:
     def __init__(self, head: Head, referenced: FileReferences, quarantine: Quarantine, *, passed_unknown: bool) -> None:
         self._head = head
         self._quarantine = quarantine
-        self._referenced = referenced
         self._passed_unknown = passed_unknown
-        self._kept = list_kept_paths(head.state)
+        self._kept = _list_kept_paths(head, referenced)
         self._visible: set[str] | None = None
+        self._committed: set[str] | None = None
 
     def select_of_run(self, run: RunLeftovers) -> list[Leftover]:
         """Return the files of a closed run that no commit names and none will."""
@@ -188,9 +255,19 @@ class DeletionFilter:
     def select_of_ingest(self, ingest: IngestLeftovers) -> list[Leftover]:
         """Return the files of an ingest call that is void; none of a call that is not."""
         call = ingest.ingest
-        if not self._head.state.is_voided(call.ingest_id, call.number):
+        if not ingest.files or not self._head.state.is_voided(call.ingest_id, call.number):
+            return []
+        if self._is_committed(call.ingest_id):
             return []
         return [file for file in ingest.files if self._is_unnamed(file)]
+
+    def _is_committed(self, ingest_id: str) -> bool:
+        """Check whether a kept snapshot names the ledger of an ingest call: the row of such a call leads to nothing."""
+        if self._committed is None:
+            kept = list_kept_states(self._head.state.topic, self._head.table)
+            named = chain(list_ingest_references(self._head.state), *(state.ingests for state in kept))
+            self._committed = {each.ingest_id for each in named}
+        return ingest_id in self._committed
 
     def list_orphaned(
         self, runs: Iterable[RunLeftovers], ingests: Iterable[IngestLeftovers], deleted: Collection[str]
@@ -204,45 +281,47 @@ class DeletionFilter:
 
     def _is_unnamed(self, file: Leftover) -> bool:
         if not file.quarantined:
-            return file.uri not in self._referenced and file.uri not in self._kept
+            return file.path not in self._kept
         if self._visible is None:
             self._visible = list_visible_quarantine_ingests(self._head.state.topic, self._head.table)
         return not may_contain_ingest(file.uri, self._quarantine.location, self._visible)
 
 
-def delete_leftovers(quarantine: Quarantine, files: Collection[Leftover]) -> None:
-    """Delete ``files``; those of the quarantine leave its table first."""
+def delete_leftovers(quarantine: Quarantine, files: Collection[Leftover]) -> list[Leftover]:
+    """Delete ``files``, those of the quarantine after its table has let them go; return which are gone."""
     withdrawn = [file.uri for file in files if file.quarantined]
     if withdrawn:
         quarantine.remove_files(withdrawn)
-    for file in files:
-        storage.delete(file.uri)
+    return [file for file in files if storage.delete(file.uri, below=file.location)]
 
 
-def withdraw_quarantined(quarantine: Quarantine, head: Head, files: Sequence[RetiredFile]) -> list[RetiredFile]:
+def withdraw_quarantined(quarantine: Quarantine, head: Head, files: Sequence[NamedFile]) -> list[NamedFile]:
     """Take condemned files of the quarantine out of its table; return which of ``files`` may be deleted now.
 
     Left out are files of ingest calls that a kept snapshot names.
     """
-    below = f"{quarantine.location}/"
-    aside = {file.path for file in files if file.path.startswith(below)}
+    aside = {file.file.path for file in files if file.location == quarantine.location}
     if not aside:
         return list(files)
     visible = list_visible_quarantine_ingests(head.state.topic, head.table)
     named = {path for path in aside if may_contain_ingest(path, quarantine.location, visible)}
     if aside - named:
         quarantine.remove_files(aside - named)
-    return [file for file in files if file.path not in named]
+    return [file for file in files if file.file.path not in named]
 
 
-def list_kept_paths(state: TopicState) -> frozenset[str]:
-    """Files that wait for their grace, or are being deleted as retired ones: not leftovers."""
-    return frozenset(file.path for file in state.waiting_files)
+def _list_kept_paths(head: Head, referenced: FileReferences) -> frozenset[str]:
+    """List the paths below the table's folder of files that are no leftovers.
+
+    Kept snapshots name them, or they wait for their grace, or are being deleted as retired ones. Below the folder,
+    because a catalog may write the same place another way (file:/ for file:///).
+    """
+    waiting = (storage.find_path_below(head.location, file.path) for file in head.state.waiting_files)
+    return frozenset(referenced.list_below(head.location)).union(path for path in waiting if path is not None)
 
 
-def _build_leftovers(
-    entries: Iterable[storage.FileEntry], folder: str, fences: Mapping[str, int], *, quarantined: bool
-) -> Iterator[Leftover]:
+def _build_leftovers(location: str, entries: Iterable[storage.FileEntry], *, quarantined: bool) -> Iterator[Leftover]:
     for entry in entries:
-        attempt = entry.uri.removeprefix(folder + "/").partition("/")[0]
-        yield Leftover(entry.uri, entry.size_bytes, fences.get(attempt), quarantined)
+        path = storage.find_path_below(location, entry.uri)
+        if path is not None:
+            yield Leftover(location, path, entry.size_bytes, None, quarantined)

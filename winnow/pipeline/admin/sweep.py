@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from winnow.config.topic import TopicConfig
 from winnow.engine import staging
-from winnow.errors import CommitConflictError, DamagedMetadataError, DeletedTopicError
+from winnow.errors import CommitConflictError, DamagedMetadataError, DeletedTopicError, join_first
 from winnow.files import storage
-from winnow.files.quarantine_files import locate_ingest_folder, locate_keyless_move_folder
+from winnow.files.file_names import is_data_file, is_retired_file
+from winnow.files.quarantine_files import name_ingest_folder
 from winnow.log import fence
 from winnow.log.deleted_topics import note_deleted
 from winnow.log.head import Change, Head
@@ -35,7 +38,7 @@ from winnow.model import RetiredFile, TopicState
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
 from winnow.pipeline.admin.latest_table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
-from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, RunLeftovers
+from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
 from winnow.pipeline.admin.store_maintenance import prune_history
 from winnow.pipeline.admin.topic_deletion import find_grace_ms, remove_topic
 from winnow.pipeline.compaction.open_runs import settle_open_runs
@@ -54,6 +57,8 @@ class SweepReport:
 
     ``documents_restored``: put back from their copies; ``documents_lost``: of these both are gone or damaged.
     ``history_rows_removed``: from the metadata store. ``pages_removed``: Data Docs pages of removed verdicts.
+    ``unnamed``: what the sweep came across and nothing names (links, other programs' files), and what a record names
+    that is not the topic's; all of it stays.
     """
 
     topic: str
@@ -65,6 +70,7 @@ class SweepReport:
     message: str
     history_rows_removed: int = 0
     pages_removed: int = 0
+    unnamed: tuple[str, ...] = ()
     documents_restored: int = 0
     documents_copied: int = 0
     documents_lost: int = 0
@@ -140,7 +146,7 @@ def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
     text = f"{topic}: deleted, and its grace has passed; {removed.files_deleted} file(s) removed."
     if removed.files_left:
         text += f" {removed.files_left} file(s) in its folder are not Winnow's and stay."
-    return SweepReport(topic, removed.files_deleted, removed.bytes_deleted, 0, 0, 0, text)
+    return SweepReport(topic, removed.files_deleted, removed.bytes_deleted, 0, 0, 0, text, unnamed=removed.left)
 
 
 def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
@@ -164,18 +170,17 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
         head = log.newest_head()
         referenced = collect_references(head.table)
-        condemned = _select_unreferenced(head.state.condemned, referenced)
-        condemned = leftovers.withdraw_quarantined(quarantine, head, condemned)
-        deleted_data = _delete_files(ctx, topic, condemned, now_ms)
+        unnamed: list[str] = []
+        condemned = _select_condemned(head, quarantine, referenced, unnamed)
+        deleted_data = _delete_files(ctx, topic, condemned, now_ms, unnamed)
         # Folders of published plans and committed ingests, in which nothing is written any more.
         for location in (head.location, quarantine.location):
             storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(location, "data"))
-        deleted_other = _delete_files(
-            ctx, topic, _find_unreferenced_metadata(ctx, head, quarantine, referenced), now_ms
-        )
+        pending = _find_unreferenced_metadata(ctx, head, quarantine, referenced, unnamed)
+        deleted_other = _delete_files(ctx, topic, pending, now_ms, unnamed)
         deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
-        ctx.installation.require_own()
-        deleted_leftovers = _delete_leftovers(ctx, head, found, deletable, config.retired_grace_ms, now_ms)
+        leaving = (ctx, head, found, deletable, config.retired_grace_ms, now_ms, unnamed)
+        deleted_leftovers = [*_delete_run_leftovers(*leaving), *_delete_ingest_leftovers(*leaving)]
         gone = {file.path for file in deleted_data}
         if gone:
             log.commit(lambda current: _drop_deleted_files(current, gone))
@@ -200,9 +205,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         snapshots_expired=expired + side.snapshots_expired,
         files_waiting=len(waiting),
         bytes_waiting=sum(file.size_bytes for file in waiting),
-        message=_format_message(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows),
+        message=_format_message(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows)
+        + format_unnamed(sorted({*unnamed, *side.unnamed})),
         history_rows_removed=rows,
         pages_removed=pages,
+        unnamed=tuple(sorted({*unnamed, *side.unnamed})),
         documents_restored=mended.restored,
         documents_copied=mended.copied,
         documents_lost=mended.lost,
@@ -231,6 +238,18 @@ def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, histo
     if history_rows:
         text += f" {history_rows:,} row(s) of history were older than history.retention_ms and were removed."
     return text
+
+
+def format_unnamed(paths: Sequence[str]) -> str:
+    """Format what nothing names as a sentence for the end of a message; empty if there is nothing."""
+    if not paths:
+        return ""
+    folders = [f"{folder}/" for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
+    shown = join_first(folders, MAXIMUM_FOLDERS_SHOWN, ", ", last=" and ")
+    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}. See winnow doctor."
+
+
+MAXIMUM_FOLDERS_SHOWN: Final = 5
 
 
 def _format_mended(mended: MendedDocuments) -> str:
@@ -283,42 +302,67 @@ def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_
     return len(expiry.snapshot_ids)
 
 
+def _select_condemned(
+    head: Head, quarantine: Quarantine, referenced: FileReferences, unnamed: list[str]
+) -> list[NamedFile]:
+    """Return the condemned files that no kept snapshot names, after taking those of the quarantine out of its table."""
+    found = leftovers.locate_files(head.state.condemned, (head.location, quarantine.location), is_data_file)
+    unnamed += found.others
+    free = _select_unreferenced(found.files, head, referenced)
+    return leftovers.withdraw_quarantined(quarantine, head, free)
+
+
 def _find_unreferenced_metadata(
-    ctx: Context, head: Head, quarantine: Quarantine, referenced: FileReferences
-) -> list[RetiredFile]:
+    ctx: Context, head: Head, quarantine: Quarantine, referenced: FileReferences, unnamed: list[str]
+) -> list[NamedFile]:
     """Return recorded files that no snapshot of the log's or the quarantine's table refers to.
 
+    A row of the store is believed only about files of its kind, below these tables' folders and that of the copies.
     Copies of states are first: a state that is gone while its copy is there was taken by another program.
     """
-    pending = _select_unreferenced(_read_ledger(ctx, quarantine.topic), referenced)
-    pending.sort(key=lambda file: not file.path.startswith(f"{head.copies}/"))
-    below = f"{quarantine.location}/"
-    if not any(file.path.startswith(below) for file in pending):
+    pending: list[NamedFile] = []
+    for kind, files in _read_ledger(ctx, quarantine.topic).items():
+        roots = (head.copies, head.location, quarantine.location)
+        found = leftovers.locate_files(files, roots, partial(is_retired_file, kind=kind))
+        unnamed += found.others
+        pending += _select_unreferenced(found.files, head, referenced)
+    pending.sort(key=lambda file: file.location != head.copies)
+    if not any(file.location == quarantine.location for file in pending):
         return pending
-    of_quarantine = list_quarantine_metadata_files(quarantine)
-    return [file for file in pending if file.path not in of_quarantine]
+    kept = (storage.find_path_below(quarantine.location, path) for path in list_quarantine_metadata_files(quarantine))
+    of_quarantine = set(kept)
+    return [file for file in pending if file.location != quarantine.location or file.path not in of_quarantine]
 
 
-def _read_ledger(ctx: Context, topic: str) -> list[RetiredFile]:
-    return [
-        RetiredFile(row.path, row.size_bytes, row.retired_at_ms, row.plan_id)
-        for row in ctx.store.retired_files.list_retired(topic, pending_only=True)
-        if row.kind not in {"data", "attempts"}
-    ]
+def _read_ledger(ctx: Context, topic: str) -> dict[str, list[RetiredFile]]:
+    found: dict[str, list[RetiredFile]] = {}
+    for row in ctx.store.retired_files.list_retired(topic, pending_only=True):
+        if row.kind not in {"data", "attempts"}:
+            file = RetiredFile(row.path, row.size_bytes, row.retired_at_ms, row.plan_id)
+            found.setdefault(row.kind, []).append(file)
+    return found
 
 
-def _select_unreferenced(files: Iterable[RetiredFile], referenced: FileReferences) -> list[RetiredFile]:
-    return [file for file in files if file.path not in referenced]
+def _select_unreferenced(files: Iterable[NamedFile], head: Head, referenced: FileReferences) -> list[NamedFile]:
+    named = {root: referenced.list_below(root) for root in (head.location, head.copies)}
+    return [file for file in files if file.path not in named.get(file.location, ())]
 
 
-def _delete_files(ctx: Context, topic: str, files: Sequence[RetiredFile], now_ms: int) -> list[RetiredFile]:
+def _delete_files(
+    ctx: Context, topic: str, files: Sequence[NamedFile], now_ms: int, unnamed: list[str]
+) -> list[RetiredFile]:
+    """Delete ``files``, each below its table's folder; return which are gone. Others stay, and their records too."""
     if files:
         ctx.installation.require_own()
-    for file in files:
-        storage.delete(file.path)
-    if files:
-        ctx.store.retired_files.mark_deleted(topic, [file.path for file in files], now_ms)
-    return list(files)
+    gone: list[RetiredFile] = []
+    for named in files:
+        if storage.delete(storage.join(named.location, named.path), below=named.location):
+            gone.append(named.file)
+        else:
+            unnamed.append(named.file.path)
+    if gone:
+        ctx.store.retired_files.mark_deleted(topic, [file.path for file in gone], now_ms)
+    return gone
 
 
 def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) -> _ListedLeftovers:
@@ -369,34 +413,57 @@ def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, reti
     return replace(state, retired=retired, condemned=(*state.condemned, *due))
 
 
-def _delete_leftovers(
-    ctx: Context, head: Head, found: _ListedLeftovers, deletable: DeletionFilter, grace_ms: int, now_ms: int
+def _delete_run_leftovers(
+    ctx: Context,
+    head: Head,
+    found: _ListedLeftovers,
+    deletable: DeletionFilter,
+    grace_ms: int,
+    now_ms: int,
+    unnamed: list[str],
 ) -> list[RetiredFile]:
-    """Delete what attempts and ingest calls left, and record empty folders."""
+    """Delete what attempts left, and record empty folders."""
+    ctx.installation.require_own()
     quarantine = ctx.log.quarantine(head.state.topic, head)
     removed: list[RetiredFile] = []
     for run_files in found.runs:
         run = run_files.run
-        files = deletable.select_of_run(run_files)
-        leftovers.delete_leftovers(quarantine, files)
+        unnamed += run_files.others
+        files = leftovers.delete_leftovers(quarantine, deletable.select_of_run(run_files))
         removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
-        storage.remove_empty_folders(storage.join(head.location, "data", run.plan_id))
-        storage.remove_empty_folders(locate_keyless_move_folder(quarantine.location, run.plan_id))
+        for location in (head.location, quarantine.location):
+            storage.remove_empty_folders(location, f"data/{run.plan_id}")
         if files:
             ctx.store.runs.note_empty(run, first_ms=None)
         elif run.found_empty_at_ms is None:
             ctx.store.runs.note_empty(run, first_ms=now_ms)
         elif run.found_empty_at_ms + grace_ms <= now_ms:
             # A process of the run that is still alive has had a grace to write since the folder was found empty.
-            staging.delete_plan(run.plan_uri)
+            attempts = ctx.store.runs.list_attempt_fences(run.plan_id)
+            unnamed += staging.delete_plan(ctx.settings.staging, run.topic, run.plan_id, run.plan_uri, attempts)
             ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
+    return removed
+
+
+def _delete_ingest_leftovers(
+    ctx: Context,
+    head: Head,
+    found: _ListedLeftovers,
+    deletable: DeletionFilter,
+    grace_ms: int,
+    now_ms: int,
+    unnamed: list[str],
+) -> list[RetiredFile]:
+    """Delete what void ingest calls left, and record empty folders."""
+    quarantine = ctx.log.quarantine(head.state.topic, head)
+    removed: list[RetiredFile] = []
     for ingest_files in found.ingests:
         ingest = ingest_files.ingest
-        files = deletable.select_of_ingest(ingest_files)
-        leftovers.delete_leftovers(quarantine, files)
+        unnamed += ingest_files.others
+        files = leftovers.delete_leftovers(quarantine, deletable.select_of_ingest(ingest_files))
         removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
         for location in (head.location, quarantine.location):
-            storage.remove_empty_folders(locate_ingest_folder(location, ingest.ingest_id))
+            storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id))
         if ingest_files.files:
             ctx.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:

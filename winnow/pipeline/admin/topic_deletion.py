@@ -8,19 +8,23 @@ folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
+from typing import Final
 
 from winnow.engine import staging
 from winnow.errors import DeletedTopicError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
-from winnow.files.quarantine_files import may_contain_ingest
+from winnow.files.file_names import is_attempt_file, is_ingest_file, is_latest_file
+from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX, may_contain_ingest
 from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
-from winnow.log.document_places import is_document
 from winnow.log.head import Change, Head
 from winnow.log.recorded_configuration import read_overrides
+from winnow.log.reference_chains import list_ingest_references, list_receipt_references
+from winnow.log.removable_files import TableFiles, find_latest_files, find_table_files, is_folder_of
 from winnow.log.snapshot_expiry import find_state_path
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.store_maintenance import rebuild_store
@@ -58,11 +62,12 @@ class DeletionReport:
 
 @dataclass(frozen=True, slots=True)
 class RemovedFiles:
-    """Files that were deleted with their topic, and how many files in its folder are not Winnow's and stay."""
+    """Files that were deleted with their topic; those in its folders that no record of it names, which stay."""
 
     files_deleted: int
     bytes_deleted: int
     files_left: int
+    left: tuple[str, ...] = ()
 
 
 class _NothingToCommitError(Exception):
@@ -236,75 +241,163 @@ def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
 
     try:
         with hold_lease(ctx, topic):
-            note_deleted(ctx.settings.warehouse, topic)
+            note_deleted(ctx.log.deleted_notes, topic)
             log.commit(build)
             removed = remove_topic(ctx, topic, deleted_before_ms=None)
     except (_NothingToCommitError, UnknownTopicError):
-        forget_deleted(ctx.settings.warehouse, topic)
+        forget_deleted(ctx.log.deleted_notes, topic)
         return False
     record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
     return removed is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _GoingTable:
+    """A table that goes with its topic. ``opening``: the files without which it could not be opened; they go last."""
+
+    location: str
+    listing: storage.Listing
+    opening: frozenset[str]
+    drop: Callable[[], None]
 
 
 def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     """Delete what is listed while the catalog still names the removed topic's table; then drop the entry.
 
     What was listed before the entry was seen once more belongs to this table, and every name is used only once. So a
-    process that is paused here for any time deletes nothing of a later topic with the same name.
+    process that is paused here for any time deletes nothing of a later topic with the same name. Of each table the
+    files that open it, and its entry, go last: until then its metadata tell the next call what is left.
     """
     topic = log.topic
-    quarantine = ctx.log.quarantine(topic, head)
-    aside = quarantine.table()
-    listed = [*_list_copies(head.copies), *_list_files(head.location)]
-    listed_aside = _list_files(quarantine.location)
-    latest = ctx.log.latest_table(topic, head)
-    side = latest.table()
-    owns_side = side is None or latest.owns(side)
-    listed_side = _list_files(latest.location) if owns_side else []
-    left = len(storage.list_files(head.location)) - sum(each.uri.startswith(f"{head.location}/") for each in listed)
     runs = ctx.store.runs.list_runs(topic)
+    beside = [_list_quarantine(ctx, head), *_list_latest(ctx, head)]
+    beside.append(_list_copies(head))
+    own = _list_log(ctx, log, head)
     now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
     ctx.installation.require_own()
+    left: list[str] = []
     for run in runs:
-        staging.delete_plan(run.plan_uri)
-    if aside is not None:
-        quarantine.drop(aside.metadata_location)
-    if side is not None and owns_side:
-        latest.drop(side.metadata_location)
-    snapshot = now.table.current_snapshot()
+        attempts = ctx.store.runs.list_attempt_fences(run.plan_id)
+        left += staging.delete_plan(ctx.settings.staging, topic, run.plan_id, run.plan_uri, attempts)
+    gone: list[storage.FileEntry] = []
+    for table in (*beside, own):
+        left += table.listing.others
+        gone += _remove_table(table, left)
+    return RemovedFiles(len(gone), sum(file.size_bytes for file in gone), len(left), tuple(left))
+
+
+def _remove_table(table: _GoingTable, left: list[str]) -> list[storage.FileEntry]:
+    """Delete the files of a table, data first; drop its entry before those that open it. Return what is gone."""
+    last = [file for file in table.listing.files if storage.get_name(file.uri) in table.opening]
+    first = [file for file in table.listing.files if storage.get_name(file.uri) not in table.opening]
+    gone = _delete_files(table, sorted(first, key=lambda file: _rank(file.uri)), left)
+    table.drop()
+    gone += _delete_files(table, last, left)
+    storage.remove_emptied_folders((file.uri for file in table.listing.files), table.location)
+    for folder in _FOLDERS:
+        storage.remove_empty_folders(table.location, folder)
+    storage.remove_empty_root(table.location)
+    return gone
+
+
+def _delete_files(table: _GoingTable, files: Iterable[storage.FileEntry], left: list[str]) -> list[storage.FileEntry]:
+    gone = []
+    for file in files:
+        if storage.delete(file.uri, below=table.location):
+            gone.append(file)
+        else:
+            left.append(file.uri)
+    return gone
+
+
+_FOLDERS: Final = ("data", "metadata", "winnow", "_winnow")
+
+
+def _rank(uri: str) -> int:
+    """Order files so that those that name others go after them: a call that is killed leaves the names of the rest."""
+    name = storage.get_name(uri)
+    if not name.endswith((".avro", ".json")):
+        return 0
+    return 1 if "-m" in name and name.endswith(".avro") else 2
+
+
+def _list_log(ctx: Context, log: TopicLog, head: Head) -> _GoingTable:
+    found = find_table_files(head.table, _make_folder_filter(ctx, head, quarantined=False), head.state)
+    snapshot = head.table.current_snapshot()
     # By their names, which nothing else has: a catalog may write the same place another way (file:/ for file:///).
-    needed = {storage.get_name(now.table.metadata_location)}
+    opening = {storage.get_name(head.table.metadata_location)}
     if snapshot is not None:
-        needed.add(storage.get_name(find_state_path(now.table, snapshot) or ""))
-    last = [file for file in listed if storage.get_name(file.uri) in needed]
-    gone = [*listed_aside, *listed_side, *(file for file in listed if storage.get_name(file.uri) not in needed)]
-    for file in gone:
-        storage.delete(file.uri)
-    ctx.store.projection.forget_topic(topic)
-    ctx.log.drop(topic, now.table.metadata_location)
-    for file in last:  # a topic could not be opened without them while its entry was there
-        storage.delete(file.uri)
-    for location in (head.location, head.copies, quarantine.location, latest.location):
-        storage.remove_empty_folders(location)
-    return RemovedFiles(len(gone) + len(last), sum(file.size_bytes for file in (*gone, *last)), left)
+        opening.add(storage.get_name(find_state_path(head.table, snapshot) or ""))
+
+    def drop() -> None:
+        ctx.store.projection.forget_topic(log.topic)
+        ctx.log.drop(log.topic, head.table.metadata_location)
+
+    return _GoingTable(head.location, _list_files(found), frozenset(opening), drop)
 
 
-def _list_files(location: str) -> list[storage.FileEntry]:
-    """List the files below a table's folder that Winnow or Iceberg wrote; other files there are somebody else's."""
-    return [entry for entry in storage.list_files(location) if _is_own(entry.uri.removeprefix(f"{location}/"))]
+def _list_quarantine(ctx: Context, head: Head) -> _GoingTable:
+    quarantine = ctx.log.quarantine(head.state.topic, head)
+    is_recorded = _make_folder_filter(ctx, head, quarantined=True)
+    table = quarantine.table()
+    if table is not None:
+        opening = frozenset({storage.get_name(table.metadata_location)})
+        found = find_table_files(table, is_recorded)
+        return _GoingTable(
+            found.location, _list_files(found), opening, partial(quarantine.drop, table.metadata_location)
+        )
+    # Nothing names its metadata any more: an earlier call died before it had deleted the last of them.
+    found = TableFiles(quarantine.location, set(), is_recorded, is_folder_of(quarantine.location, head.table_uuid))
+    return _GoingTable(found.location, _list_files(found), frozenset(), lambda: None)
 
 
-def _list_copies(folder: str) -> list[storage.FileEntry]:
-    return [entry for entry in storage.list_files(folder) if is_document(entry.uri.removeprefix(f"{folder}/"))]
+def _list_copies(head: Head) -> _GoingTable:
+    """List the copies of the log's documents, in a folder that has the table's uuid in its name."""
+    found = TableFiles(head.copies, is_alone=is_folder_of(head.copies, head.table_uuid))
+    return _GoingTable(found.location, _list_files(found), frozenset(), lambda: None)
 
 
-def _is_own(path: str) -> bool:
-    folder, _, name = path.partition("/")
-    if folder == "data":
-        return "/" in name
-    return is_document(path) or (folder == "metadata" and name.endswith((".avro", ".metadata.json")))
+def _list_latest(ctx: Context, head: Head) -> Iterator[_GoingTable]:
+    latest = ctx.log.latest_table(head.state.topic, head)
+    table = latest.table()
+    if table is None:
+        if is_folder_of(latest.location, head.table_uuid):
+            found = TableFiles(latest.location, set(), is_latest_file, is_alone=True)
+            yield _GoingTable(found.location, _list_files(found), frozenset(), lambda: None)
+    elif latest.owns(table):
+        opening = frozenset({storage.get_name(table.metadata_location)})
+        found = find_latest_files(table)
+        yield _GoingTable(found.location, _list_files(found), opening, partial(latest.drop, table.metadata_location))
+
+
+def _make_folder_filter(ctx: Context, head: Head, *, quarantined: bool) -> Callable[[str], bool]:
+    """Make the check whether a path lies in the folder of a recorded run or ingest call, under a name of its tasks."""
+    state = head.state
+    plans = {run.plan_id for run in ctx.store.runs.list_runs(state.topic)}
+    ingests = {each.ingest_id for each in ctx.store.ingests.list_open(state.topic)}
+    ingests |= {each.ingest_id for each in state.voided_ingests} | set(state.quarantine_ingests)
+    with suppress(WinnowError, OSError):  # what is damaged names nothing
+        plans |= {reference.plan_id for reference in list_receipt_references(state)}
+    with suppress(WinnowError, OSError):
+        ingests |= {reference.ingest_id for reference in list_ingest_references(state)}
+
+    def is_recorded(path: str) -> bool:
+        top, _, below = path.partition("/")
+        folder, _, name = below.partition("/")
+        if top != "data":
+            return False
+        if folder.startswith(INGEST_FOLDER_PREFIX):
+            known = folder.removeprefix(INGEST_FOLDER_PREFIX) in ingests
+            return known and is_ingest_file(name, quarantined=quarantined)
+        return folder in plans and is_attempt_file(name, quarantined=quarantined)
+
+    return is_recorded
+
+
+def _list_files(files: TableFiles) -> storage.Listing:
+    return files.list_files()
 
 
 def find_grace_ms(log: TopicLog, head: Head) -> int:

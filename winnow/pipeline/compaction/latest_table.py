@@ -278,7 +278,8 @@ def _write_change(
         change = _TableChange(parts)
         storage.sync(segment.path for segment in change.added)
     except BaseException:
-        storage.delete_unreferenced(segment.path for part in parts for segment in part.added)
+        written = (segment.path for part in parts for segment in part.added)
+        storage.delete_unreferenced(written, below=folder.rsplit("/", 2)[0])
         raise
     return change
 
@@ -353,10 +354,10 @@ def _commit(
     except CommitUnknownError:
         raise  # the table may name the files
     except WinnowError:  # nothing was committed; after anything else the files wait for a sweep
-        storage.delete_unreferenced(segment.path for segment in change.added)
+        storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
         raise
     if snapshot_id is None:
-        storage.delete_unreferenced(segment.path for segment in change.added)
+        storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
         return None
     held = sum(segment.records for segment in chain.from_iterable(rows.values()))
     written = sum(segment.records for segment in change.added)

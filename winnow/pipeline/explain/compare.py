@@ -299,7 +299,7 @@ def compare_in_spark(ctx: Context, request: DiffRequest, progress: Progress | No
     size_bytes = sum(partition.size_bytes for partition in request.partitions)
     reference = PlanReference(request.topic, request.comparison_id, uri, len(request.partitions), size_bytes, None)
     try:
-        storage.write_bytes(uri, documents.dump_json(request))
+        storage.write_bytes(uri, documents.dump_json(request), below=ctx.settings.staging)
         name = f"winnow compare {request.topic}"
         done = run_job(ctx.settings, job, name=name, plans=[reference], progress=progress)
         failure = done.failures.get(request.comparison_id)
@@ -308,7 +308,7 @@ def compare_in_spark(ctx: Context, request: DiffRequest, progress: Progress | No
         return documents.load_json(DiffResult, storage.read_bytes(strategy_diff.build_result_uri(uri)))
     finally:
         for document in (uri, strategy_diff.build_result_uri(uri)):
-            storage.delete(document)
+            storage.delete(document, below=ctx.settings.staging)
 
 
 def _build_error(topic: str, failure: PlanFailure) -> WinnowError:

@@ -112,6 +112,7 @@ class PartitionAppender:
                 locate_ingest_folder(location, prepared.ingest_id),
                 f"{partition:05d}-{state.log_end_offset:020d}-{number:05d}.parquet",
             ),
+            below=location,
         )
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -306,7 +306,10 @@ class IngestCommit:
 
         What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
         """
-        removed = remove_files([*paths, *self.head.documents.locate_ledgers(self.prepared.ingest_id)])
+        removed = remove_files(
+            [*paths, *self.head.documents.locate_ledgers(self.prepared.ingest_id)],
+            below=(self.head.location, self.head.copies),
+        )
         if removed and not self.prepared.quarantined:
             self.row.close()
 
@@ -462,11 +465,10 @@ class IngestCommit:
         )
 
 
-def remove_files(paths: Sequence[str]) -> bool:
-    """Remove files that nothing refers to; return whether all of them are gone."""
+def remove_files(paths: Sequence[str], *, below: Sequence[str]) -> bool:
+    """Remove files below one of these roots that nothing refers to; return whether all of them are gone."""
     gone = 0
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
-            storage.delete(path)
-            gone += 1
+            gone += any(storage.find_path_below(root, path) and storage.delete(path, below=root) for root in below)
     return gone == len(paths)

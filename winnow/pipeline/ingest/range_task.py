@@ -54,6 +54,7 @@ class RangeWriter:
             partition=self.range.partition,
             segment_bytes=self.plan.segment_bytes,
             name=lambda part: storage.join(self.folder, f"{name}-{part:05d}.parquet"),
+            below=self.plan.table_location,
         )
         self._paths = {each.number: each.uri for each in self.plan.objects}
 
@@ -94,7 +95,7 @@ class RangeWriter:
         """Remove what was written; what cannot be removed is left for the sweep."""
         for path in self._writer.abandon():
             with contextlib.suppress(OSError, ServiceError):
-                storage.delete(path)
+                storage.delete(path, below=self.plan.table_location)
 
 
 def ingest_range(

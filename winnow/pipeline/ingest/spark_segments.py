@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 from winnow.errors import ServiceError, WinnowError
 from winnow.files import storage
-from winnow.files.quarantine_files import locate_ingest_folder
+from winnow.files.file_names import is_ingest_file
+from winnow.files.quarantine_files import locate_ingest_folder, name_ingest_folder
 from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.log.head import Head
 from winnow.model import Append, PartitionState
@@ -64,22 +66,31 @@ class SparkSegments(IngestCommit):
             ]
 
     def remove_others(self) -> None:
-        """Remove plans, results and files of repeated tasks: after the commit nobody would.
+        """Remove plans, results and files of repeated tasks: after the commit nobody would. Other files stay.
 
         Raises:
             WinnowError: a segment is not there, or not as its task wrote it.
         """
-        listed = {entry.uri: entry.size_bytes for entry in storage.list_files(self.folder)}
+        listed = {entry.uri: entry.size_bytes for entry in self._list_files()}
         segments = [segment for found in self.prepared.segments.values() for segment in found]
         wrong = [segment.path for segment in segments if listed.get(segment.path) != segment.size_bytes]
         if wrong:
             raise WinnowError(f"{wrong[0]} is not the segment that a task wrote. {NOTHING_INGESTED} Run it again.")
         for uri in listed.keys() - {segment.path for segment in segments}:
-            storage.delete(uri)
-        storage.remove_empty_folders(self.folder)
+            storage.delete(uri, below=self.head.location)
+        self._remove_empty_folders()
 
     def discard(self) -> None:
         """Remove what the applications of this try left; what cannot be removed is left for the sweep."""
         with contextlib.suppress(OSError, ServiceError):
-            self.remove([entry.uri for entry in storage.list_files(self.folder)])
-            storage.remove_empty_folders(self.folder)
+            self.remove([entry.uri for entry in self._list_files()])
+            self._remove_empty_folders()
+
+    def _list_files(self) -> tuple[storage.FileEntry, ...]:
+        """List what the application may have written, under the names that it gives."""
+        return storage.list_named_files(
+            self.head.location, name_ingest_folder(self.prepared.ingest_id), partial(is_ingest_file, quarantined=False)
+        ).files
+
+    def _remove_empty_folders(self) -> None:
+        storage.remove_empty_folders(self.head.location, name_ingest_folder(self.prepared.ingest_id))

@@ -37,8 +37,9 @@ function createApiError(status, detail) {
     });
   if (status === 404) return new ApiError(detail || "Not found.", { status });
   if (status === 409) return new ApiError(detail || "The DAG run already exists.", { status });
-  if (status < 500 || status === 504)
-    return new ApiError(detail || `The server refused the request (${status}).`, { status });
+  if (status < 500) return new ApiError(detail || `The server refused the request (${status}).`, { status });
+  // A sentence of Winnow's says what to do; Airflow's own failures have no sentence.
+  if (detail && detail !== "Internal Server Error") return new ApiError(detail, { status });
   return new ApiError(detail || `The server failed to answer (${status}).`, {
     status,
     next: "The api-server's log has the cause. Check the metadata store with: winnow doctor",

@@ -1,0 +1,129 @@
+"""Brings a topic's side tables back into the catalog: quarantined records, and the latest state.
+
+They carry no state that proves them. Rows of the quarantine count only where the log's state names their ingest call,
+and the table of the latest state names the log's snapshot that it shows, so a newer one than the catalog had does no
+harm. The newest metadata file that leads to no missing file is taken, as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+
+from winnow.errors import CommitConflictError, WinnowError
+from winnow.files import storage
+from winnow.log.catalog_access import ensure_namespace
+from winnow.log.manifests import list_live_manifests, read_live_sizes
+from winnow.log.table_recovery import SwapsMetadata
+from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, is_below, survey_table
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.typedef import Identifier
+
+
+class SideTableAction(StrEnum):
+    """What is to be done about a side table, or was."""
+
+    REGISTER = "register"
+    """The catalog has none of its name."""
+    BRING_FORWARD = "bring forward"
+    """The catalog names older metadata."""
+    KEEP = "keep"
+    LEAVE = "leave"
+    """What lies there cannot be brought into the catalog; the reason says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideTable:
+    """One side table. ``metadata_location``: what the catalog is to name; None: it is left as it is.
+
+    ``before``: what the catalog names; None: it has no such entry.
+    """
+
+    name: str
+    action: SideTableAction
+    metadata_location: str | None
+    before: str | None
+    reason: str = ""
+
+
+def plan_side_table(catalog: Catalog, identifier: Identifier, io: FileIO, location: str) -> SideTable | None:
+    """Find what the catalog is to name for the side table at ``location``; None: there is none anywhere.
+
+    Raises:
+        ServiceError: the object store does not serve the folder.
+    """
+    name = ".".join(identifier)
+    present = _find_present(catalog, identifier)
+    survey = survey_table(io, location, known=[present] if present else (), is_log=False)
+    newest = _choose(survey, io)
+    if newest is None:
+        if present is None and not survey.found:
+            return None
+        reason = "none of its metadata files leads to a complete table" if survey.found else ""
+        return SideTable(name, SideTableAction.LEAVE if survey.found else SideTableAction.KEEP, None, present, reason)
+    if present is None:
+        return SideTable(name, SideTableAction.REGISTER, newest.location, None)
+    if storage.get_name(present) == newest.name:
+        return SideTable(name, SideTableAction.KEEP, None, present)
+    if not isinstance(catalog, SwapsMetadata):
+        reason = f"the catalog names older metadata; set it to {newest.location} with the catalog's own tool"
+        return SideTable(name, SideTableAction.LEAVE, None, present, reason)
+    return SideTable(name, SideTableAction.BRING_FORWARD, newest.location, present)
+
+
+def _find_present(catalog: Catalog, identifier: Identifier) -> str | None:
+    if isinstance(catalog, SwapsMetadata):
+        return catalog.find_metadata_location(identifier)
+    try:
+        return str(catalog.load_table(identifier).metadata_location)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+
+
+def _choose(survey: WarehouseSurvey, io: FileIO) -> FoundMetadata | None:
+    """Choose the newest that the survey proves, else the newest at all, of those that lead to no missing file."""
+    by_age = [*survey.candidates]
+    if survey.newest is not None:
+        by_age.append(survey.newest)
+    return next((each for each in reversed(by_age) if is_complete(each, io, survey.location)), None)
+
+
+def is_complete(found: FoundMetadata, io: FileIO, location: str) -> bool:
+    """Check whether every file that the newest snapshot names is there, in its size, inside of the table's folder."""
+    if found.snapshot is None:
+        return True
+    try:
+        manifests = list_live_manifests(io, found.snapshot)
+        sizes = {path: size for each in manifests for path, (_, size) in read_live_sizes(io, each).items()}
+    except (OSError, WinnowError):
+        return False
+    places = [each.manifest_path for each in manifests] + list(sizes)
+    return all(is_below(each, location) for each in places) and all(
+        storage.read_size_bytes(path) == size for path, size in sizes.items()
+    )
+
+
+def land_side_table(catalog: Catalog, identifier: Identifier, planned: SideTable) -> None:
+    """Do what was planned.
+
+    Raises:
+        CommitConflictError: the catalog's entry is another one by now; nothing was changed.
+    """
+    if planned.metadata_location is None:
+        return
+    ensure_namespace(catalog, str(identifier[0]))
+    try:
+        if planned.before is None:
+            catalog.register_table(identifier, planned.metadata_location)
+        elif isinstance(catalog, SwapsMetadata):
+            catalog.swap_metadata(identifier, planned.before, planned.metadata_location)
+    except (CommitFailedException, TableAlreadyExistsError) as problem:
+        raise CommitConflictError(
+            f"The catalog's entry of {planned.name} was changed meanwhile; it was left as it is. Run it again."
+        ) from problem

@@ -1,0 +1,194 @@
+"""Makes a backup while everything runs: the store first, then what the catalog says, then the files it leads to.
+
+Each part may be older than the next one and never newer: a store that is behind its catalog is completed from the
+tables, and a catalog that is behind its warehouse names only files that are there. Files never change and no name is
+used twice, so what was copied for an earlier backup is not read again. If a sweep removes a file before it is copied,
+the topic is copied once more as it is by then. The backup's document is written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeVar
+
+from winnow import __version__
+from winnow.errors import (
+    DamagedBackupError,
+    DamagedMetadataError,
+    ForeignTableError,
+    RunAgainError,
+    TopicBusyError,
+    UsageError,
+)
+from winnow.log.catalog_access import wait_before_retry
+from winnow.log.table_files import find_path_below
+from winnow.log.table_pointers import TopicPointers, read_pointers
+from winnow.pipeline.audit import record_action
+from winnow.pipeline.backup.backup_place import (
+    ROWS_OF_PART,
+    Backup,
+    BackupPlace,
+    CopiedRows,
+    CopiedTopic,
+    Owner,
+)
+from winnow.pipeline.backup.topic_copies import TopicCopy, Watcher
+from winnow.pipeline.context import Context
+from winnow.pipeline.leases import hold_lease
+from winnow.store.audit import AuditAction
+
+T = TypeVar("T")
+
+MAXIMUM_TRIES: Final = 12
+"""How often a topic is copied anew because a sweep removed files meanwhile."""
+TRIES_WITHOUT_LEASE: Final = 3
+"""After so many tries the topic's lease is taken, so that no sweep runs meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """A backup that was made. ``files_copied``, ``bytes_copied``: what no earlier backup had."""
+
+    destination: str
+    backup_id: str
+    topics: int
+    records: int
+    files: int
+    size_bytes: int
+    files_copied: int
+    bytes_copied: int
+    store_rows: int
+    left_out: dict[str, str]
+
+
+def create_backup(ctx: Context, destination: str, watch: Watcher = lambda what, done, total: None) -> BackupReport:
+    """Make a backup of all topics and the metadata store.
+
+    Topics that cannot be copied are left out and named; all others are in the backup.
+
+    Raises:
+        UsageError: the folder holds something else, or lies in the warehouse or around it.
+        DamagedBackupError: the folder's own document is damaged.
+        RunAgainError: a topic changed faster than it was copied. What was copied stays; no backup was made.
+        ServiceError: the store, the catalog or an object store cannot be reached; as before.
+    """
+    return _Creation(ctx, BackupPlace(destination), watch).run()
+
+
+class _Creation:
+    def __init__(self, ctx: Context, place: BackupPlace, watch: Watcher) -> None:
+        self._ctx = ctx
+        self._place = place
+        self._watch = watch
+        self._files_copied = self._bytes_copied = 0
+
+    def run(self) -> BackupReport:
+        owner = make_owner(self._ctx)
+        _require_apart(self._place.uri, owner.warehouse)
+        self._place.claim(owner)
+        earlier = self._find_earlier()
+        created_at_ms = self._ctx.now_ms()
+        store = self._copy_store()
+        topics: list[CopiedTopic] = []
+        left_out: dict[str, str] = {}
+        for pointers in read_pointers(self._ctx.log):
+            try:
+                copied = self._copy_topic(pointers, earlier.get(pointers.topic))
+            except (DamagedMetadataError, ForeignTableError) as problem:
+                left_out[pointers.topic] = str(problem)
+                continue
+            topics += [copied] if copied is not None else []
+        revision = self._ctx.store.portable_rows.revision
+        backup = Backup(created_at_ms, __version__, owner, revision, tuple(topics), store, left_out)
+        return self._finish(self._place.write(backup), backup)
+
+    def _find_earlier(self) -> Mapping[str, CopiedTopic]:
+        """Return the topics of the newest backup here; what is damaged of it is copied anew."""
+        ids = self._place.list_ids()
+        with suppress(DamagedBackupError):
+            return {topic.topic: topic for topic in self._place.read(ids[-1]).topics} if ids else {}
+        return {}
+
+    def _copy_store(self) -> tuple[CopiedRows, ...]:
+        self._watch("Copying the metadata store", 0, 0)
+        return tuple(
+            CopiedRows(table, tuple(self._place.write_rows(part) for part in _split(rows, ROWS_OF_PART)))
+            for table, rows in self._ctx.store.portable_rows.read_tables()
+        )
+
+    def _copy_topic(self, pointers: TopicPointers, earlier: CopiedTopic | None) -> CopiedTopic | None:
+        """Copy a topic, as it is by the time that no file is removed meanwhile; None: it is gone for good."""
+        topic = pointers.topic
+        for attempt in range(MAXIMUM_TRIES):
+            try:
+                with hold_lease(self._ctx, topic) if attempt >= TRIES_WITHOUT_LEASE else nullcontext():
+                    return self._try_to_copy(pointers, earlier)
+            except TopicBusyError:
+                wait_before_retry(attempt)
+            except FileNotFoundError as problem:
+                newer = self._look_again(pointers, problem)
+                if newer is None:
+                    return None
+                pointers = newer
+        raise RunAgainError(
+            f"Topic {topic} was swept {MAXIMUM_TRIES} times while it was copied. No backup was made; what was copied "
+            "stays, and the next call goes on with it. Run it again, or raise winnow.retired.grace.ms of the topic."
+        )
+
+    def _try_to_copy(self, pointers: TopicPointers, earlier: CopiedTopic | None) -> CopiedTopic | None:
+        copy = TopicCopy(self._place, self._ctx.settings.warehouse, pointers, earlier, self._watch)
+        try:
+            return copy.run()
+        finally:
+            self._files_copied += copy.files_copied
+            self._bytes_copied += copy.bytes_copied
+
+    def _look_again(self, pointers: TopicPointers, gone: FileNotFoundError) -> TopicPointers | None:
+        newer = next(iter(read_pointers(self._ctx.log, pointers.topic)), None)
+        if newer == pointers:
+            raise DamagedMetadataError(
+                f"A file of topic {pointers.topic} is gone, and its tables still refer to it ({gone}). Restore it from "
+                f"an earlier backup or the object store's versions. Look at the topic with: winnow scrub "
+                f"{pointers.topic}"
+            ) from gone
+        return newer
+
+    def _finish(self, backup_id: str, backup: Backup) -> BackupReport:
+        rows = sum(part.entries for table in backup.store for part in table.parts)
+        report = BackupReport(
+            destination=self._place.uri,
+            backup_id=backup_id,
+            topics=len(backup.topics),
+            records=sum(topic.log.records for topic in backup.topics),
+            files=sum(topic.files.entries for topic in backup.topics),
+            size_bytes=sum(topic.size_bytes for topic in backup.topics),
+            files_copied=self._files_copied,
+            bytes_copied=self._bytes_copied,
+            store_rows=rows,
+            left_out=backup.left_out,
+        )
+        detail = f"{backup_id}: {report.topics:,} topics, {report.files:,} files, {report.files_copied:,} of them new"
+        record_action(self._ctx, AuditAction.BACK_UP, "", detail=detail)
+        return report
+
+
+def make_owner(ctx: Context) -> Owner:
+    """Return whose backups those of this installation are."""
+    return Owner(ctx.settings.warehouse.rstrip("/"))
+
+
+def _require_apart(destination: str, warehouse: str) -> None:
+    if destination == warehouse or find_path_below(warehouse, destination) or find_path_below(destination, warehouse):
+        raise UsageError(
+            f"{destination} and the warehouse {warehouse} lie within one another, so nothing was written. A backup "
+            "belongs on another disk or in another bucket; name a folder there."
+        )
+
+
+def _split(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(rows)
+    while part := list(islice(iterator, size)):
+        yield part

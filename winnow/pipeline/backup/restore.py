@@ -1,0 +1,240 @@
+"""Restores a backup into an empty place: files first, then the store, then the catalog's entries, the logs last.
+
+What is restored is readable only once its tables are in the catalog, so a restore that was killed has changed nothing
+that anybody reads; a note in the warehouse says which backup it is, and the next call goes on. Each topic's first
+commit raises its fence, so that no process of the installation that was backed up can publish into what is restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from winnow import documents
+from winnow.errors import UsageError, WinnowError, join_first
+from winnow.files import storage
+from winnow.files.file_copies import ContentDiffersError, compute_file_digest, copy_file
+from winnow.log.deleted_topics import note_deleted
+from winnow.log.document_places import locate_copy
+from winnow.log.fence import make_fence_change
+from winnow.log.head import Change, Head
+from winnow.log.table_files import DOCUMENTS, find_path_below, open_table_walk
+from winnow.log.table_pointers import TableRole, find_namespace, list_registered, register_table
+from winnow.pipeline.admin.store_maintenance import rebuild_store
+from winnow.pipeline.audit import record_action
+from winnow.pipeline.backup.backup_place import Backup, BackupPlace, CopiedFile, CopiedTopic, make_damage_error
+from winnow.pipeline.backup.parallel_work import work_on_each
+from winnow.pipeline.backup.topic_copies import Watcher
+from winnow.pipeline.backup.verify import DIFFERENT, MISSING
+from winnow.pipeline.context import Context
+from winnow.store.audit import AuditAction
+
+MAXIMUM_NAMED: Final = 3
+"""Things named by a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTopic:
+    """A topic that was restored. ``records``: those that a reader sees. ``notice``: what is to be known of it."""
+
+    topic: str
+    records: int
+    files: int
+    size_bytes: int
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """A finished restore. ``left_out``: topics that the backup does not have, and why."""
+
+    backup_id: str
+    created_at_ms: int
+    topics: tuple[RestoredTopic, ...]
+    store_rows: int
+    left_out: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """A note in the warehouse: a restore of this backup has begun and not ended."""
+
+    backup_id: str
+    format_version: int = 1
+
+
+def restore_backup(
+    ctx: Context, destination: str, backup_id: str | None = None, watch: Watcher = lambda what, done, total: None
+) -> RestoreReport:
+    """Restore a backup (None: the newest) into the installation of ``ctx``, which must be empty, or go on with it.
+
+    Raises:
+        UsageError: there is no such backup, the place is not empty, or it is another warehouse than the backup's.
+        DamagedBackupError: a file of the backup is damaged. No topic is there; the next call goes on.
+        FormatVersionError: a newer Winnow made the backup.
+        ServiceError: the store, the catalog or an object store cannot be reached. The next call goes on.
+    """
+    place = BackupPlace(destination)
+    chosen = place.choose(backup_id)
+    return _Restore(ctx, place, chosen, place.read(chosen), watch).run()
+
+
+class _Restore:
+    def __init__(self, ctx: Context, place: BackupPlace, backup_id: str, backup: Backup, watch: Watcher) -> None:
+        self._ctx = ctx
+        self._place = place
+        self._backup_id = backup_id
+        self._backup = backup
+        self._watch = watch
+        self._note = storage.join(ctx.settings.warehouse, f"{ctx.log.namespaces.topics}_restore.json")
+
+    def run(self) -> RestoreReport:
+        """Restore everything."""
+        self._require_same_warehouse()
+        registered = self._begin()
+        for topic in self._backup.topics:
+            self._restore_files(topic)
+        if not registered:  # else the store was complete before
+            self._watch("Restoring the metadata store", 0, 0)
+            rows = ((table.table, self._place.read_rows(table)) for table in self._backup.store)
+            self._ctx.store.portable_rows.replace_all(rows)
+        for topic in self._backup.topics:
+            self._register(topic, registered)
+        report = self._make_report([self._open(topic) for topic in self._backup.topics])
+        detail = f"{self._backup_id}: {len(report.topics):,} topics"
+        record_action(self._ctx, AuditAction.RESTORE_BACKUP, "", detail=detail)
+        storage.delete(self._note)
+        return report
+
+    def _require_same_warehouse(self) -> None:
+        theirs, ours = self._backup.owner.warehouse, self._ctx.settings.warehouse.rstrip("/")
+        if theirs != ours and find_path_below(theirs, f"{ours}/x") != "x":
+            raise UsageError(
+                f"The backup is of the warehouse {theirs}, and this installation's is {ours}. The files of a table "
+                "name each other by their full paths, so they can be restored only to the same one: set "
+                "WINNOW_WAREHOUSE to it (a local folder may be a mount or a link to another disk), with an empty "
+                "catalog and an empty store. Nothing was restored."
+            )
+
+    def _begin(self) -> set[tuple[TableRole, str]]:
+        """Check that the place is empty or this restore's own; return the tables that it has registered already."""
+        registered = list_registered(self._ctx.log)
+        begun = self._read_note()
+        if begun is None:
+            self._require_empty(registered)
+            storage.write_bytes(self._note, documents.dump_json(_Note(self._backup_id)))
+            return registered
+        if begun.backup_id != self._backup_id:
+            raise UsageError(
+                f"A restore of the backup {begun.backup_id} has begun here and not ended. Nothing was changed. "
+                f"Complete it with: winnow backup restore {self._place.uri} --backup {begun.backup_id}"
+            )
+        own = {(table.role, topic.topic) for topic in self._backup.topics for table in topic.tables}
+        if registered - own:
+            self._refuse([self._name_table(*table) for table in sorted(registered - own)])
+        return registered
+
+    def _read_note(self) -> _Note | None:
+        try:
+            return documents.load_json(_Note, storage.read_bytes(self._note))
+        except FileNotFoundError:
+            return None
+
+    def _require_empty(self, registered: set[tuple[TableRole, str]]) -> None:
+        found = [self._name_table(*table) for table in sorted(registered)]
+        found += [f"rows of {table} in the metadata store" for table in self._find_rows()]
+        found += [f"the file {uri}" for uri in self._find_files()]
+        if found:
+            self._refuse(found)
+
+    def _name_table(self, role: TableRole, name: str) -> str:
+        return f"the table {find_namespace(self._ctx.log, role)}.{name} in the catalog"
+
+    def _find_rows(self) -> list[str]:
+        return self._ctx.store.portable_rows.find_filled_tables()
+
+    def _find_files(self) -> Iterator[str]:
+        spaces = (find_namespace(self._ctx.log, role) for role in TableRole)
+        folders = {storage.join(self._ctx.settings.warehouse, namespace) for namespace in spaces}
+        tables = [table for topic in self._backup.topics for table in topic.tables]
+        folders |= {folder for table in tables for folder in (table.location, table.copies) if folder is not None}
+        for folder in sorted(folders):
+            for entry in storage.list_files(folder)[:1]:
+                yield entry.uri
+
+    def _refuse(self, found: Sequence[str]) -> None:
+        raise UsageError(
+            f"A backup is restored into an empty place only, and here is {join_first(found, MAXIMUM_NAMED)}. Nothing "
+            "was changed. Point WINNOW_HOME (or warehouse, catalog and store) at an empty place, or move what is there "
+            "away."
+        )
+
+    def _restore_files(self, topic: CopiedTopic) -> None:
+        files = self._place.read_list(topic.files)
+        places = {path: _list_places(topic, file) for path, file in files.items()}
+        what, done_bytes = f"Restoring {topic.topic}", 0
+        self._watch(what, 0, topic.size_bytes)
+        for file, _ in work_on_each(files.values(), lambda each: self._restore_file(each, places[each.path])):
+            done_bytes += file.size_bytes
+            self._watch(what, done_bytes, topic.size_bytes)
+        storage.sync(place for both in places.values() for place in both)
+
+    def _restore_file(self, file: CopiedFile, places: Sequence[str]) -> None:
+        """Copy a file to its places, unless it is there from a call that was killed."""
+        for place in places:
+            self._restore_at(file, place)
+
+    def _restore_at(self, file: CopiedFile, target: str) -> None:
+        if storage.read_size_bytes(target) == file.size_bytes and compute_file_digest(target) == file.digest:
+            return
+        source = self._place.locate_file(file.path)
+        try:
+            copy_file(source, target, file.digest)
+        except FileNotFoundError as problem:
+            raise make_damage_error(source, MISSING) from problem
+        except ContentDiffersError as problem:
+            raise make_damage_error(source, DIFFERENT) from problem
+
+    def _register(self, topic: CopiedTopic, registered: set[tuple[TableRole, str]]) -> None:
+        """Enter the tables of a topic into the catalog, its log last."""
+        state = open_table_walk(storage.read_bytes, topic.log.metadata_location).read_state()
+        if state is not None and state.get("deleted_at_ms") is not None:
+            note_deleted(self._ctx.log.deleted_notes, topic.topic)
+        by_role = {table.role: table for table in topic.tables}
+        for role in TableRole:
+            if role in by_role and (role, topic.topic) not in registered:
+                register_table(self._ctx.log, role, topic.topic, by_role[role].metadata_location)
+
+    def _open(self, topic: CopiedTopic) -> RestoredTopic:
+        """Raise the fence of a restored topic and complete its rows in the store."""
+        notice = ""
+        try:
+            self._ctx.log.open(topic.topic).commit(self._make_first_change, even_deleted=True)
+            if topic.topic not in self._ctx.log.list_deleted():
+                rebuild_store(self._ctx, [topic.topic])
+        except WinnowError as problem:  # it is as it was when the backup was made
+            notice = str(problem)
+        return RestoredTopic(topic.topic, topic.log.records, topic.files.entries, topic.size_bytes, notice)
+
+    def _make_first_change(self, head: Head) -> Change:
+        """Make the commit behind which nothing that was prepared before the restore can be published or ingested."""
+        state = head.state
+        numbers = [each.number for each in self._ctx.store.ingests.list_open(state.topic)]
+        first_valid = max([state.first_valid_ingest, *numbers]) + 1
+        raised = replace(head, state=replace(state, first_valid_ingest=first_valid))
+        return make_fence_change(raised, [], operation="restore-backup")
+
+    def _make_report(self, topics: Sequence[RestoredTopic]) -> RestoreReport:
+        rows = sum(part.entries for table in self._backup.store for part in table.parts)
+        backup = self._backup
+        return RestoreReport(self._backup_id, backup.created_at_ms, tuple(topics), rows, dict(backup.left_out))
+
+
+def _list_places(topic: CopiedTopic, file: CopiedFile) -> list[str]:
+    """List where a file belongs: below the folder of the table that it is of; a document to its copy's place, too."""
+    table = next(table for table in topic.tables if file.path.startswith(f"{table.folder}/"))
+    place = storage.join(table.location, file.path[len(table.folder) + 1 :])
+    if file.kind in DOCUMENTS and table.copies is not None:
+        return [place, locate_copy(table.copies, place)]
+    return [place]
