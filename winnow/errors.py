@@ -21,8 +21,10 @@
     │   ├── PlanVoidError                     refused: the table changed, the plan is void
     │   ├── CommitUnknownError                outcome unknown: settle it before cleaning up
     │   ├── CommitConflictError               another commit came first
+    │   ├── OutdatedHeadError                 files of an older head were swept meanwhile
     │   └── TopicBusyError                    another run holds the topic
     └── ServiceError                 exit 6   wait for the service, then run it again
+        └── MissingFileError                  a file that the catalog names is not there
 
 A message says what happened to which topic partition, what was left behind, and what to do next.
 Exceptions are made from plain strings, so they survive pickling across process borders.
@@ -140,6 +142,10 @@ class CommitConflictError(RunAgainError):
     """Another commit came first, more often than the commit loop tries."""
 
 
+class OutdatedHeadError(RunAgainError):
+    """The topic has a newer head, and files of the one that was at work were swept. Nothing was changed."""
+
+
 class TopicBusyError(RunAgainError):
     """Another run holds the topic."""
 
@@ -149,6 +155,10 @@ class ServiceError(WinnowError):
 
     exit_code = 6
     retryable = True
+
+
+class MissingFileError(ServiceError):
+    """A file that the catalog names is not there."""
 
 
 _BY_EXIT_CODE: dict[int, type[WinnowError]] = {

@@ -22,7 +22,13 @@ from winnow.embedded import airflow_components, airflow_home
 from winnow.embedded.airflow_components import Components, run_components
 from winnow.embedded.airflow_env import make_airflow_environment, read_ui_port
 from winnow.embedded.airflow_home import OpenAirflow, format_environment
-from winnow.embedded.airflow_users import add_user, locate_password_file, read_or_create_login_password, remove_user
+from winnow.embedded.airflow_users import (
+    add_user,
+    locate_password_file,
+    read_or_create_login_password,
+    remove_user,
+    renew_password,
+)
 from winnow.embedded.processes import Guardian, stop_processes
 from winnow.errors import ConfigurationError, ServiceError, UsageError
 
@@ -190,6 +196,17 @@ def test_user_that_is_removed_cannot_log_in_and_gets_another_password_later(sett
     assert "ann" not in json.loads(locate_password_file(settings).read_text())
     assert "ann" not in make_airflow_environment(settings, os.environ)["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"]
     assert add_user(settings, "ann", "viewer") not in {None, former}
+
+
+def test_another_password_is_given_to_who_is_there(settings: Settings) -> None:
+    """To admin as well; to nobody else, who would become a user by it."""
+    former = add_user(settings, "ann", "viewer")
+    renewed = renew_password(settings, "ann")
+    assert renewed not in {None, former}
+    assert json.loads(locate_password_file(settings).read_text())["ann"] == renewed
+    assert renew_password(settings, "admin") == read_or_create_login_password(settings)
+    with pytest.raises(UsageError, match=r"There is no user 'bob'\. Nothing was changed"):
+        renew_password(settings, "bob")
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,14 @@ def foreign_configuration(world: World) -> Env:
     return {}
 
 
+def removed_orphans(world: World) -> Env:
+    """Another engine removed every file that no snapshot names."""
+    two_partitions(world)
+    for folder in world.head().documents.folders:
+        shutil.rmtree(storage.parse_local_path(folder), ignore_errors=True)
+    return {}
+
+
 def damaged_manifest_list(world: World) -> Env:
     """A bit of the newest manifest list flipped; its copy is in the backup."""
     two_partitions(world)
@@ -305,6 +313,7 @@ CASES: dict[str, Case] = {
     "A run is stuck": Case(dead_run),
     "The metadata store is lost": Case(no_store),
     "Another program committed to a table": Case(foreign_commit),
+    "Another engine removed orphan files": Case(removed_orphans),
     "Another tool changed a topic's configuration": Case(foreign_configuration),
     "Metadata are damaged": Case(damaged_manifest_list),
     "The catalog is lost, or older than the warehouse": Case(no_catalog),

@@ -1,4 +1,7 @@
-"""Makes or restores a backup until a step given by its number: each write, rename, new folder, sync and transaction."""
+"""Works until a step given by its number: each write, rename, new folder, sync and transaction.
+
+What works is a backup, its restore, and the recovery or adoption of a topic.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from tests.support.world import World
+from tests.support.world import TOPIC, World
 from winnow.files import disk_sync, file_copies
+from winnow.pipeline.admin.topic_adoption import adopt_topic
+from winnow.pipeline.admin.topic_recovery import recover_topic
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
 
@@ -65,13 +70,24 @@ def watch_steps(counter: StepCounter) -> None:
     sys.addaudithook(audit)
 
 
+def adopt(world: World) -> None:
+    """Adopt the topic from where its table lies."""
+    (folder,) = world.folder.glob(f"home/warehouse/winnow/{TOPIC}-*")
+    adopt_topic(world.ctx, TOPIC, str(folder), run=True)
+
+
+WORKS: dict[str, Callable[[World], object]] = {
+    "create": lambda world: create_backup(world.ctx, str(world.folder / FOLDER)),
+    "restore": lambda world: restore_backup(world.ctx, str(world.folder / FOLDER)),
+    "adopt": adopt,
+    "recover": lambda world: recover_topic(world.ctx, TOPIC, run=True),
+    "rebuild": lambda world: recover_topic(world.ctx, TOPIC, rebuild=True, run=True),
+}
+
+
 def work_until(world: World, work: str, step: int, act: Callable[[], None]) -> None:
-    """``create`` or ``restore`` until ``step``; how many steps there were goes to standard error."""
+    """One of :data:`WORKS` until ``step``; how many steps there were goes to standard error."""
     counter = StepCounter(step, act)
     watch_steps(counter)
-    destination = str(world.folder / FOLDER)
-    if work == "create":
-        create_backup(world.ctx, destination)
-    else:
-        restore_backup(world.ctx, destination)
+    WORKS[work](world)
     sys.stderr.write(f"{counter.count}\n")

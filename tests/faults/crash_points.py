@@ -3,7 +3,7 @@
     python crash_points.py MOMENT FOLDER NOW_MS [kill|stop]
 
 MOMENT is one of :data:`MOMENTS`, or a number: that step of an ingest as Spark does it (distributed_ingest_steps.py), or
-``create`` or ``restore`` and a number: that step of a backup (backup_steps.py).
+a word and a number: that step of a backup, a recovery or an adoption (backup_steps.py).
 
 Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
 with the exit code of what it did.
@@ -20,6 +20,7 @@ from typing import Any
 
 from pyiceberg.table import Transaction
 
+from tests.support import path_watch
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.engine import staging
 from winnow.errors import WinnowError
@@ -33,6 +34,8 @@ from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
 from winnow.pipeline.admin.topic_deletion import delete_topic
 from winnow.pipeline.admin.topics import create_topic
+from winnow.pipeline.compaction import latest_table, publish
+from winnow.pipeline.ingest import commit
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
@@ -100,6 +103,10 @@ def undo(world: World) -> None:
     undo_ingest(world.ctx, TOPIC, newest.ingest_id)
 
 
+def update_latest(world: World) -> None:
+    latest_table.update_latest_table(world.ctx, TOPIC)
+
+
 def delete(world: World) -> None:
     delete_topic(world.ctx, TOPIC)
 
@@ -128,10 +135,15 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     ),
     "validate after its verdict": (lambda: kill_after(Verdicts, "record"), compact),
     "publish before the commit": (lambda: kill_before(Transaction, "commit_transaction"), compact),
+    "publish with the head at hand": (lambda: kill_before(publish, "find_fence_violation"), compact),
+    "publish with the change at hand": (lambda: kill_after(publish, "build_change"), compact),
+    "publish with its files checked": (lambda: kill_after(publish, "check_staged_files"), compact),
+    "ingest with the change at hand": (lambda: kill_before(commit, "check_same_log"), ingest),
     "publish after the commit": (lambda: kill_after(Transaction, "commit_transaction"), compact),
     "publish before the checkpoint": (lambda: kill_before(Projection, "record_publication"), compact),
     "publish within the checkpoint": (lambda: kill_after(Projection, "record_publication"), compact),
     "latest table before its commit": (lambda: kill_before(LatestTable, "commit"), compact),
+    "latest table with its files written": (lambda: kill_after(latest_table, "_update_partition"), update_latest),
     "latest table after its commit": (lambda: kill_after(LatestTable, "commit"), compact),
     "sweep before expiry": (lambda: kill_before(sweeping, "expire_snapshots"), sweep),
     "sweep after expiry": (lambda: kill_after(sweeping, "expire_snapshots"), sweep),
@@ -177,6 +189,7 @@ def work_until_step(world: World, moment: str) -> None:
 
 def main() -> None:
     """Arrange the moment and do the work."""
+    path_watch.install()
     moment, folder, now_ms, *how = sys.argv[1:]
     _left[:] = how or _left
     arrange, work = MOMENTS.get(moment) or (lambda: None, lambda world: work_until_step(world, moment))

@@ -30,11 +30,13 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import DamagedMetadataError, PlanVoidError, TopicBusyError
+from winnow.engine import staging
+from winnow.errors import DamagedMetadataError, OutdatedHeadError, PlanVoidError, TopicBusyError
 from winnow.files import storage
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction import validate
 from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -117,6 +119,56 @@ def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_i
     assert_everything_is_there(world)
 
 
+@pytest.mark.parametrize(
+    "moment", ["publish with the head at hand", "publish with the change at hand", "publish with its files checked"]
+)
+def test_a_publisher_whose_head_expired_while_it_was_stopped_is_told_of_the_fence_and_not_of_a_loss(
+    world: World, stopped: Stop, moment: str
+) -> None:
+    """Nothing is lost: the files of an older head went with its snapshot, and no backup is needed."""
+    with stopped(world, moment) as publisher:
+        world.clock.now_ms += world.ctx.settings.lease_ms
+        with hold_lease(world.ctx, TOPIC):
+            settle_open_runs(world.ctx, TOPIC)
+        world.ingest(build_versions(12, 6))
+        sweep_after_grace(world)
+        sweep_after_grace(world)
+        exit_code, told = publisher.go_on()
+    assert exit_code == PlanVoidError.exit_code, told
+    assert "fence" in told
+    assert "backup" not in told
+    assert_everything_is_there(world, build_versions(0, 18))
+
+
+def test_a_validation_whose_head_expires_meanwhile_is_run_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = world.plan(world.clock(), "a1")
+    assert plan is not None
+    manifest = world.stage(plan, "a1")
+    (run,) = world.ctx.store.runs.list_open(TOPIC)
+
+    def expire(*_: object, **__: object) -> object:
+        world.ingest(build_versions(12, 6))
+        sweep_after_grace(world)
+        return None
+
+    monkeypatch.setattr(validate, "build_limits", expire)
+    with pytest.raises(OutdatedHeadError, match="Run it again"):
+        validate.add_plan_limits(world.ctx, run, staging.read_plan(plan.uri), manifest, [])
+
+
+def test_an_ingest_whose_head_expired_while_it_was_stopped_starts_over_and_lands_once(
+    world: World, stopped: Stop
+) -> None:
+    write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
+    with stopped(world, "ingest with the change at hand") as ingest:
+        world.compact()
+        sweep_after_grace(world)
+        sweep_after_grace(world)
+        exit_code, told = ingest.go_on()
+    assert exit_code == 0, told
+    assert_everything_is_there(world, build_versions(0, 16))
+
+
 def test_an_update_of_the_latest_state_that_was_stopped_puts_no_older_row_back(world: World, stopped: Stop) -> None:
     """Others have brought the table further and a sweep has taken its files: its commit does not land."""
     world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
@@ -135,6 +187,24 @@ def test_an_update_of_the_latest_state_that_was_stopped_puts_no_older_row_back(w
     assert table is not None
     rows = table.scan().to_arrow().to_pylist()
     assert sorted((row["offset"], row["value"]) for row in rows) == [(11, b"value-0-11"), (13, b"newer")]
+
+
+def test_an_update_of_the_latest_state_whose_files_were_swept_while_it_was_stopped_starts_over(
+    world: World, stopped: Stop
+) -> None:
+    """Another update and a sweep came: what it had written is gone, and that is no error."""
+    world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+    update_latest_table(world.ctx, TOPIC)
+    world.ingest([record(12, b"key-0", b"newer")])
+    with stopped(world, "latest table with its files written") as updater:
+        world.clock.now_ms += world.ctx.settings.lease_ms + AHEAD_MS
+        assert update_latest_table(world.ctx, TOPIC).changed
+        sweep_after_grace(world)
+        exit_code, told = updater.go_on()
+    assert (exit_code, told) == (0, "")
+    table = world.ctx.log.latest_table(TOPIC).table()
+    assert table is not None
+    assert (12, b"newer") in {(row["offset"], row["value"]) for row in table.scan().to_arrow().to_pylist()}
 
 
 def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World, stopped: Stop) -> None:

@@ -25,6 +25,9 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.clock import read_wall_clock_ms
+from winnow.log.document_copies import find_good
+from winnow.log.reference_chains import list_documents
+from winnow.log.snapshot_expiry import list_state_documents
 from winnow.model import Record
 
 NOW_MS = read_wall_clock_ms()
@@ -49,6 +52,9 @@ def test_after_an_ingest_every_record_is_there_and_can_be_compacted(disk: Record
     with open_world(disk.folder, FakeClock(NOW_MS), power_cut_workload.lake(disk.folder)) as world:
         assert world.read() == power_cut_workload.RECORDS
         assert quarantined(world) == [b"keyless"]
+        for document in (*list_state_documents(world.head().table), *list_documents(world.head().state)):
+            places = world.head().documents.list_places(document.path)
+            assert all(find_good(document, place) is not None for place in places)
         # What came last, too: the journal of the last commit is the one that may come back.
         assert [(each.offset, each.value) for each in world.read(topic=power_cut_workload.OLD_TOPIC)] == [
             (each.offset, each.value) for each in power_cut_workload.OLD

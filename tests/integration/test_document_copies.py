@@ -276,9 +276,9 @@ def test_copies_that_are_not_of_this_table_are_refused(world: World, monkeypatch
     """The folder from which a sweep deletes bears the table's id, whatever a state says."""
     log = world.ctx.log.open(TOPIC)
     head = log.head()
+    elsewhere = storage.join(head.location, "elsewhere")
     with monkeypatch.context() as patch:
-        elsewhere = storage.join(storage.join(head.location, ".."), "elsewhere")
-        patch.setattr(type(log), "head", lambda _, **__: replace(head, copies=elsewhere))
+        patch.setattr(type(log), "_load_head", lambda *_: replace(head, copies=elsewhere))
         log.set_config({"segment.ms": "5000"}, ())
     with pytest.raises(DamagedMetadataError, match="the folder of the copies"):
         world.head()

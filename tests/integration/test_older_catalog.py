@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_runner import make_topic, record, winnow, write_lines
+from tests.support.cli_runner import Answer, make_topic, record, winnow, write_lines
 from tests.support.in_process_spark import submit
 from winnow.pipeline.compaction import driver
+from winnow.pipeline.context import open_context
 
 TOPIC = "orders"
 
@@ -76,6 +77,16 @@ def ingest(home: Path, first_offset: int, *, code: int = 0) -> str:
 
 def list_warehouse(home: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in (home / "warehouse").rglob("*") if path.is_file()}
+
+
+def list_data(home: Path) -> set[Path]:
+    return {path for path in list_warehouse(home) if path.suffix == ".parquet"}
+
+
+def list_live_paths() -> list[Path]:
+    with open_context(to_read=True) as ctx:
+        log = ctx.log.open(TOPIC)
+        return [Path(each.path.removeprefix("file://")) for some in log.segments(log.head()).values() for each in some]
 
 
 def read_values() -> list[object]:
@@ -147,3 +158,70 @@ def test_readers_go_on_and_say_it_once(lake: Path) -> None:
         answer = winnow(*command)
         assert answer.stderr.count("the catalog is older than the log") == 1, (command, answer.stderr)
         assert "older" not in answer.stdout
+
+
+def accept(*, code: int = 0, reason: str = "the newer catalog is gone") -> Answer:
+    return winnow("topics", "alter", TOPIC, "--accept-older-head", "--reason", reason, code=code)
+
+
+def list_metadata_numbers(home: Path) -> list[int]:
+    return sorted(int(path.name.partition("-")[0]) for path in (home / "warehouse").rglob("*.metadata.json"))
+
+
+def test_an_accepted_older_head_works_on_and_what_was_given_up_goes_after_a_grace(lake: Path) -> None:
+    """Numbers are raised, the store fits the log, what is missing comes in again, and no file goes before its grace."""
+    put_back(lake, "catalog.backup")
+    values = read_values()
+    before = max(list_metadata_numbers(lake))
+    data = list_data(lake)
+    said = accept().stdout
+    assert "Given up: 1 published run(s), 1 ingest call(s), 3 offset(s)." in said
+    document = json.loads(Path(said.partition("written down in file://")[2].partition(";")[0]).read_text())
+    assert document["log_ends"] == {"0": 9}
+    assert [receipt["plan_id"] for receipt in document["receipts"]] == document["plan_ids"]
+    assert read_values() == values
+    assert max(list_metadata_numbers(lake)) > before
+    assert [row["log_end_offset"] for row in winnow("checkpoints", TOPIC, "--json").document] == [6]
+    winnow("sweep", TOPIC)
+    winnow("sweep", TOPIC)
+    assert list_data(lake) == data, "nothing goes before the grace"
+    assert ingest(lake, 6) == ""
+    winnow("compact", TOPIC, "--now")
+    assert [row["offset"] for row in read_values()] == [6, 7, 8]
+    winnow("topics", "alter", TOPIC, "--config", "winnow.retired.grace.ms=0")
+    with closing(sqlite3.connect(lake / "store.db")) as store, store:  # the time of a lease passes
+        store.execute("UPDATE winnow_ingest SET renewed_at_ms = renewed_at_ms - 86400000")
+    for _ in range(2):
+        winnow("sweep", TOPIC)
+    assert not [path for path in list_data(lake) if path in data]
+    assert [row["offset"] for row in read_values()] == [6, 7, 8]
+    entries = winnow("audit", "list", "--json").document
+    assert "the newer catalog is gone" in {entry["reason"] for entry in entries}
+
+
+def test_an_older_head_is_accepted_with_a_reason_only_and_only_where_it_is_older(lake: Path) -> None:
+    """Without a reason, and with the newest catalog, nothing is accepted."""
+    assert "is not older" in accept(code=2).stderr
+    put_back(lake, "catalog.backup")
+    files = list_warehouse(lake)
+    assert "--reason" in accept(code=2, reason=" ").stderr
+    assert list_warehouse(lake) == files
+
+
+def test_an_older_head_whose_segments_a_sweep_took_is_not_accepted(lake: Path) -> None:
+    """What compaction replaced since, and a sweep deleted, the older head still names: it cannot be gone on from."""
+    put_back(lake, "catalog.backup")
+    live = json.loads(winnow("topics", "describe", TOPIC, "--json").stdout)
+    assert live["log"][0]["records"] == 3
+    for path in list_live_paths():
+        path.unlink()
+    said = accept(code=4).stderr
+    assert "1 of its 1 segments were deleted since" in said
+
+
+def test_the_given_up_history_is_refused_when_its_catalog_comes_back(lake: Path) -> None:
+    """Once the older head was gone on from, the catalog of the given-up history is the older one."""
+    put_back(lake, "catalog.backup")
+    accept()
+    put_back(lake, "catalog.newer")
+    assert "the catalog is older" in winnow("sweep", TOPIC, code=4).stderr

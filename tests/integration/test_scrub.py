@@ -66,7 +66,10 @@ def test_sound_topic_is_read_in_full_and_nothing_is_found(world: World) -> None:
     (report,) = open_scrub(world.ctx, [TOPIC])
     live = [*world.segments(0), *world.segments(1)]
     assert (report.segments, report.segments_checked) == (6, 6)
-    assert report.bytes_checked == sum(segment.size_bytes for segment in live)
+    checks = world.ctx.store.segment_checks.list_checks(TOPIC).values()
+    documents = [check.size_bytes for check in checks if check.kind == "document"]
+    assert report.other_files_checked == len(documents)
+    assert report.bytes_checked == sum(segment.size_bytes for segment in live) + sum(documents)
     assert (report.bytes_left, report.findings) == (0, ())
     assert (report.last_checked_ms, report.oldest_checked_ms) == (NOW_MS, NOW_MS)
 
@@ -116,19 +119,21 @@ def test_page_without_checksum_that_cannot_be_decoded_is_found(world: World) -> 
 
 
 def test_budget_takes_the_files_that_were_checked_longest_ago_and_goes_on_where_it_was(world: World) -> None:
-    """Each scrub has room for two segments; after three of them all six were checked, and the first is the oldest."""
-    largest = max(segment.size_bytes for number in (0, 1) for segment in world.segments(number))
-    seen: list[set[str]] = []
-    for _ in range(4):
+    """Each scrub stays below its budget, documents included; after some, all were checked."""
+    budget_bytes = 2 * max(segment.size_bytes for number in (0, 1) for segment in world.segments(number))
+    for rounds in range(1, 40):
         world.clock.now_ms += HOUR_MS
-        (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=2 * largest)
-        rows = world.ctx.store.segment_checks.list_checks(TOPIC).values()
-        seen.append({row.path for row in rows if row.kind == "segment" and row.checked_at_ms == world.clock()})
-        assert report.segments_checked == 2
-    assert len(seen[0] | seen[1] | seen[2]) == 6
-    assert seen[3] == seen[0]
-    (described,) = open_scrub(world.ctx, [TOPIC], max_bytes=1)
-    assert described.oldest_checked_ms == world.clock() - 2 * HOUR_MS
+        (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=budget_bytes)
+        assert 0 < report.bytes_checked <= budget_bytes
+        if report.oldest_checked_ms is not None:
+            assert rounds > 3
+            break
+    checks = world.ctx.store.segment_checks.list_checks(TOPIC)
+    oldest_ms = min(check.checked_at_ms for check in checks.values())
+    world.clock.now_ms += HOUR_MS
+    open_scrub(world.ctx, [TOPIC], max_bytes=1)
+    again = {p for p, check in world.ctx.store.segment_checks.list_checks(TOPIC).items() if check != checks[p]}
+    assert [checks[path].checked_at_ms for path in again] == [oldest_ms]
 
 
 def test_scrub_that_dies_goes_on_with_what_it_had_not_checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,17 +161,19 @@ def test_scrub_that_dies_goes_on_with_what_it_had_not_checked(world: World, monk
 def test_file_larger_than_the_budget_is_read_all_the_same(world: World) -> None:
     """Or it would never be checked."""
     (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=1)
-    assert report.segments_checked == 1
+    assert report.segments_checked + report.other_files_checked == 1
 
 
 def test_budget_of_a_day_counts_what_earlier_scrubs_read_and_comes_back_a_day_later(tmp_path: Path) -> None:
     with open_world(tmp_path, lake={"WINNOW_SCRUB__BYTES_PER_DAY": "1MB"}) as world:
         world.create(1)
         world.ingest(build_versions(0, 40))
-        size_bytes = world.segments()[0].size_bytes
         assert compute_bytes_left_today(world.ctx) == 1_000_000
         open_scrub(world.ctx, [TOPIC])
-        assert compute_bytes_left_today(world.ctx) == 1_000_000 - size_bytes
+        sizes = {path: check.size_bytes for path, check in world.ctx.store.segment_checks.list_checks(TOPIC).items()}
+        assert len(sizes) > len(world.segments())
+        assert sizes == {path: storage.read_size_bytes(path) for path in sizes}, "documents, too"
+        assert compute_bytes_left_today(world.ctx) == 1_000_000 - sum(sizes.values())
         world.clock.now_ms += DAY_MS
         assert compute_bytes_left_today(world.ctx) == 1_000_000
 

@@ -13,6 +13,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from tests.support.cli_runner import winnow
+from tests.support.rest_catalog import RestCatalogServer, serve_rest_catalog
 from tests.support.world import (
     TOPIC,
     World,
@@ -23,11 +24,12 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.config.settings import load_settings
-from winnow.errors import CommitConflictError, DamagedMetadataError, PlanVoidError, UsageError
+from winnow.errors import BadInputError, CommitConflictError, DamagedMetadataError, PlanVoidError, UsageError
 from winnow.files import storage
 from winnow.log.file_checksums import make_checksum_name
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.model import Record
+from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.admin.topic_adoption import adopt_all, adopt_topic
 from winnow.pipeline.admin.topic_recovery import recover_topic
 from winnow.pipeline.context import open_context
@@ -469,3 +471,125 @@ def test_compaction_goes_on_as_if_nothing_had_happened(world: World) -> None:
     world.ingest(build_versions(12, 6))
     world.compact(attempt="a2")
     assert world.read() == compute_survivors(build_versions(0, 18))
+
+
+# ------------------------------------------------------------------ other catalogs and object stores
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[tuple[World, RestCatalogServer]]:
+    """A topic in a REST catalog."""
+    with serve_rest_catalog() as (server, address):
+        lake = {"WINNOW_CATALOG__TYPE": "rest", "WINNOW_CATALOG__URI": address}
+        with open_world(tmp_path, None, lake) as opened:
+            opened.create(1, min_cleanable_dirty_ratio="0")
+            opened.ingest(build_versions(0, 6))
+            yield opened, server
+
+
+def test_a_rest_catalog_gets_there_in_one_commit(rest: tuple[World, RestCatalogServer]) -> None:
+    """It writes its metadata files itself: the snapshots that it lacks and the raised head come in one request."""
+    world, server = rest
+    older = server.tables["winnow", TOPIC]
+    world.ingest(build_versions(6, 6))
+    world.compact()
+    world.ingest(build_versions(12, 6))
+    before, fence, snapshots = world.read(), world.head().fence, world.snapshot_ids()
+    server.tables["winnow", TOPIC] = older
+    server.commits.clear()
+    report = recover_topic(world.ctx, TOPIC, run=True)
+    assert len(server.commits) == 1
+    assert world.read() == before
+    assert world.snapshot_ids()[:-1] == snapshots
+    assert world.head().fence == report.fence
+    assert report.fence is not None
+    assert report.fence > fence
+    assert not recover_topic(world.ctx, TOPIC, run=True).was_needed
+    assert len(server.commits) == 1
+    world.ingest(build_versions(18, 2))
+
+
+def test_a_rest_catalog_that_was_lost_is_given_the_table(rest: tuple[World, RestCatalogServer]) -> None:
+    """Under the name that it had, with one request."""
+    world, server = rest
+    before, location = world.read(), world.head().location
+    del server.tables["winnow", TOPIC]
+    adopt_topic(world.ctx, TOPIC, location, run=True)
+    assert world.read() == before
+    world.ingest(build_versions(6, 2))
+
+
+# ------------------------------------------------------------------ states that are gone
+
+
+def remove_documents(world: World) -> None:
+    """As an orphan removal that knows nothing of Winnow's documents, and took the copies, too."""
+    root = Path(world.ctx.settings.warehouse.removeprefix("file://"))
+    for path in world.listing():
+        if "/_winnow/" in path:
+            (root / path).unlink()
+
+
+def test_a_state_that_is_gone_is_rebuilt_from_manifests_and_store(world: World) -> None:
+    """Reading equals what the manifests have, offsets stay where they were, and compaction equals the oracle's."""
+    records = [*build_versions(12, 3), Record(15, b"key-1", None, 1_000), Record(16, b"key-2", b"last", 1_000)]
+    world.ingest(records)
+    world.compact()
+    world.ingest(build_versions(17, 3))
+    before, state, fence = world.read(), world.state(), world.head().fence
+    receipts = world.ctx.log.open(TOPIC).receipts()
+    remove_documents(world)
+    with pytest.raises(DamagedMetadataError, match="winnow topics recover orders"):
+        world.read()
+    dry = recover_topic(world.ctx, TOPIC, rebuild=True)
+    assert any("never compacted" in notice for notice in dry.notices)
+    with pytest.raises(DamagedMetadataError):
+        world.head()
+    recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+    rebuilt = world.state()
+    assert world.read() == before
+    assert (rebuilt.log_start_offset, rebuilt.log_end_offset) == (state.log_start_offset, state.log_end_offset)
+    assert world.head().fence > fence
+    assert [each.plan_id for each in world.ctx.log.open(TOPIC).receipts()] == [each.plan_id for each in receipts]
+    world.compact(attempt="a2")
+    assert world.read() == compute_survivors([*build_versions(0, 12), *records, *build_versions(17, 3)])
+
+
+def test_without_the_store_a_rebuilt_log_ends_where_any_snapshot_had_a_record(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that come again below that end are refused where they are not there, and never appended a second time."""
+    monkeypatch.setattr(TopicHeads, "list_lives", lambda *_: [])
+    world.compact()
+    remove_documents(world)
+    recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+    before = world.read()
+    assert world.state().log_end_offset == 12
+    assert world.state().log_start_offset == before[0].offset
+    with pytest.raises(BadInputError, match="has gone on to offset 12 without this record"):
+        world.ingest(build_versions(0, 14))
+    world.ingest(build_versions(9, 5))
+    assert world.read() == [*before, *build_versions(12, 2)]
+
+
+def test_a_state_is_not_rebuilt_where_a_segment_is_gone(world: World) -> None:
+    """Only what is intact but for Winnow's documents can be rebuilt."""
+    remove_documents(world)
+    location = locate_metadata(world)
+    for path in world.listing():
+        if path.endswith(".parquet"):
+            (Path(world.ctx.settings.warehouse.removeprefix("file://")) / path).unlink()
+    with pytest.raises(DamagedMetadataError, match="segment"):
+        recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+    assert locate_metadata(world) == location
+
+
+def test_a_sweep_goes_on_after_a_rebuild(world: World) -> None:
+    """Snapshots whose states are gone leave the table with the recovery; their manifests would end a sweep."""
+    world.compact()
+    remove_documents(world)
+    recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+    world.clock.now_ms += 10 * 86_400_000
+    before = world.read()
+    sweep_topics(world.ctx, [TOPIC])
+    assert world.read() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.decisions import DECISIONS
+from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
@@ -22,6 +23,7 @@ MUTANTS = (
     *INGEST,
     *DURABILITY,
     *INSTALLATIONS,
+    *DOCUMENTS,
     *INTEGRITY,
     *MAINTENANCE,
     *PAGE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.changes import (
     always,
     assign,
+    drop_element,
     drop_operand,
     drop_statement,
     never,
@@ -69,7 +70,7 @@ PUBLISHING = (
     .changes("TopicLogs.catalog", drop_statement("confirm_commits"))
     .caught_by("test_a_commit_that_a_proxy_sent_twice_is_one_commit"),
     Mutant("staged-files-not-listed", "a publish names staged files that are gone")
-    .changes("_commit.build", drop_statement("check_staged_files"))
+    .changes("_commit.build", drop_statement("_check_staged_files"))
     .caught_by("test_a_staged_file_that_is_not_there_with_its_length_is_not_published[gone]"),
     Mutant("another-manifest-published", "the staging manifest need not be the one that was judged")
     .changes("read_validated_attempt", never("manifest_digest", "compute_digest"))
@@ -122,4 +123,16 @@ PUBLISHING = (
     Mutant("plan-writes-anywhere", "a plan may write outside of the topic's own tables")
     .changes("is_below_own_tables", return_value("True"))
     .caught_by("test_a_plan_that_writes_elsewhere_is_refused_before_anything_is_written"),
+    Mutant("older-head-taken-for-damage", "files of a snapshot that expired count as lost")
+    .changes("TopicLog.notice_newer_head", always("metadata_location"))
+    .caught_by("test_a_validation_whose_head_expires_meanwhile_is_run_again"),
+    Mutant("older-head-not-tried-again", "a commit over a head that expired fails instead of starting over")
+    .changes("TopicLog.commit", drop_element("OutdatedHeadError"))
+    .caught_by("test_a_publisher_whose_head_expired_while_it_was_stopped_is_told_of_the_fence_and_not_of_a_loss"),
+    Mutant("fence-unsaid", "staged files that a sweep took behind the fence are said to be gone")
+    .changes("_check_staged_files", never("fenced"))
+    .caught_by("test_a_publisher_whose_head_expired_while_it_was_stopped_is_told_of_the_fence_and_not_of_a_loss"),
+    Mutant("overtaken-update-fails", "an update of the latest state fails where another one came first")
+    .changes("latest_table._try_once", never("_is_overtaken"))
+    .caught_by("test_an_update_of_the_latest_state_whose_files_were_swept_while_it_was_stopped_starts_over"),
 )

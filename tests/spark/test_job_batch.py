@@ -163,5 +163,5 @@ def test_two_sparks_mixed_in_one_installation_are_refused_by_name() -> None:
     """A driver whose JVM is of another version than its Python dies in ways that name neither."""
     from winnow.engine.spark_application import check_spark_versions
 
-    with pytest.raises(ConfigurationError, match=r"but its JVM is Spark 3\.5\.0.*Nothing was compacted"):
+    with pytest.raises(ConfigurationError, match=r"but its JVM is Spark 3\.5\.0.*Nothing was changed"):
         check_spark_versions(cast(Any, SimpleNamespace(version="3.5.0")))

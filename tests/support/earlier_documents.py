@@ -20,11 +20,14 @@ def write_as_earlier_winnow() -> Iterator[None]:
     """Commit so within the block."""
     genuine = carried.write_state
 
+    def write_alone(places: DocumentPlaces, path: str, _copy: str, data: bytes) -> None:
+        storage.write_bytes(path, data, below=places.location)
+
     def write_state(places: DocumentPlaces, state: TopicState) -> carried.StateReference:
         return replace(genuine(places, replace(state, copies=None)), copies=None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(document_places, "FOLDER", document_places.FORMER_FOLDER)
-        patch.setattr(document_copies, "_write_both", lambda path, copy, data: storage.write_bytes(path, data))
+        patch.setattr(document_copies, "_write_both", write_alone)
         patch.setattr(carried, "write_state", write_state)
         yield

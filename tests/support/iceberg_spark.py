@@ -34,13 +34,15 @@ def ask_spark(folder: Path, program: str, queries: Sequence[str]) -> list[list[l
     listed = ",".join(str(jar) for jar in jars if "slf4j" not in jar.name)
     program = program.replace(PACKAGES_LINE, f'    .config("spark.jars", {listed!r})\n')
     program = program.replace(
-        '.appName("winnow")', '.appName("winnow").master("local[1]").config("spark.ui.enabled", "false")'
+        '.appName("winnow")',
+        '.appName("winnow").master("local[1]").config("spark.ui.enabled", "false")'
+        '.config("spark.sql.shuffle.partitions", "1")',
     )
     (folder / "pasted.py").write_text(program + PASTED_AFTER)
     (folder / "queries.json").write_text(json.dumps(list(queries)))
     command = [sys.executable, folder / "pasted.py", folder / "queries.json", folder / "answers.json"]
-    done = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[:4000] + done.stderr[-4000:]
     assert "|partition|offset|timestamp" in done.stdout
     found: list[list[list[Any]]] = json.loads((folder / "answers.json").read_text())
     return found

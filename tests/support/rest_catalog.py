@@ -19,7 +19,7 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.serializers import ToOutputFile
+from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import CommitTableRequest
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
@@ -44,12 +44,12 @@ class RestCatalogServer:
         self.ignores_case = False
         self._lock = threading.Lock()
         self._namespaces: set[str] = set()
-        self._tables: dict[tuple[str, str], tuple[TableMetadata, str]] = {}
+        self.tables: dict[tuple[str, str], tuple[TableMetadata, str]] = {}
         self._views: dict[tuple[str, str], dict[str, Any]] = {}
 
     def forget_tables(self) -> None:
         """Lose all tables; their files stay."""
-        self._tables.clear()
+        self.tables.clear()
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
         """The status and the document for one request."""
@@ -67,12 +67,12 @@ class RestCatalogServer:
             case "GET" | "HEAD", ["v1", "namespaces", name]:
                 return (200, {"namespace": [name], "properties": {}}) if name in self._namespaces else _missing()
             case "GET", ["v1", "namespaces", name, "tables"]:
-                found = [{"namespace": [name], "name": table} for space, table in self._tables if space == name]
+                found = [{"namespace": [name], "name": table} for space, table in self.tables if space == name]
                 return 200, {"identifiers": found}
             case "POST", ["v1", "namespaces", name, "tables"]:
                 return self._create(name, body)
             case "GET" | "HEAD", ["v1", "namespaces", name, "tables", table]:
-                return (200, self._loaded(name, table)) if (name, table) in self._tables else _missing()
+                return (200, self._loaded(name, table)) if (name, table) in self.tables else _missing()
             case "POST", ["v1", "namespaces", name, "tables", table]:
                 if self.repeats:
                     self._commit(name, table, body)
@@ -85,7 +85,9 @@ class RestCatalogServer:
     def _answer_others(self, method: str, place: list[str], body: dict[str, Any]) -> Answer:
         match method, place:
             case "DELETE", ["v1", "namespaces", name, "tables", table]:
-                return (204, None) if self._tables.pop((name, table), None) is not None else _missing()
+                return (204, None) if self.tables.pop((name, table), None) is not None else _missing()
+            case "POST", ["v1", "namespaces", name, "register"]:
+                return self._register(name, body)
             case "POST", ["v1", "namespaces", name, "views"]:
                 return self._create_view(name, body)
             case _, ["v1", "namespaces", name, "views", view]:
@@ -124,7 +126,7 @@ class RestCatalogServer:
 
     def _create(self, name: str, body: dict[str, Any]) -> Answer:
         request = CreateTableRequest.model_validate(body)
-        if (name, request.name) in self._tables:
+        if (name, request.name) in self.tables:
             return _error(409, "AlreadyExistsException")
         assert request.location is not None
         assert request.partition_spec is not None
@@ -135,8 +137,16 @@ class RestCatalogServer:
             sort_order=request.write_order or UNSORTED_SORT_ORDER,
             properties=request.properties,
         )
-        self._tables[name, request.name] = (metadata, _write(metadata))
+        self.tables[name, request.name] = (metadata, _write(metadata))
         return 200, self._loaded(name, request.name)
+
+    def _register(self, name: str, body: dict[str, Any]) -> Answer:
+        if (name, body["name"]) in self.tables:
+            return _error(409, "AlreadyExistsException")
+        location = body["metadata-location"]
+        metadata = FromInputFile.table_metadata(PyArrowFileIO().new_input(location))
+        self.tables[name, body["name"]] = (metadata, location)
+        return 200, self._loaded(name, body["name"])
 
     def _commit(self, name: str, table: str, body: dict[str, Any]) -> Answer:
         request = CommitTableRequest.model_validate(body)
@@ -144,7 +154,7 @@ class RestCatalogServer:
             if any(each.type == "assert-create" for each in request.requirements):
                 return self._create_by_commit(name, table, request)
             self.commits.append(body)
-            metadata, location = self._tables[name, table]
+            metadata, location = self.tables[name, table]
             try:
                 for requirement in request.requirements:
                     requirement.validate(metadata)
@@ -153,23 +163,23 @@ class RestCatalogServer:
             updated = update_table_metadata(
                 metadata, request.updates, enforce_validation=True, metadata_location=location
             )
-            self._tables[name, table] = (updated, _write(updated))
+            self.tables[name, table] = (updated, _write(updated))
         return 200, self._loaded(name, table)
 
     def _create_by_commit(self, name: str, table: str, request: CommitTableRequest) -> Answer:
         """The end of a create transaction, or the refusal of a server that does not know it."""
-        if (name, table) in self._tables:
+        if (name, table) in self.tables:
             return _error(409, "CommitFailedException", "Table already exists")
         if self.chooses is not None:
             return _error(404, "NoSuchTableException")
         created = update_table_metadata(
             MetastoreCatalog._empty_table_metadata(), request.updates, enforce_validation=True
         )
-        self._tables[name, table] = (created, _write(created))
+        self.tables[name, table] = (created, _write(created))
         return 200, self._loaded(name, table)
 
     def _loaded(self, name: str, table: str) -> dict[str, Any]:
-        metadata, location = self._tables[name, table]
+        metadata, location = self.tables[name, table]
         return {
             "metadata-location": location,
             "metadata": json.loads(metadata.model_dump_json()),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from winnow.embedded.class_archive import KEPT, MAXIMUM_TRIES, name_archive, use_class_archive
+from winnow.files.class_archive import KEPT, MAXIMUM_TRIES, name_archive, use_class_archive
 
 OPTIONS = "-XX:+UseSerialGC"
 
@@ -92,3 +92,37 @@ def test_old_archives_go(env: dict[str, str], tmp_path: Path) -> None:
             os.utime(each, ns=(each.stat().st_mtime_ns - 10**9,) * 2)
     assert len(list((tmp_path / "cache").rglob("*.jsa"))) == KEPT
     assert "SharedArchiveFile" in run_jvm(env, f"-Dnumber={KEPT + 1}")
+
+
+def find_draft(given: str) -> Path:
+    return Path(next(part for part in given.split() if "AtExit" in part).partition("=")[2])
+
+
+def test_drafts_of_killed_applications_go_and_those_of_living_ones_stay(env: dict[str, str], tmp_path: Path) -> None:
+    """A process that is killed unlocks its folder; the next one that makes an archive removes it."""
+    child = os.fork()
+    if child == 0:
+        with use_class_archive(OPTIONS, env) as given:
+            find_draft(given).write_text("classes")
+            os._exit(0)
+    os.waitpid(child, 0)
+    cache = tmp_path / "cache"
+    (left,) = cache.rglob("*.draft")
+    with use_class_archive(OPTIONS, env) as given:
+        draft = find_draft(given)
+        draft.write_text("classes")
+        assert not left.exists()
+        run_jvm(env, "-Dof=another")
+        assert draft.exists()
+    assert list(cache.rglob("*.draft")) == []
+    assert "SharedArchiveFile" in run_jvm(env)
+
+
+def test_counts_of_tries_go_with_the_archive_and_with_what_they_counted(env: dict[str, str], tmp_path: Path) -> None:
+    for number in range(KEPT + 2):
+        run_jvm(env, f"-Dnumber={number}", can_write=False)
+    run_jvm(env, OPTIONS, can_write=False)
+    run_jvm(env)
+    names = {path.stem for path in (tmp_path / "cache").rglob("*.tries")}
+    assert len(names) == KEPT
+    assert name_archive(OPTIONS, env) not in names

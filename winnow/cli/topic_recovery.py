@@ -33,17 +33,34 @@ Metadata = Annotated[
         show_default=False,
     ),
 ]
+RebuildState = Annotated[
+    bool,
+    typer.Option("--rebuild-state", help="Rebuild the state if it is gone; shows what is lost.", show_default=False),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without, it is only shown.", show_default=False)]
 
 
 def recover(
-    topic: Topic, metadata: Metadata = None, yes: Yes = False, reason: Reason = None, as_json: Json = False
+    topic: Topic,
+    metadata: Metadata = None,
+    rebuild_state: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-state", help="Rebuild the state if it is gone; shows what is lost.", show_default=False
+        ),
+    ] = False,
+    yes: Yes = False,
+    reason: Reason = None,
+    as_json: Json = False,
 ) -> None:
     """Make the newest metadata in a topic's folder the catalog's again.
 
     For a catalog that is older than the warehouse (restored from a backup, a replica that lagged behind), or whose
     metadata file is gone. Shows what lies there, which of it is proven, and what would be given up; --yes does it, in
     one commit above every number that is known, and rebuilds the metadata store. Repeating it changes nothing.
+
+    If another engine's orphan removal took the state, --rebuild-state makes one from manifests, segments and metadata
+    store; it says what is not known any more, and sets that to the safe side.
 
     Example: winnow topics recover orders
 
@@ -52,8 +69,8 @@ def recover(
     with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.topic_recovery import recover_topic
 
-        report = recover_topic(ctx, topic, metadata=metadata, run=yes)
-    _show(report, f"recover {topic}", as_json=as_json)
+        report = recover_topic(ctx, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
+    _show(report, f"recover {topic}{' --rebuild-state' if rebuild_state else ''}", as_json=as_json)
 
 
 def adopt(
@@ -61,10 +78,12 @@ def adopt(
     location: Annotated[
         str | None, typer.Argument(metavar="[LOCATION]", help="The folder of its table.", show_default=False)
     ] = None,
+    *,
     every: Annotated[
         bool, typer.Option("--all", help="Every table in the warehouse that the catalog does not name.")
     ] = False,
     metadata: Metadata = None,
+    rebuild_state: RebuildState = False,
     yes: Yes = False,
     reason: Reason = None,
     as_json: Json = False,
@@ -81,24 +100,18 @@ def adopt(
     """
     if every == (topic is not None) or (location is None) == (topic is not None):
         raise UsageError("Name a topic and the folder of its table, or give --all. Nothing was changed.")
-    if topic is not None and location is not None:
-        _adopt_one(topic, location, metadata, yes=yes, reason=reason, as_json=as_json)
+    with open_installation(reason=reason) as ctx:
+        from winnow.pipeline.admin.topic_adoption import adopt_all, adopt_topic
+
+        if topic is None or location is None:
+            outcomes = [each for _, each in adopt_all(ctx, run=yes)]
+        else:
+            outcomes = [adopt_topic(ctx, topic, location, metadata=metadata, rebuild=rebuild_state, run=yes)]
+    if every or isinstance(outcomes[0], WinnowError):
+        _show_all(outcomes, as_json=as_json, was_run=yes)
         return
-    with open_installation(reason=reason) as ctx:
-        from winnow.pipeline.admin.topic_adoption import adopt_all
-
-        outcomes = list(adopt_all(ctx, run=yes))
-    _show_all([each for _, each in outcomes], as_json=as_json, was_run=yes)
-
-
-def _adopt_one(
-    topic: str, location: str, metadata: str | None, *, yes: bool, reason: str | None, as_json: bool
-) -> None:
-    with open_installation(reason=reason) as ctx:
-        from winnow.pipeline.admin.topic_adoption import adopt_topic
-
-        report = adopt_topic(ctx, topic, location, metadata=metadata, run=yes)
-    _show(report, f"adopt {topic} {location}", as_json=as_json)
+    options = " --rebuild-state" if rebuild_state else ""
+    _show(outcomes[0], f"adopt {topic} {location}{options}", as_json=as_json)
 
 
 def _show_all(outcomes: list[RecoveryReport | WinnowError], *, as_json: bool, was_run: bool) -> None:

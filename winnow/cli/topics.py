@@ -155,22 +155,38 @@ def alter(
             show_default=False,
         ),
     ] = False,
+    accept_older_head: Annotated[
+        bool,
+        typer.Option(
+            "--accept-older-head",
+            help="Go on from the head that an older catalog names, and give up what was committed after it; needs "
+            "--reason.",
+            show_default=False,
+        ),
+    ] = False,
     reason: Reason = None,
 ) -> None:
     """Change a topic's configuration, or add partitions.
 
     The result is checked as a whole before anything is written, and the answer says what the change will remove for
     good. A changed configuration releases uncleanable partitions. If another tool changed the table's properties,
-    Winnow does not work on the topic until --accept-config accepts or corrects them.
+    Winnow does not work on the topic until --accept-config accepts or corrects them. If the catalog is older than what
+    was committed, --accept-older-head goes on from it, after it has written down what is given up.
 
     Example: winnow topics alter orders --config max.compaction.lag.ms=86400000 --delete-config segment.ms
     """
     changes = parse_config(config)
-    if not changes and not delete_config and partitions is None and not accept_config:
+    alters = bool(changes or delete_config or partitions is not None or accept_config)
+    if not alters and not accept_older_head:
         raise UsageError(
-            f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY, --partitions N or "
-            "--accept-config."
+            f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY, --partitions N, "
+            "--accept-config or --accept-older-head."
         )
+    if accept_older_head:
+        _accept_older_head(topic, reason or "")
+    if not alters:
+        print_lines(f"Next: winnow assess {topic}")
+        return
     with open_installation(reason=reason) as ctx:
         from winnow.pipeline.admin.topics import alter_topic
 
@@ -184,6 +200,14 @@ def alter(
         shown = [e for e in found.config if e.name in changed or (accept_config and e.source == "topic")]
         print_table(["key", "value", "from"], [[e.name, e.value, e.source] for e in shown])
     print_lines(f"Next: winnow assess {topic}")
+
+
+def _accept_older_head(topic: str, reason: str) -> None:
+    with open_installation(reason=reason) as ctx:
+        from winnow.pipeline.admin.older_head import accept_older_head, describe_accepted
+
+        accepted = accept_older_head(ctx, topic, reason=reason)
+    print_lines(describe_accepted(accepted))
 
 
 def delete_records(

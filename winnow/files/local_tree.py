@@ -92,20 +92,23 @@ def delete_file(root: Path, parts: Sequence[str]) -> bool:
 
 
 def remove_empty_folders(root: Path, parts: Sequence[str], is_own: Callable[[str], bool]) -> None:
-    """Remove the folder ``parts`` of ``root`` and those below it, as far as they are empty and have own names."""
+    """Remove the folder ``parts`` of ``root`` and those below it that ``is_own`` names, as far as they are empty.
+
+    ``is_own`` is given their paths below that folder.
+    """
     with suppress(OSError, _NotAFolderError):
         with _open_folder(root, parts) as folder:
-            _empty(folder, is_own, MAXIMUM_DEPTH)
+            _empty(folder, "", is_own, MAXIMUM_DEPTH)
         _remove_folder(root, parts)
 
 
-def _empty(folder: int, is_own: Callable[[str], bool], depth: int) -> None:
+def _empty(folder: int, before: str, is_own: Callable[[str], bool], depth: int) -> None:
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and is_own(entry.name)]
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and is_own(before + entry.name)]
     for name in names if depth else ():
         with suppress(OSError, _NotAFolderError):  # it is not empty, or gone already
             with _step(folder, name) as below:
-                _empty(below, is_own, depth - 1)
+                _empty(below, f"{before}{name}/", is_own, depth - 1)
             os.rmdir(name, dir_fd=folder)
 
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka.admin import AdminClient
 
-NOTHING_CHANGED = "Nothing of this call landed."
+NOTHING_CHANGED = "The log was not changed."
+"""Both of an ingest, which commits after it has read, and of a restore, whose target may have records already."""
 _log = logging.getLogger("winnow.kafka")
 # The library reports each attempt at a connection. What matters of it is in the error that a call ends with.
 _log.addFilter(lambda _: _log.isEnabledFor(logging.DEBUG))

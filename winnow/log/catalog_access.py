@@ -20,6 +20,7 @@ from pyiceberg.table.update import AddSnapshotUpdate
 
 from winnow.errors import (
     CommitUnknownError,
+    MissingFileError,
     ServiceError,
     WinnowError,
 )
@@ -68,7 +69,7 @@ def translate_catalog_errors(what_happened: str) -> Iterator[None]:
     except CommitFailedException:
         raise
     except FileNotFoundError as problem:
-        raise ServiceError(
+        raise MissingFileError(
             f"{what_happened}: a file that the catalog names is not there ({_find_place(problem)}). Nothing was "
             "changed. "
             "Check that the bucket or folder of the warehouse is there and is the one the tables were made in, then "

@@ -34,6 +34,7 @@ class DocumentKind(StrEnum):
     RECEIPT = "receipts"
     CHAIN = "chains"
     LEDGER = "ingests"
+    GIVEN_UP = "given_up"
 
     @property
     def label(self) -> str:

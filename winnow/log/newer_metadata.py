@@ -52,7 +52,7 @@ def find_newer_metadata(head: Head) -> FoundMetadata | None:
         ServiceError: the folder cannot be listed.
     """
     number = parse_metadata_number(head.table.metadata_location)
-    if number is None or _find_highest_number(head.location) <= number + MAXIMUM_DEAD_COMMITS:
+    if number is None or not is_folder_newer(head.table.metadata_location):
         return None
     survey = survey_table(
         head.table.io, head.location, table_uuid=head.table_uuid, known=[head.table.metadata_location]
@@ -62,7 +62,15 @@ def find_newer_metadata(head: Head) -> FoundMetadata | None:
     return later[-1] if later else None
 
 
-def _find_highest_number(location: str) -> int:
-    with translate_catalog_errors(f"The metadata files in {location} could not be listed"):
-        entries = storage.list_files(storage.join(location, "metadata"))
-    return max((parse_metadata_number(entry.uri) or 0 for entry in entries), default=0)
+def is_folder_newer(metadata_location: str) -> bool:
+    """Check whether the folder of a metadata file has one with a number that no commit over it can have that died.
+
+    Raises:
+        ServiceError: the folder cannot be listed.
+    """
+    number, folder = parse_metadata_number(metadata_location), metadata_location.rpartition("/")[0]
+    if number is None:
+        return False
+    with translate_catalog_errors(f"The metadata files in {folder} could not be listed"):
+        entries = storage.list_files(folder)
+    return any((parse_metadata_number(entry.uri) or 0) > number + MAXIMUM_DEAD_COMMITS for entry in entries)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Snapshot
 
-from winnow.errors import CommitConflictError
+from winnow.errors import CommitConflictError, DamagedMetadataError
 from winnow.files import storage
 from winnow.files.file_names import is_attempt_file
 from winnow.log.catalog_access import translate_catalog_errors, wait_before_retry
@@ -178,6 +178,26 @@ def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
         raise log.conflict()
     for head in heads:  # its table has the metadata that were committed last
         log.record(head)
+
+
+def list_unreadable_snapshots(table: Table) -> set[int]:
+    """List earlier snapshots whose metadata files are gone, on no branch or tag: a sweep removed them already."""
+    named = {reference.snapshot_id for reference in table.metadata.refs.values()}
+    named.add(table.metadata.current_snapshot_id or 0)
+    return {
+        each.snapshot_id
+        for each in table.metadata.snapshots
+        if each.snapshot_id not in named and not _is_readable(table, each)
+    }
+
+
+def _is_readable(table: Table, snapshot: Snapshot) -> bool:
+    state = find_state_path(table, snapshot)
+    try:
+        FileReferences().add(table, snapshot, set())
+    except (FileNotFoundError, DamagedMetadataError):
+        return False
+    return state is None or storage.exists(state)
 
 
 def list_attempt_files(table_location: str, plan_id: str) -> storage.Listing:

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from winnow.files import storage
 from winnow.log.file_checksums import ChecksumNames, read_table_metadata
+from winnow.log.table import LEAST_METADATA_NUMBER_PROPERTY
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -96,7 +97,7 @@ class LogSqlCatalog(SqlCatalog):
             return self.register_table(identifier, output.location)
         except TableAlreadyExistsError:
             storage.delete_unreferenced([output.location], below=metadata.location)
-            storage.remove_empty_folders(metadata.location, "metadata")
+            storage.remove_empty_folders(metadata.location, "metadata", lambda _: False)
             storage.remove_empty_root(metadata.location)
             raise
 
@@ -142,7 +143,9 @@ class LogSqlCatalog(SqlCatalog):
         """Write the metadata file that follows the one at ``before``; return its location."""
         named = TABLE_METADATA_FILE_NAME_REGEX.fullmatch(before.rpartition("/")[2])
         provider = load_location_provider(metadata.location, metadata.properties)
-        location = provider.new_table_metadata_file_location(int(named[1]) + 1 if named else 0)
+        least = metadata.properties.get(LEAST_METADATA_NUMBER_PROPERTY, "0")
+        number = max(int(named[1]) + 1 if named else 0, int(least) if least.isdecimal() else 0)
+        location = provider.new_table_metadata_file_location(number)
         output = ChecksumNames(self._open_files(metadata, location)).new_output(location)
         ToOutputFile.table_metadata(metadata, output)
         return output.location

@@ -35,6 +35,8 @@ TOPIC_PROPERTY = "winnow.topic"
 """Says that a table or a view is Winnow's, and of which topic: a catalog's name for it may ignore case."""
 FENCE_PROPERTY = "winnow.fence"
 """An integer that only grows (:mod:`winnow.log.fence`). A rollback of the table does not reset properties."""
+LEAST_METADATA_NUMBER_PROPERTY = "winnow.least.metadata.number"
+"""The next metadata file gets no lower number, in catalogs that name them by :mod:`winnow.log.sql_catalog`."""
 _PARTITION, _OFFSET, _TIMESTAMP = FIELD_IDS["partition"], FIELD_IDS["offset"], FIELD_IDS["timestamp"]
 _KEY, _VALUE, _TIMESTAMP_TYPE = FIELD_IDS["key"], FIELD_IDS["value"], FIELD_IDS["timestampType"]
 

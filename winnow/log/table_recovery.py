@@ -13,7 +13,7 @@ import stat
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -35,11 +35,11 @@ from winnow.files import storage
 from winnow.log import reference_chains
 from winnow.log.catalog_access import translate_catalog_errors
 from winnow.log.file_checksums import ChecksumNames
-from winnow.log.head import Change, Committed, Head
+from winnow.log.head import Committed, Head
 from winnow.log.head_checks import MAIN
 from winnow.log.manifests import list_live_manifests
-from winnow.log.state import read_receipt
-from winnow.log.table import FENCE_PROPERTY
+from winnow.log.raised_head import KnownNumbers, make_raised_change
+from winnow.log.state import STATE_PROPERTY, StateReference, read_receipt, read_state
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata, is_below, normalize_place
 from winnow.model import Segment
@@ -55,16 +55,6 @@ FileAccess = FileIO
 """Access to a table's files, for who does not know PyIceberg."""
 MAXIMUM_PROBLEMS: Final = 20
 """Maximum problems of one kind that are told of a damaged table."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownNumbers:
-    """The highest numbers that anything knows of a table: its folder, the metadata store."""
-
-    sequence_number: int
-    metadata_number: int
-    fence: int
-    ingest_number: int
 
 
 class Land(Protocol):
@@ -161,6 +151,11 @@ class ChosenMetadata:
         self.properties: dict[str, str] = {}
         self._catalog, self._identifier, self._found, self._io, self._land = catalog, identifier, found, io, land
         self._tried: int | None = None
+
+    @property
+    def topic(self) -> str:
+        """The table's name in the catalog."""
+        return str(self._identifier[-1])
 
     @property
     def io(self) -> FileIO:
@@ -333,15 +328,6 @@ def recover_log(log: TopicLog, known: KnownNumbers, *, operation: str) -> Commit
     return log.commit(lambda head: make_raised_change(head, known, operation), even_deleted=True)
 
 
-def make_raised_change(head: Head, known: KnownNumbers, operation: str) -> Change:
-    """Make the commit that carries the log of ``head`` unchanged, above all numbers that are ``known``."""
-    fence = max(head.fence, known.fence) + 1
-    first_valid = max(head.state.first_valid_ingest, known.ingest_number + 1)
-    voided = tuple(each for each in head.state.voided_ingests if each.number >= first_valid)
-    state = replace(head.state, fence=fence, first_valid_ingest=first_valid, voided_ingests=voided)
-    return Change(state=state, summary={"winnow.operation": operation}, properties={FENCE_PROPERTY: str(fence)})
-
-
 def drop_unreadable_snapshots(chosen: ChosenMetadata) -> None:
     """Leave out earlier snapshots whose metadata files a sweep has removed since; the head and named ones stay."""
     metadata = chosen.metadata
@@ -355,6 +341,9 @@ def drop_unreadable_snapshots(chosen: ChosenMetadata) -> None:
 def _is_readable(chosen: ChosenMetadata, snapshot: Snapshot) -> bool:
     try:
         manifests = list_live_manifests(chosen.io, snapshot)
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if summary.get(STATE_PROPERTY):
+            read_state(chosen.topic, StateReference.from_summary(chosen.topic, summary))
     except (OSError, WinnowError):
         return False
     return all(storage.exists(each.manifest_path) for each in manifests)

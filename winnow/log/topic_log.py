@@ -7,7 +7,8 @@ exactly that head, and begins again when another commit came first. PyIceberg's 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from winnow.errors import (
     ConfigurationError,
     DamagedMetadataError,
     ForeignTableError,
+    MissingFileError,
+    OutdatedHeadError,
     PlanVoidError,
     UnknownTopicError,
     UsageError,
@@ -35,12 +38,13 @@ from winnow.log.deleted_topics import make_deleted_error
 from winnow.log.document_copies import delete_documents
 from winnow.log.document_places import locate_copies
 from winnow.log.head import Change, Committed, Head
-from winnow.log.head_age import HeadGuard
+from winnow.log.head_age import HeadGuard, OlderHead
 from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import declare_sort_order
+from winnow.log.warehouse_survey import WarehouseSurvey, survey_table
 from winnow.model import PartitionsAdded, PartitionState, ReceiptReference, Segment, TopicState
 from winnow.results import Receipt
 
@@ -147,6 +151,15 @@ class TopicLog:
         )
         return self._refuse_deleted(found, even_deleted)
 
+    def find_older(self, head: Head) -> OlderHead | None:
+        """Find how ``head`` is older than recorded; None: it is not, or nothing can be asked."""
+        return None if self._guard is None else self._guard.find_older(self.topic, head.table)
+
+    def survey(self, head: Head, known: Collection[str] = ()) -> WarehouseSurvey:
+        """Survey the folder of the table; ``known``: further metadata files that landed."""
+        locations = [head.table.metadata_location, *known]
+        return survey_table(head.table.io, head.location, table_uuid=head.table_uuid, known=locations)
+
     def record(self, head: Head) -> None:
         """Record ``head``, which a commit of this process made, so that an older catalog is noticed; never raises."""
         if self._guard is not None:
@@ -160,14 +173,9 @@ class TopicLog:
     def _load_head(self, table: Table) -> Head:
         """Load the head of ``table``, or the newest if a sweep has removed the state of that one meanwhile."""
         while True:
-            try:
+            with suppress(OutdatedHeadError), self.notice_newer_head(table):
                 return self._head(table)
-            except DamagedMetadataError:
-                # If this process was paused, a sweep may have removed the state of the snapshot that was the newest.
-                newest = self.load_table()
-                if newest.metadata.current_snapshot_id == table.metadata.current_snapshot_id:
-                    raise
-                table = newest
+            table = self.load_table()
 
     def _head(self, table: Table) -> Head:
         head_checks.require_consistent(self.topic, table)
@@ -210,6 +218,26 @@ class TopicLog:
         state = replace(carried.read_state(self.topic, reference), copies=head.state.copies)
         return Head(table, snapshot_id, state, head.copies)
 
+    @contextmanager
+    def notice_newer_head(self, table: Table) -> Iterator[None]:
+        """Explain a missing or damaged file of ``table`` if it is not the newest: a sweep took it, it is not lost.
+
+        A process that was paused goes on with a head whose snapshot may have expired.
+
+        Raises:
+            OutdatedHeadError: the topic has a newer head; whoever loads that starts from what is there.
+        """
+        try:
+            yield
+        except (DamagedMetadataError, MissingFileError, FileNotFoundError) as problem:
+            newest = self.load_table()
+            if newest.metadata_location == table.metadata_location:
+                raise
+            raise OutdatedHeadError(
+                f"Topic {self.topic} was changed and swept while this was at work with an older state of it, whose "
+                "files are gone. Nothing was changed, and nothing that is needed is gone. Run it again."
+            ) from problem
+
     def config(self, head: Head | None = None) -> TopicConfig:
         """Load the topic's configuration, parsed and checked; the installation's defaults fill in the rest.
 
@@ -247,6 +275,7 @@ class TopicLog:
         """
         found: dict[int, list[Segment]] = {}
         with (
+            self.notice_newer_head(head.table),
             reduce_garbage_collection(),
             translate_catalog_errors(f"The segments of topic {self.topic} could not be listed"),
         ):
@@ -303,9 +332,10 @@ class TopicLog:
             since_ms: earliest time of the publish by any machine's clock; None: search all receipts.
         """
         head = head or self.head()
-        for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
-            if reference.plan_id == plan_id:
-                return carried.read_receipt(head.state, reference)
+        with self.notice_newer_head(head.table):
+            for reference in reversed(self.receipt_references(head, since_ms=since_ms)):
+                if reference.plan_id == plan_id:
+                    return carried.read_receipt(head.state, reference)
         return None
 
     def receipt_references(self, head: Head, *, since_ms: int | None = None) -> list[ReceiptReference]:
@@ -421,9 +451,12 @@ class TopicLog:
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = (self.head if over_older else self.newest_head)(even_deleted=even_deleted)
-            change = build(head)
-            self._before_commit()
-            committed = self._try(head, change)
+            committed = None
+            # Paused here, it goes on with a head whose files may be swept: the next try begins with the newest.
+            with suppress(OutdatedHeadError), self.notice_newer_head(head.table):
+                change = build(head)
+                self._before_commit()
+                committed = self._try(head, change)
             if committed is not None:
                 self.record(committed.head)
                 return committed

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
 
+    from winnow.log.document_places import DocumentPlaces
     from winnow.log.head import Head
     from winnow.log.head_age import HeadGuard, HeadRecords
     from winnow.log.latest_tables import LatestTable
@@ -303,6 +304,12 @@ class TopicLogs:
         from pyiceberg.io import load_file_io
 
         return load_file_io(self.catalog.properties, location)
+
+    def locate_documents(self, topic: str, location: str, table_uuid: str) -> DocumentPlaces:
+        """Return the places of the documents of the table of ``topic`` at ``location``."""
+        from winnow.log.document_places import DocumentPlaces, locate_copies
+
+        return DocumentPlaces(location, locate_copies(self.copies, topic, table_uuid))
 
     def list_side_places(self, topic: str, head: Head) -> list[tuple[tuple[str, str], str]]:
         """List the names and folders of the side tables of ``topic``; they may not exist. ``head``: of its log."""

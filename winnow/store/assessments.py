@@ -31,7 +31,8 @@ _PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOvervi
 class AssessedTopic:
     """One assessment of one topic. ``picture`` None: no overview could be built, and the previous one stays.
 
-    ``idle``: what later checks may rely on, if nothing of the topic is due. ``health``: of its table.
+    ``idle``: what later checks may rely on, if nothing of the topic is due. ``health``: of its table. ``table_uuid``:
+    the life of the topic that was looked at; of one that has ended nothing is recorded.
     """
 
     assessments: Sequence[Assessment] = ()
@@ -39,6 +40,7 @@ class AssessedTopic:
     partitions: Sequence[PartitionOverview] = ()
     idle: IdleTopic | None = None
     health: TableHealth | None = None
+    table_uuid: str | None = None
 
 
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:

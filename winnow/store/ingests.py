@@ -42,6 +42,21 @@ class Ingests(StorePart):
                 session, update(row).where(row.ingest_id == ingest_id).values(renewed_at_ms=now_ms)
             )
 
+    def reopen(self, ingest_id: str, topic: str, *, now_ms: int) -> None:
+        """Record a committed call again whose commit is lost, so that its files are swept after a grace."""
+        again = OpenIngest(ingest_id, topic, 0, "", now_ms, now_ms)
+        values = {name: getattr(again, name) for name in OpenIngest.__dataclass_fields__}
+        with self._database.writing() as session:
+            bulk_statements.insert_missing(session, tables.Ingest, [values])
+
+    def renew_open(self, topic: str, now_ms: int) -> None:
+        """Let the grace of every open call of ``topic`` begin again."""
+        row = tables.Ingest
+        with self._database.writing() as session:
+            bulk_statements.execute_change(
+                session, update(row).where(row.topic == topic).values(renewed_at_ms=now_ms, voided_at_ms=None)
+            )
+
     def note_voided(self, ingest_ids: Collection[str], now_ms: int) -> None:
         """Record that a commit has voided these ingest calls; the first time counts."""
         row = tables.Ingest

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from winnow.model import STATES_HIDDEN_BY_PAUSE, OverviewState
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.topic_rows import is_former_life
 from winnow.store.values import (
     AppendedRecords,
     Listed,
@@ -118,8 +119,9 @@ class Overview(StorePart):
         from winnow.store.assessments import find_overview_topic, write_overviews
 
         with self._database.writing() as session:
-            lock_topic_rows(session, find_overview_topic(topic))
-            return bool(write_overviews(session, [topic]))
+            name = find_overview_topic(topic)
+            lock_topic_rows(session, name)
+            return not is_former_life(session, name, topic.table_uuid) and bool(write_overviews(session, [topic]))
 
     def record_many(self, as_of_ms: int, recorded_at_ms: int, topics: Sequence[AssessedTopic]) -> None:
         """Record the results of several assessments in one transaction.
@@ -134,6 +136,8 @@ class Overview(StorePart):
             pictured = sorted((each for each in topics if each.picture is not None), key=find_overview_topic)
             for topic in pictured:
                 lock_topic_rows(session, find_overview_topic(topic))
+            topics = [each for each in topics if not _is_of_former_life(session, each)]
+            pictured = [each for each in pictured if each in topics]
             write_assessments(session, as_of_ms, recorded_at_ms, [a for topic in topics for a in topic.assessments])
             write_overviews(session, pictured)
             write_idle_topics(session, [topic.idle for topic in topics if topic.idle is not None])
@@ -419,3 +423,8 @@ def _find_pausing_names(session: Session, topic: str, partitions: Sequence[int])
         for each in session.scalars(found):
             names[each.partition].append(each.name)
     return {number: tuple(listed) for number, listed in names.items()}
+
+
+def _is_of_former_life(session: Session, topic: AssessedTopic) -> bool:
+    names = {each.topic for each in topic.assessments} | ({topic.picture.topic} if topic.picture is not None else set())
+    return any(is_former_life(session, name, topic.table_uuid) for name in names)

@@ -16,9 +16,9 @@ from winnow.errors import WinnowError
 from winnow.model import Cleaning, PartitionState, RetiredFile, TopicPartition, Uncleanable
 from winnow.results import Receipt
 from winnow.store import bulk_statements, page_tables, tables
-from winnow.store.alert_events import AlertEventTable
 from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.retired_files import insert_retired
+from winnow.store.topic_rows import is_former_life, remove_rows
 from winnow.store.values import CheckpointRow
 
 
@@ -179,23 +179,35 @@ class Projection(StorePart):
         states: Mapping[int, PartitionState],
         retired: Sequence[RetiredFile],
         now_ms: int,
+        *,
+        table_uuid: str | None = None,
     ) -> None:
         """Record a publish: the receipt, its checkpoints, the files it retired. Repeating it changes nothing.
+
+        ``table_uuid``: the life of the topic that it was published to; of one that has ended nothing is recorded.
 
         Raises:
             WinnowError: the receipt has no plan id, so nothing was published.
         """
         with self._database.writing() as session:
             lock_topic_rows(session, receipt.topic)
+            if is_former_life(session, receipt.topic, table_uuid):
+                return
             _write_receipts(session, [receipt])
             write_states(session, receipt.topic, states, now_ms)
             insert_retired(session, receipt.topic, retired, "data")
 
-    def record_states(self, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
-        """Record checkpoints and marks after a change of state without a receipt. Partitions not in ``states`` stay."""
+    def record_states(
+        self, topic: str, states: Mapping[int, PartitionState], now_ms: int, *, table_uuid: str | None = None
+    ) -> None:
+        """Record checkpoints and marks after a change of state without a receipt. Partitions not in ``states`` stay.
+
+        ``table_uuid``: as :meth:`record_publication`.
+        """
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
-            write_states(session, topic, states, now_ms)
+            if not is_former_life(session, topic, table_uuid):
+                write_states(session, topic, states, now_ms)
 
     def replace(
         self,
@@ -204,15 +216,21 @@ class Projection(StorePart):
         receipts: Sequence[Receipt],
         retired: Sequence[RetiredFile],
         now_ms: int,
+        *,
+        table_uuid: str | None = None,
     ) -> None:
         """Rebuild ``topic``: replace its checkpoints, marks, receipts and pending data files by exactly these.
 
         Assessments, runs and verdicts are history and stay. So do ledger rows of deleted files, and pending rows of
         other kinds: the state does not name those files, and dropping the row would leave their bytes for ever.
+
+        ``table_uuid``: as :meth:`record_publication`.
         """
         ledger = tables.RetiredFileTable
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
+            if is_former_life(session, topic, table_uuid):
+                return
             _drop(session, topic)
             session.execute(
                 delete(ledger).where(ledger.topic == topic, ledger.kind == "data", ledger.deleted_at_ms.is_(None))
@@ -221,19 +239,15 @@ class Projection(StorePart):
             write_states(session, topic, states, now_ms)
             insert_retired(session, topic, retired, "data")
 
-    def forget_topic(self, topic: str) -> None:
-        """Remove every row of ``topic``, history included. Its lease stays, so that fencing tokens keep rising."""
+    def forget_topic(self, topic: str, *, table_uuid: str | None = None) -> None:
+        """Remove every row of ``topic``, history included, but those of :data:`winnow.store.topic_rows.KEPT`.
+
+        ``table_uuid``: the life that has ended; if another one has begun, all rows are that one's, and stay.
+        """
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
-            _drop(session, topic)
-            for model in (
-                *(tables.RetiredFileTable, tables.AssessmentTable, tables.RunTable, tables.Ingest, tables.VerdictTable),
-                *(tables.TopicOverviewTable, tables.PartitionOverviewTable, tables.AlertTable, tables.IdleTopicTable),
-                *(tables.IngestLagTable, tables.CompleteTopicTable, AlertEventTable),
-                *(page_tables.SampleTable, page_tables.DeadlineTable, page_tables.TableHealthTable),
-                page_tables.TopicSweepTable,
-            ):
-                session.execute(delete(model).where(model.topic == topic))
+            if not is_former_life(session, topic, table_uuid):
+                remove_rows(session, topic)
 
     def forget_overview(self, topic: str) -> None:
         """Remove the overview of ``topic``, so that the page shows it no more; its history stays."""
@@ -261,6 +275,11 @@ class Projection(StorePart):
         """List cleaner checkpoints of ``topics`` (none = all), in the order of topic and partition."""
         with self._database.reading() as session:
             return read_checkpoints(session, topics)
+
+    def list_states(self, topic: str) -> dict[int, PartitionState]:
+        """List the states of the partitions of ``topic`` as far as they are projected: without appends."""
+        with self._database.reading() as session:
+            return read_states(session, topic)
 
     def list_uncleanable(self, topics: Sequence[str] = ()) -> dict[TopicPartition, Uncleanable]:
         """List uncleanable partitions of ``topics`` (none = all)."""

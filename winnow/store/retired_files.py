@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from winnow.errors import WinnowError
 from winnow.model import RetiredFile
 from winnow.store import bulk_statements, tables
-from winnow.store.database import StorePart
+from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.topic_rows import is_former_life
 from winnow.store.values import RETIRED_KINDS, RetiredRow
 
 
@@ -28,13 +29,14 @@ class WaitingFiles:
 class RetiredFiles(StorePart):
     """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
 
-    def record(self, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
+    def record(self, topic: str, files: Sequence[RetiredFile], kind: str, *, table_uuid: str | None = None) -> None:
         """Record files that nothing refers to any more. Files already in the ledger stay as they are.
 
         Args:
             topic: the topic of the files.
             files: the retired files.
             kind: one of ``data``, ``manifest``, ``manifest_list``, ``state``, ``metadata``, ``attempts``.
+            table_uuid: the life of the topic; of one that has ended nothing is recorded.
         """
         if kind not in RETIRED_KINDS:
             raise WinnowError(
@@ -42,7 +44,9 @@ class RetiredFiles(StorePart):
                 f"{', '.join(sorted(RETIRED_KINDS))}."
             )
         with self._database.writing() as session:
-            insert_retired(session, topic, files, kind)
+            lock_topic_rows(session, topic)
+            if not is_former_life(session, topic, table_uuid):
+                insert_retired(session, topic, files, kind)
 
     def list_retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
         """List the ledger of ``topic``, oldest first; with ``pending_only`` only files that are not deleted yet."""

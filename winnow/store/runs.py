@@ -27,7 +27,7 @@ and unknown nothing leads back to work before the table's history has been read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from sqlalchemy import Select, func, select, update
@@ -37,8 +37,9 @@ from winnow.documents import dump_json, load_json
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
 from winnow.results import Verdict
 from winnow.store import bulk_statements, tables
-from winnow.store.database import StorePart
+from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.run_progress import PLANNING, note_transition
+from winnow.store.topic_rows import refuse_former_life
 from winnow.store.values import Run, RunState
 
 
@@ -114,16 +115,19 @@ class Runs(StorePart):
         plan_sha256: str | None = None,
         fence: int = 0,
         planning_since_ms: int | None = None,
+        table_uuid: str | None = None,
     ) -> Run:
         """Open the run of a plan, planned, with ``attempt`` as its latest. Opening again keeps the first opening time.
 
         ``holder``: the planner, as leases name it. ``plan_sha256``: of the plan's bytes at ``plan_uri``. ``fence``: the
-        topic's, as it was before this call. ``planning_since_ms``: when its planning began.
+        topic's, as it was before this call. ``planning_since_ms``: when its planning began. ``table_uuid``: the life of
+        the topic that is planned for.
 
         A published run is returned as it is.
 
         Raises:
             CommitUnknownError: an earlier attempt may have committed; it must be settled first.
+            PlanVoidError: the topic was removed and created again meanwhile.
         """
         row = {
             "plan_id": plan_id,
@@ -147,6 +151,8 @@ class Runs(StorePart):
             tables.RunTable.status.not_in(_list_values(state for state in RunState if state.may_be_published)),
         )
         with self._database.writing() as session:
+            lock_topic_rows(session, topic)
+            refuse_former_life(session, topic, table_uuid)
             if not bulk_statements.insert_missing(session, tables.RunTable, [row]):
                 bulk_statements.execute_change(
                     session, again.values({name: row[name] for name in row if name != "opened_at_ms"})
@@ -236,6 +242,24 @@ class Runs(StorePart):
             if moved:
                 note_transition(session, plan_id, state.value, now_ms, attempt)
             return run
+
+    def give_up(self, plan_ids: Collection[str], now_ms: int) -> None:
+        """Record that the log has gone on from before these plans were published: they are void, and may be swept.
+
+        The only way from published: somebody has accepted that the commit is lost.
+        """
+        row = tables.RunTable
+        changes = {
+            "status": RunState.VOID.value,
+            "updated_at_ms": now_ms,
+            "message": "Its publish was given up: the log went on from an older head of the catalog.",
+            "found_empty_at_ms": None,
+            "swept_at_ms": None,
+        }
+        with self._database.writing() as session:
+            for some in bulk_statements.split_chunks(sorted(plan_ids)):
+                statement = update(row).where(row.plan_id.in_(some), row.status == RunState.PUBLISHED.value)
+                bulk_statements.execute_change(session, statement.values(changes))
 
     def note_spark_failure(self, plan_id: str, attempt: str, now_ms: int, message: str) -> None:
         """Note why ``attempt`` failed in Spark, in the message of its run, which stays compacting: it may be retried.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sqlalchemy import delete, func, select
 
 from winnow.store import bulk_statements, tables
-from winnow.store.database import StorePart
+from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.topic_rows import is_former_life
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,11 @@ class SegmentChecks(StorePart):
             files, last_ms, oldest_ms, findings = session.execute(figures).one()
         return TopicChecks(files, last_ms, oldest_ms, findings) if files else None
 
-    def record(self, checks: Sequence[FileCheck]) -> None:
-        """Record ``checks``; a file has one row, the latest."""
+    def record(self, checks: Sequence[FileCheck], lives: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Record ``checks``; a file has one row, the latest.
+
+        ``lives``: per topic the life that was checked; of one that has ended nothing is recorded.
+        """
         rows = [
             {
                 "topic": each.topic,
@@ -91,7 +96,11 @@ class SegmentChecks(StorePart):
         ]
         if rows:
             with self._database.writing() as session:
-                bulk_statements.upsert(session, tables.SegmentCheck, rows)
+                topics = sorted({each.topic for each in checks})
+                for topic in topics:
+                    lock_topic_rows(session, topic)
+                former = {topic for topic in topics if is_former_life(session, topic, lives.get(topic))}
+                bulk_statements.upsert(session, tables.SegmentCheck, [r for r in rows if r["topic"] not in former])
 
     def forget(self, topic: str, paths: Collection[str]) -> None:
         """Remove files that left the topic."""

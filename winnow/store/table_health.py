@@ -10,8 +10,9 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements
-from winnow.store.database import StorePart
+from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.page_tables import TableHealthTable, TopicSweepTable
+from winnow.store.topic_rows import is_former_life
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,9 @@ class TablesHealth(StorePart):
             row = session.get(TopicSweepTable, topic)
             return None if row is None else TopicSweep(**{name: getattr(row, name) for name in _SWEEP_COLUMNS})
 
-    def record_sweep(self, sweep: TopicSweep) -> None:
+    def record_sweep(self, sweep: TopicSweep, *, table_uuid: str | None = None) -> None:
         """Replace the last sweep of a topic."""
         with self._database.writing() as session:
-            bulk_statements.upsert(session, TopicSweepTable, [asdict(sweep)])
+            lock_topic_rows(session, sweep.topic)
+            if not is_former_life(session, sweep.topic, table_uuid):
+                bulk_statements.upsert(session, TopicSweepTable, [asdict(sweep)])

@@ -15,7 +15,8 @@ from sqlalchemy import and_, bindparam, case, func, or_, select, update
 
 from winnow.model import TopicHead
 from winnow.store import bulk_statements, tables
-from winnow.store.database import StorePart
+from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.topic_rows import remove_rows
 from winnow.store.values import RunState
 
 if TYPE_CHECKING:
@@ -35,8 +36,15 @@ class TopicHeads(StorePart):
 
         Fence and number of ingest calls never get lower. A process that was paused for any time after its commit
         changes nothing that later ones recorded.
+
+        A life that is seen for the first time begins without any row of the one before it.
         """
         with self._database.writing() as session:
+            lock_topic_rows(session, head.topic)
+            row = tables.TopicHeadTable
+            lives = set(session.scalars(select(row.table_uuid).where(row.topic == head.topic)))
+            if lives and head.table_uuid not in lives:
+                remove_rows(session, head.topic)
             session.execute(
                 _make_statement(session.get_bind().dialect.name),
                 {f"{_BOUND}{name}": value for name, value in asdict(head).items()},
@@ -57,14 +65,15 @@ class TopicHeads(StorePart):
             found = session.scalars(select(row).where(row.topic == topic).order_by(row.life, row.recorded_at_ms))
             return [_make_head(each) for each in found]
 
-    def find_newest(self, topics: Sequence[str]) -> dict[str, TopicHead]:
-        """Find the head of the newest life of each of ``topics``, with one query for some hundred of them."""
+    def list_lives_of(self, topics: Sequence[str]) -> dict[str, list[TopicHead]]:
+        """List the heads recorded of each of ``topics``, with one query for some hundred of them."""
         row = tables.TopicHeadTable
-        found: dict[str, TopicHead] = {}
+        found: dict[str, list[TopicHead]] = {}
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
                 statement = select(row).where(row.topic.in_(some)).order_by(row.life, row.recorded_at_ms)
-                found.update((each.topic, _make_head(each)) for each in session.scalars(statement))
+                for each in session.scalars(statement):
+                    found.setdefault(each.topic, []).append(_make_head(each))
         return found
 
     def list_log_ends(self, topic: str) -> dict[int, int]:

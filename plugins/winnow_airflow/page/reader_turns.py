@@ -14,8 +14,8 @@ from typing import Final
 
 from fastapi import HTTPException
 
-MAXIMUM_WAITING_PER_USER: Final = 6
-"""Questions of one user that wait: a page asks two or three at once, and may stand in several tabs."""
+MAXIMUM_WAITING_PER_USER: Final = 4
+"""Questions of one user that wait: a page asks two or three at once, and a browser has six connections."""
 MAXIMUM_WAITING: Final = 48
 MAXIMUM_WAIT_SECONDS: Final = 20.0
 

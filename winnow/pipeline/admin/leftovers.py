@@ -55,11 +55,13 @@ class RunLeftovers:
     """All files in the folders of a closed run's plan, including those that the log names.
 
     ``others``: whatever else lies there: in folders of no recorded attempt, under other names, links. It stays.
+    ``attempts``: the recorded ones.
     """
 
     run: Run
     files: tuple[Leftover, ...]
     others: tuple[str, ...] = ()
+    attempts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
                 else:
                     files.append(Leftover(location, path, entry.size_bytes, fences[attempt], quarantined))
         if ctx.store.runs.find(run.plan_id) == run:  # otherwise it was reopened meanwhile, and is running
-            found.append(RunLeftovers(run, tuple(files), tuple(others)))
+            found.append(RunLeftovers(run, tuple(files), tuple(others), frozenset(fences)))
     return found
 
 
@@ -170,14 +172,20 @@ def select_ingests_to_void(
     ingests: Iterable[IngestLeftovers], state: TopicState
 ) -> tuple[list[OpenIngest], list[OpenIngest]]:
     """Return the ``ingests`` that a commit has yet to void, and those that turn out to be committed."""
-    waiting = [each.ingest for each in ingests if not state.is_voided(each.ingest.ingest_id, each.ingest.number)]
-    if not waiting:
-        return [], []
-    committed = {reference.ingest_id for reference in list_ingest_references(state)} | set(state.quarantine_ingests)
+    calls = [each.ingest for each in ingests]
+    committed = _list_committed_ingests(state) if calls else frozenset()
     return (
-        [ingest for ingest in waiting if ingest.ingest_id not in committed],
-        [ingest for ingest in waiting if ingest.ingest_id in committed],
+        [
+            call
+            for call in calls
+            if call.ingest_id not in committed and not state.is_voided(call.ingest_id, call.number)
+        ],
+        [call for call in calls if call.ingest_id in committed],
     )
+
+
+def _list_committed_ingests(state: TopicState) -> frozenset[str]:
+    return frozenset(reference.ingest_id for reference in list_ingest_references(state)) | set(state.quarantine_ingests)
 
 
 def apply_voided_ingests(
@@ -253,7 +261,7 @@ class DeletionFilter:
         return [file for file in run.files if self._is_below_fence(file) and self._is_unnamed(file)]
 
     def select_of_ingest(self, ingest: IngestLeftovers) -> list[Leftover]:
-        """Return the files of an ingest call that is void; none of a call that is not."""
+        """Return the files of an ingest call that is void; none of a call that is not, or is committed after all."""
         call = ingest.ingest
         if not ingest.files or not self._head.state.is_voided(call.ingest_id, call.number):
             return []

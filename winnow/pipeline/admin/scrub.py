@@ -139,6 +139,7 @@ class Scrub:
         self._checked_before_ms = checked_before_ms
         self._topics: list[_ScrubbedTopic] = []
         self._unwritten: list[FileCheck] = []
+        self._lives: dict[str, str] = {}
         self._done_bytes = self._total_bytes = 0
 
     def add(self, topic: str) -> None:
@@ -148,7 +149,9 @@ class Scrub:
             UnknownTopicError, ForeignTableError: there is no such topic, or its head is not Winnow's.
             ServiceError: catalog or metadata store cannot be reached.
         """
-        files = list_live_files(self._ctx, topic)
+        head = self._ctx.log.open(topic).head()
+        self._lives[topic] = head.table_uuid
+        files = list_live_files(self._ctx, topic, head)
         known = self._ctx.store.segment_checks.list_checks(topic)
         live = {file.path for file in files}
         self._ctx.store.segment_checks.forget(topic, known.keys() - live)
@@ -161,7 +164,7 @@ class Scrub:
             ServiceError: the object store or the metadata store does not answer; finished checks are recorded.
         """
         chosen = self._choose_files()
-        self._total_bytes = sum(file.size_bytes for _, file in chosen)
+        self._total_bytes = sum(file.size_bytes for _, file in chosen)  # documents are small beside it
         try:
             for topic, file in chosen:
                 self._check(topic, file)
@@ -180,17 +183,20 @@ class Scrub:
         chosen, remaining_bytes = list[tuple[_ScrubbedTopic, LiveFile]](), self._max_bytes
         for topic, file in found:
             is_first = remaining_bytes == self._max_bytes > 0
-            if file.size_bytes > remaining_bytes and not is_first:
+            size_bytes = _find_size_bytes(topic, file)
+            if size_bytes > remaining_bytes and not is_first:
                 break  # not a smaller one instead: the oldest would wait for ever
             chosen.append((topic, file))
-            remaining_bytes -= file.size_bytes
+            remaining_bytes -= size_bytes
         return chosen
 
     def _check(self, topic: _ScrubbedTopic, file: LiveFile) -> None:
         done_bytes = self._done_bytes
+        read_bytes = 0  # of a document the size is known only then
 
         def take_bytes(size_bytes: int) -> None:
-            nonlocal done_bytes
+            nonlocal done_bytes, read_bytes
+            read_bytes += size_bytes
             self._progress(done_bytes, self._total_bytes)
             self._throttle.take(size_bytes)
             done_bytes += size_bytes
@@ -215,14 +221,14 @@ class Scrub:
             path=file.path,
             kind=file.kind,
             partition=file.partition,
-            size_bytes=file.size_bytes,
+            size_bytes=max(file.size_bytes, read_bytes if file.kind == DOCUMENT else 0),
             checked_at_ms=now_ms,
             finding=finding,
             text=text,
             since_ms=None if finding is None else since_ms,
         )
         topic.checks[file.path] = check
-        topic.checked[file.path] = file.size_bytes
+        topic.checked[file.path] = check.size_bytes
         self._unwritten.append(check)
         unwritten_bytes = sum(each.size_bytes for each in self._unwritten)
         if (
@@ -231,11 +237,11 @@ class Scrub:
             or finding is not None
         ):
             self._write()
-        self._done_bytes += file.size_bytes
+        self._done_bytes += check.size_bytes
         self._progress(self._done_bytes, self._total_bytes)
 
     def _write(self) -> None:
-        self._ctx.store.segment_checks.record(self._unwritten)
+        self._ctx.store.segment_checks.record(self._unwritten, self._lives)
         self._unwritten = []
 
     def _report(self, topic: _ScrubbedTopic) -> ScrubReport:
@@ -289,10 +295,13 @@ class Scrub:
             self._ctx.alerts.open_alert(alert_templates.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
 
 
-def list_live_files(ctx: Context, topic: str) -> list[LiveFile]:
-    """List all files that the head of ``topic`` names: segments, quarantine files, receipts, ledgers and chains."""
+def list_live_files(ctx: Context, topic: str, head: Head | None = None) -> list[LiveFile]:
+    """List all files that ``head`` of ``topic`` names: segments, quarantine files, receipts, ledgers and chains.
+
+    ``head`` None: the newest.
+    """
     log = ctx.log.open(topic)
-    head = log.head()
+    head = head or log.head()
     files = [
         LiveFile(topic, each.path, SEGMENT, each.partition, each.size_bytes, partial(_read_segment, each))
         for segments in log.segments(head).values()
@@ -376,6 +385,14 @@ def _read_document(path: str, sha256: str, on_progress: Callable[[int], None]) -
     on_progress(len(data))
     if hashlib.sha256(data).hexdigest() != sha256:
         raise DamagedSegmentError("is not the document that was committed; if its copy is, the next sweep puts it back")
+
+
+def _find_size_bytes(topic: _ScrubbedTopic, file: LiveFile) -> int:
+    """Find how much a check of ``file`` reads; references to documents do not tell their size."""
+    if file.kind != DOCUMENT:
+        return file.size_bytes
+    check = topic.checks.get(file.path)
+    return (check.size_bytes if check is not None else 0) or storage.read_size_bytes(file.path) or 0
 
 
 def _build_age_key(topic: _ScrubbedTopic, file: LiveFile) -> tuple[int, str, int, str]:

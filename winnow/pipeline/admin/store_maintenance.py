@@ -53,6 +53,10 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
         log = ctx.log.open(topic)
         head = log.newest_head()
         state = head.state
-        ctx.store.projection.replace(topic, state.partitions, log.receipts(head), state.waiting_files, ctx.now_ms())
+        log.record(head)
+        receipts = log.receipts(head)
+        ctx.store.projection.replace(
+            topic, state.partitions, receipts, state.waiting_files, ctx.now_ms(), table_uuid=head.table_uuid
+        )
         refresh_overview(ctx, topic)
     return rebuilt

@@ -17,7 +17,7 @@ from winnow.config.topic import TopicConfig
 from winnow.engine import staging
 from winnow.errors import CommitConflictError, DamagedMetadataError, DeletedTopicError, join_first
 from winnow.files import storage
-from winnow.files.file_names import is_data_file, is_retired_file
+from winnow.files.file_names import is_attempt_folder, is_data_file, is_retired_file, is_task_folder
 from winnow.files.quarantine_files import name_ingest_folder
 from winnow.log import fence
 from winnow.log.deleted_topics import note_deleted
@@ -187,14 +187,14 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         mended = mend_documents(ctx, log)
         after = log.head()
         state = after.state
-        ctx.store.projection.record_states(topic, state.partitions, now_ms)
+        ctx.store.projection.record_states(topic, state.partitions, now_ms, table_uuid=after.table_uuid)
         if gone:
             ctx.store.segment_checks.forget(topic, gone)
         deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
         if deleted or expired:
             refresh_overview(ctx, topic, after)
         orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
-        _record_sweep(ctx, topic, deleted, orphaned, expired)
+        _record_sweep(ctx, after, deleted, orphaned, expired)
         side = sweep_latest_table(ctx, topic, now_ms, config.retired_grace_ms) if config.latest_table else SweptTable()
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
     waiting = state.waiting_files
@@ -263,9 +263,10 @@ def _format_mended(mended: MendedDocuments) -> str:
 
 
 def _record_sweep(
-    ctx: Context, topic: str, deleted: Sequence[RetiredFile], orphaned: Sequence[Leftover], snapshots_expired: int
+    ctx: Context, head: Head, deleted: Sequence[RetiredFile], orphaned: Sequence[Leftover], snapshots_expired: int
 ) -> None:
     """Record for the page what a sweep did; an error here affects nothing."""
+    topic = head.state.topic
     with suppress_overview_errors(topic):
         ctx.store.table_health.record_sweep(
             TopicSweep(
@@ -276,7 +277,8 @@ def _record_sweep(
                 snapshots_expired=snapshots_expired,
                 orphaned_files=len(orphaned),
                 orphaned_bytes=sum(file.size_bytes for file in orphaned),
-            )
+            ),
+            table_uuid=head.table_uuid,
         )
 
 
@@ -432,15 +434,16 @@ def _delete_run_leftovers(
         files = leftovers.delete_leftovers(quarantine, deletable.select_of_run(run_files))
         removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
         for location in (head.location, quarantine.location):
-            storage.remove_empty_folders(location, f"data/{run.plan_id}")
+            is_own = partial(is_attempt_folder, attempts=run_files.attempts)
+            storage.remove_empty_folders(location, f"data/{run.plan_id}", is_own)
         if files:
             ctx.store.runs.note_empty(run, first_ms=None)
         elif run.found_empty_at_ms is None:
             ctx.store.runs.note_empty(run, first_ms=now_ms)
         elif run.found_empty_at_ms + grace_ms <= now_ms:
             # A process of the run that is still alive has had a grace to write since the folder was found empty.
-            attempts = ctx.store.runs.list_attempt_fences(run.plan_id)
-            unnamed += staging.delete_plan(ctx.settings.staging, run.topic, run.plan_id, run.plan_uri, attempts)
+            staged = (run.topic, run.plan_id, run.plan_uri, run_files.attempts)
+            unnamed += staging.delete_plan(ctx.settings.staging, *staged)
             ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
     return removed
 
@@ -463,7 +466,7 @@ def _delete_ingest_leftovers(
         files = leftovers.delete_leftovers(quarantine, deletable.select_of_ingest(ingest_files))
         removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
         for location in (head.location, quarantine.location):
-            storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id))
+            storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id), is_task_folder)
         if ingest_files.files:
             ctx.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:

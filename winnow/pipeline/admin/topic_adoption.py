@@ -44,12 +44,12 @@ class FoundFolder:
 
 
 def adopt_topic(
-    ctx: Context, topic: str, location: str, *, metadata: str | None = None, run: bool = False
+    ctx: Context, topic: str, location: str, *, metadata: str | None = None, rebuild: bool = False, run: bool = False
 ) -> RecoveryReport:
     """Enter the table at ``location`` into the catalog as ``topic``, above everything that is known of it.
 
-    Repeating it changes nothing. ``metadata``: the metadata file to take; None: the newest that is proven. ``run``
-    False: only look.
+    Repeating it changes nothing. ``metadata``: the metadata file to take; None: the newest that is proven. ``rebuild``:
+    if the state is gone, rebuild it. ``run`` False: only look.
 
     Raises:
         UsageError: the folder is not the topic's, the catalog has such a topic or a table there, or nothing could be
@@ -61,9 +61,9 @@ def adopt_topic(
     validate_topic_name(topic)
     place = _find_place(ctx, location)
     if not run:
-        return describe_recovery(_look_at_folder(ctx, topic, place, metadata))
+        return describe_recovery(_look_at_folder(ctx, topic, place, metadata, rebuild=rebuild))
     with hold_lease(ctx, topic):
-        return run_recovery(_look_at_folder(ctx, topic, place, metadata), AuditAction.ADOPT)
+        return run_recovery(_look_at_folder(ctx, topic, place, metadata, rebuild=rebuild), AuditAction.ADOPT)
 
 
 def list_lost_folders(ctx: Context) -> list[FoundFolder]:
@@ -122,12 +122,12 @@ def _find_place(ctx: Context, location: str) -> str:
     return storage.join(ctx.settings.warehouse, place.removeprefix(warehouse))
 
 
-def _look_at_folder(ctx: Context, topic: str, location: str, metadata: str | None) -> TopicRecovery:
+def _look_at_folder(ctx: Context, topic: str, location: str, metadata: str | None, *, rebuild: bool) -> TopicRecovery:
     entry = ctx.log.find_entry(topic)
     if entry.metadata_location is not None:
         return _look_at_adopted(ctx, topic, location, entry, metadata)
     _refuse_named_folder(ctx, topic, location)
-    found = look_at_table(ctx, topic, location, CatalogEntry(None, None), metadata=metadata)
+    found = look_at_table(ctx, topic, location, CatalogEntry(None, None), metadata=metadata, rebuild=rebuild)
     _refuse_other_topic(found)
     return found
 
@@ -173,12 +173,7 @@ def _refuse_other_topic(found: TopicRecovery) -> None:
     if found.chosen is None:
         return
     state = found.survey.states.get(found.chosen.name)
-    if state is not None:
-        own = state.topic
-    elif found.chosen.snapshot is None:  # no state was written yet
-        own = _name_topic(found.chosen)
-    else:
-        return  # what cannot be read is told of by whoever follows it
+    own = _name_topic(found.chosen) if state is None else state.topic
     if own != found.topic:
         raise UsageError(
             f"The table at {found.location} is that of topic {own}, not of {found.topic}. Nothing was changed. Adopt "

@@ -15,11 +15,12 @@ from winnow.errors import ServiceError, UnknownTopicError, UsageError, WinnowErr
 from winnow.files import storage
 from winnow.log.deleted_topics import note_deleted
 from winnow.log.head import Head
+from winnow.log.raised_head import KnownNumbers
 from winnow.log.side_table_recovery import SideTable, land_side_table, plan_side_table
+from winnow.log.state_rebuild import RebuiltState, StoredKnowledge, rebuild_state, write_rebuilt
 from winnow.log.table_recovery import (
     CatalogEntry,
     ChosenMetadata,
-    KnownNumbers,
     Land,
     ProvenLog,
     SwapsMetadata,
@@ -114,6 +115,7 @@ class TopicRecovery:
     proof: ProvenLog | None
     undecided: str | None = None
     side_tables: tuple[SideTable, ...] = ()
+    rebuilt: RebuiltState | None = None
     notices: list[str] = field(default_factory=list)
 
     @property
@@ -127,6 +129,8 @@ class TopicRecovery:
         present = _find(self.survey, self.entry.metadata_location)
         if present is None or self.chosen is None or self.chosen.name not in (present.name, present.previous):
             return False
+        if self.rebuilt is not None:
+            return False
         is_made = self.chosen.name == present.name or _get_operation(present) in _OPERATIONS
         return is_made and all(each.rank[:2] <= present.rank[:2] for each in self.survey.landed)
 
@@ -134,11 +138,13 @@ class TopicRecovery:
 _OPERATIONS: Final = (AuditAction.RECOVER.value, AuditAction.ADOPT.value)
 
 
-def recover_topic(ctx: Context, topic: str, *, metadata: str | None = None, run: bool = False) -> RecoveryReport:
+def recover_topic(
+    ctx: Context, topic: str, *, metadata: str | None = None, rebuild: bool = False, run: bool = False
+) -> RecoveryReport:
     """Make the newest complete metadata in the folder of ``topic`` the catalog's, above everything that is known.
 
     Repeating it changes nothing. ``metadata``: the metadata file to take, by name or location; None: the newest that is
-    proven. ``run`` False: only look.
+    proven. ``rebuild``: if the state is gone, rebuild it. ``run`` False: only look.
 
     Raises:
         UnknownTopicError: the catalog has no such topic: adopt it.
@@ -148,19 +154,19 @@ def recover_topic(ctx: Context, topic: str, *, metadata: str | None = None, run:
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
     if not run:
-        return describe_recovery(_look_at_entry(ctx, topic, metadata))
+        return describe_recovery(_look_at_entry(ctx, topic, metadata, rebuild=rebuild))
     with hold_lease(ctx, topic):
-        return run_recovery(_look_at_entry(ctx, topic, metadata), AuditAction.RECOVER)
+        return run_recovery(_look_at_entry(ctx, topic, metadata, rebuild=rebuild), AuditAction.RECOVER)
 
 
-def _look_at_entry(ctx: Context, topic: str, metadata: str | None) -> TopicRecovery:
+def _look_at_entry(ctx: Context, topic: str, metadata: str | None, *, rebuild: bool) -> TopicRecovery:
     entry = ctx.log.find_entry(topic)
     if entry.location is None:
         raise UnknownTopicError(
             f"The catalog has no topic {topic}. If it was lost, enter its table from the warehouse: winnow topics "
             f"adopt {topic} LOCATION"
         )
-    return look_at_table(ctx, topic, entry.location, entry, metadata=metadata)
+    return look_at_table(ctx, topic, entry.location, entry, metadata=metadata, rebuild=rebuild)
 
 
 def look_at_table(
@@ -170,6 +176,7 @@ def look_at_table(
     entry: CatalogEntry,
     *,
     metadata: str | None,
+    rebuild: bool = False,
 ) -> TopicRecovery:
     """Survey the table at ``location``, choose its metadata, and follow them to the last file."""
     io = entry.table.io if entry.table is not None else ctx.log.open_files(location)
@@ -182,7 +189,24 @@ def look_at_table(
     if chosen is None:
         return found
     proof = prove_log(ctx.log.open_over(_open_chosen(found), topic), chosen)
-    return replace(found, proof=proof, side_tables=_plan_side_tables(ctx, topic, proof.head, io))
+    found = replace(found, proof=proof, side_tables=_plan_side_tables(ctx, topic, proof.head, io))
+    return replace(found, rebuilt=_rebuild_state(found)) if rebuild and proof.head is None else found
+
+
+def _rebuild_state(found: TopicRecovery) -> RebuiltState:
+    assert found.chosen is not None
+    return rebuild_state(found.topic, found.chosen, found.io, _find_stored(found))
+
+
+def _find_stored(found: TopicRecovery) -> StoredKnowledge:
+    """Find what the metadata store knows of the log, if it is not ahead of the chosen metadata."""
+    assert found.chosen is not None
+    projection, topic = found.ctx.store.projection, found.topic
+    recorded = _list_recorded(found.ctx, topic, found.chosen.table_uuid)
+    if not recorded or recorded[-1].last_sequence_number > found.chosen.sequence_number:
+        return StoredKnowledge()
+    is_current = recorded[-1].last_sequence_number == found.chosen.sequence_number
+    return StoredKnowledge(projection.list_states(topic), tuple(projection.list_receipts(topic)), is_current)
 
 
 def _list_recorded(ctx: Context, topic: str, table_uuid: str | None) -> list[TopicHead]:
@@ -265,16 +289,20 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     if found.chosen is None or found.proof is None:
         raise UsageError(f"Topic {found.topic} was left as it is. {found.undecided}")
     if found.is_done:
+        found.proof.require_complete()
         _enter_side_tables(found)
         _record_head(found, found.ctx.log.open(found.topic).head(even_deleted=True))
         _rebuild(found)
         return replace(describe_recovery(found), was_run=True)
-    head = found.proof.require_complete()
     known = _find_known_numbers(found)
+    chosen = _open_chosen(found, _choose_landing(found, known), known.sequence_number)
+    if found.rebuilt is not None:
+        found = _write_rebuilt(found, found.rebuilt, chosen)
+    assert found.proof is not None
+    head = found.proof.require_complete()
     if head.state.deleted_at_ms is not None:
         note_deleted(found.ctx.log.deleted_notes, found.topic)
     _enter_side_tables(found)
-    chosen = _open_chosen(found, _choose_landing(found, known), known.sequence_number)
     drop_unreadable_snapshots(chosen)
     committed = recover_log(found.ctx.log.open_over(chosen, found.topic), known, operation=action.value)
     log_event(f"topic_{_PAST[action]}", found.topic, snapshot_id=str(committed.snapshot_id), fence=committed.head.fence)
@@ -283,6 +311,16 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     _rebuild(found)
     report = replace(describe_recovery(found), was_run=True)
     return replace(report, snapshot_id=str(committed.snapshot_id), fence=committed.head.fence)
+
+
+def _write_rebuilt(found: TopicRecovery, rebuilt: RebuiltState, chosen: ChosenMetadata) -> TopicRecovery:
+    """Write the rebuilt state, and follow the chosen metadata with it as if it had been committed."""
+    assert found.chosen is not None
+    places = found.ctx.log.locate_documents(found.topic, found.location, str(found.chosen.table_uuid))
+    write_rebuilt(rebuilt, chosen, places)
+    proof = prove_log(found.ctx.log.open_over(chosen, found.topic), found.chosen)
+    sides = _plan_side_tables(found.ctx, found.topic, proof.head, found.io)
+    return replace(found, proof=proof, side_tables=sides)
 
 
 _PAST: Final = {AuditAction.RECOVER: "recovered", AuditAction.ADOPT: "adopted"}
@@ -373,7 +411,7 @@ def describe_recovery(found: TopicRecovery) -> RecoveryReport:
         was_needed=not found.is_done,
         was_run=False,
         undecided=found.undecided,
-        problems=proof.problems if proof is not None else (),
+        problems=proof.problems if proof is not None and found.rebuilt is None else (),
         snapshots=tuple(_describe_snapshot(found, each) for each in found.survey.candidates),
         set_aside=tuple(SetAside(each.location, each.fault) for each in found.survey.found if each.fault is not None),
         side_tables=found.side_tables,
@@ -424,6 +462,13 @@ def _list_notices(found: TopicRecovery) -> Iterator[str]:
     chosen, survey = found.chosen, found.survey
     if chosen is None:
         return
+    if found.rebuilt is not None:
+        yield from found.rebuilt.losses
+    elif found.proof is not None and found.proof.head is None:
+        yield (
+            "Its state is gone, or is not what was committed. If it cannot be put back, one can be rebuilt from the "
+            f"manifests: winnow topics recover {found.topic} --rebuild-state"
+        )
     if chosen in survey.unproven:
         yield (
             f"Nothing says whether the commit of {chosen.name} landed; it is the only one over the newest that did, "

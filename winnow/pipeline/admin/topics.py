@@ -217,11 +217,12 @@ def alter_topic(
         before = None  # a default of the installation contradicts the topic; this call repairs it
     if accept_present:
         accepted = log.accept_config(dict(changes), list(deletions), now_ms=ctx.now_ms())
-        ctx.store.projection.record_states(name, accepted.state.partitions, ctx.now_ms())
-    if partitions is not None:
         ctx.store.projection.record_states(
-            name, log.add_partitions(partitions, now_ms=ctx.now_ms()).state.partitions, ctx.now_ms()
+            name, accepted.state.partitions, ctx.now_ms(), table_uuid=accepted.head.table_uuid
         )
+    if partitions is not None:
+        grown = log.add_partitions(partitions, now_ms=ctx.now_ms())
+        ctx.store.projection.record_states(name, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid)
         record_action(ctx, AuditAction.ADD_PARTITIONS, name, detail=f"{partitions:,} partitions")
     notices: tuple[str, ...] = ()
     if (changes or deletions) and not accept_present:

@@ -120,7 +120,7 @@ class _Assessor:
         decisions = decide_partitions(view, as_of_ms=self._as_of_ms, busy=busy)
         found = [decision.assessment for decision in decisions]
         if self._records:
-            look = AssessedTopic(found)
+            look = AssessedTopic(found, table_uuid=view.head.table_uuid)
             with suppress_overview_errors(topic):
                 same = view.now_ms == self._as_of_ms and not busy
                 look = replace(

@@ -25,6 +25,7 @@ from winnow.errors import (
     CommitUnknownError,
     DamagedMetadataError,
     DamagedSegmentError,
+    RunAgainError,
     ServiceError,
     UsageError,
     WinnowError,
@@ -188,10 +189,23 @@ def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
     present = table.load()
     try:
         return _update_from(ctx, topic, table, present)
-    except (ServiceError, DamagedMetadataError, DamagedSegmentError):
-        if present is None or table.is_newest(present):
+    except (ServiceError, DamagedMetadataError, DamagedSegmentError, FileNotFoundError) as problem:
+        if _is_overtaken(table, present):
+            return None  # another update came, and a sweep took the files of the snapshot that this one began with
+        if not isinstance(problem, FileNotFoundError):
             raise
-        return None  # another update came, and a sweep took the files of the snapshot that this one began with
+        raise RunAgainError(
+            f"A file that an update of {table.name} was reading or had written is gone ({problem.filename}): another "
+            f"update or a sweep is at work. Nothing was changed. Run it again: winnow latest {topic} --update-table. "
+            f"If that repeats, look for damage: winnow scrub {topic}"
+        ) from problem
+
+
+def _is_overtaken(table: LatestTable, present: LatestHead | None) -> bool:
+    """Check whether another update has committed since ``present``, None: since there was no table."""
+    if present is None:
+        return table.table() is not None
+    return not table.is_newest(present)
 
 
 def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHead | None) -> LatestUpdate | None:

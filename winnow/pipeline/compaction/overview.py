@@ -64,7 +64,8 @@ def build_overview(
     found = build_partition_overviews(view, made, earlier or EarlierRuns(ctx, view.log.topic))
     now_ms = ctx.now_ms()
     picture = build_topic_overview(view, found, recorded_at_ms=now_ms)
-    return AssessedTopic(picture=picture, partitions=found, health=build_table_health(view, recorded_at_ms=now_ms))
+    health = build_table_health(view, recorded_at_ms=now_ms)
+    return AssessedTopic(picture=picture, partitions=found, health=health, table_uuid=view.head.table_uuid)
 
 
 def record_assessed_topics(ctx: Context, topics: Sequence[AssessedTopic], *, as_of_ms: int) -> None:

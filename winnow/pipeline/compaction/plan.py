@@ -84,7 +84,7 @@ def plan_topic(
     decided = view.close_active() if closes_active else view
     assessments = assess_view(ctx, decided, as_of_ms=as_of_ms)
     earlier = EarlierRuns(ctx, topic)
-    look = AssessedTopic(assessments)
+    look = AssessedTopic(assessments, table_uuid=view.head.table_uuid)
     with suppress_overview_errors(topic):
         look = replace(build_overview(ctx, view, earlier), assessments=assessments)
     record_assessed_topics(ctx, [look], as_of_ms=as_of_ms)
@@ -106,6 +106,7 @@ def plan_topic(
         holder=ctx.holder,
         fence=view.head.fence,
         planning_since_ms=started_ms,
+        table_uuid=view.head.table_uuid,
     )
     planned = build_reference(plan, uri, sha256)
     log_event(

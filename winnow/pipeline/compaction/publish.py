@@ -152,7 +152,9 @@ def move_checkpoint(
     head = log.head()
     state = head.state
     retired = [file for file in state.waiting_files if file.plan_id == receipt.plan_id]
-    ctx.store.projection.record_publication(receipt, state.partitions, retired, ctx.now_ms())
+    ctx.store.projection.record_publication(
+        receipt, state.partitions, retired, ctx.now_ms(), table_uuid=head.table_uuid
+    )
     run = ctx.store.runs.find(receipt.plan_id)
     if run is None or run.status is not RunState.PUBLISHED:
         # Before the state says that all is done. Asking again for an old receipt must not close alerts.
@@ -232,7 +234,7 @@ def _commit(
         after = _list_segments_after(live, change)
         if not listed:
             # Once is enough: after this, only a higher fence allows deleting them.
-            check_staged_files(plan, manifest)
+            _check_staged_files(log, run, plan, manifest)
             listed = True
         return change
 
@@ -248,6 +250,17 @@ def _commit(
         return found, None
     assert committed.receipt is not None
     return committed.receipt, after
+
+
+def _check_staged_files(log: TopicLog, run: Run, plan: Plan, manifest: StagingManifest) -> None:
+    """Check that the attempt's files are there; if the fence was raised meanwhile, a sweep took them: say that."""
+    try:
+        check_staged_files(plan, manifest)
+    except PlanVoidError:
+        fenced = find_fence_violation(run, log.head())
+        if fenced is not None:
+            raise PlanVoidError(fenced.message) from None
+        raise
 
 
 def _list_segments_after(live: Mapping[int, tuple[Segment, ...]], change: Change) -> dict[int, tuple[Segment, ...]]:

@@ -16,7 +16,6 @@ from typing import Any
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
 from winnow.embedded.bundle import find_bundled_folder
-from winnow.embedded.class_archive import use_class_archive
 from winnow.embedded.java import (
     check_spark_install,
     find_java,
@@ -27,6 +26,7 @@ from winnow.embedded.java import (
 from winnow.engine.events import PlanFailure, parse_event, parse_failure
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import private_files
+from winnow.files.class_archive import use_class_archive
 from winnow.planning.plans import PlanReference
 
 MAXIMUM_TAIL_LINES = 15
@@ -240,7 +240,7 @@ def _follow(
         )
     except FileNotFoundError as problem:
         raise ServiceError(
-            "spark-submit was not found on PATH. Nothing was compacted. Install pyspark into this environment."
+            "spark-submit was not found on PATH. Nothing was changed. Install pyspark into this environment."
         ) from problem
     assert process.stdout is not None
     if progress is not None:

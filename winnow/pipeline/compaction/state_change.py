@@ -54,6 +54,6 @@ def change_states(
         changed = False
     # Read the present state, not the committed one: another commit may have come after it.
     head = log.head()
-    ctx.store.projection.record_states(topic, head.state.partitions, ctx.now_ms())
+    ctx.store.projection.record_states(topic, head.state.partitions, ctx.now_ms(), table_uuid=head.table_uuid)
     refresh_overview(ctx, topic, head)
     return head.state, changed

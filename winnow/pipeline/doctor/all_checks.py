@@ -20,6 +20,7 @@ from winnow.pipeline.doctor.check_runner import (
     run_checks,
 )
 from winnow.pipeline.doctor.installation import check_installation
+from winnow.pipeline.doctor.older_catalog import check_older_catalog
 from winnow.pipeline.doctor.services import check_airflow
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -72,6 +73,11 @@ def run_all_checks(
             "Check that the catalog runs (WINNOW_CATALOG__*): winnow settings",
         ),
         check("installation", lambda: check_installation(settings), again),
+        check(
+            "older-catalog",
+            lambda: check_older_catalog(settings, now_ms),
+            "Check that catalog and object store answer: winnow settings",
+        ),
         check(
             "warehouse",
             lambda: services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms),

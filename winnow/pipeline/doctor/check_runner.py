@@ -24,7 +24,7 @@ class CheckStatus(StrEnum):
 class CheckResult:
     """The result of one check. ``fix``: what to do, with the command; empty if nothing.
 
-    ``exit_code``: 0, or for a failure 2 (something here must be changed) or 6 (a service is unreachable).
+    ``exit_code``: 0, or for a failure 2 (something here must be changed), 4 (data) or 6 (a service is unreachable).
     """
 
     check: str

@@ -9,7 +9,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from winnow.config.topic import TopicConfig
-from winnow.errors import BadInputError, CommitConflictError, DeletedTopicError, ServiceError, WinnowError
+from winnow.errors import (
+    BadInputError,
+    CommitConflictError,
+    DeletedTopicError,
+    OutdatedHeadError,
+    ServiceError,
+    WinnowError,
+)
 from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
@@ -293,9 +300,14 @@ class IngestCommit:
 
     @contextlib.contextmanager
     def restart_if_voided(self) -> Iterator[None]:
-        """Turn a missing file into :class:`LogMovedError` if a sweep has voided this call and deleted it."""
+        """Turn a missing file into :class:`LogMovedError` if a sweep has voided this call and deleted it.
+
+        So does an older head whose files are gone: the next try begins with the newest.
+        """
         try:
             yield
+        except OutdatedHeadError as problem:
+            raise LogMovedError from problem
         except OSError as problem:
             if self.row.is_voided(self.log.head().state):
                 raise LogMovedError from problem

@@ -200,7 +200,9 @@ def prepare_topic(
     plan_reading(_add_partitions(head.state, found), found, wanted.rules)
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
-        ctx.store.projection.record_states(topic, grown.state.partitions, ctx.now_ms())
+        ctx.store.projection.record_states(
+            topic, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid
+        )
         record_action(ctx, AuditAction.ADD_PARTITIONS, topic, detail=f"{len(found.partitions):,} partitions")
         notices.append(
             f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "

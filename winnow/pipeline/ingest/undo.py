@@ -97,8 +97,8 @@ def undo_ingest(ctx: Context, topic: str, ingest_id: str) -> UndoReport:
     head = log.head()  # another commit may have come after
     now_ms = ctx.now_ms()
     retired = [file for file in head.state.waiting_files if file.plan_id == name_undo(ingest_id)]
-    ctx.store.retired_files.record(topic, retired, "data")
-    ctx.store.projection.record_states(topic, head.state.partitions, now_ms)
+    ctx.store.retired_files.record(topic, retired, "data", table_uuid=head.table_uuid)
+    ctx.store.projection.record_states(topic, head.state.partitions, now_ms, table_uuid=head.table_uuid)
     refresh_overview(ctx, topic, head)
     if not report.was_undone:
         log_event(

@@ -12,12 +12,14 @@ import hashlib
 import os
 import shutil
 import stat
-import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+from winnow.errors import WinnowError
+from winnow.files.private_files import make_private_folder
 
 KEPT: Final = 3
 """Archives that stay, the newest; each has about 60 MB."""
@@ -51,16 +53,35 @@ def use_class_archive(options: str, env: Mapping[str, str]) -> Iterator[str]:
             os.utime(archive)
         yield f"{options} -XX:SharedArchiveFile={archive} {_QUIET}".strip()
         return
-    # One per process: several may be the first.
-    draft = folder / f"{name}.{uuid.uuid4().hex}.draft"
-    yield f"{options} -XX:ArchiveClassesAtExit={draft} {_QUIET}".strip()
-    with suppress(OSError):
-        if draft.exists():
-            draft.replace(archive)
-            _remove_old(folder)
-        else:
-            with tries.open("ab") as stream:
-                stream.write(b".")
+    with _open_draft_folder(folder) as own:
+        if own is None:
+            yield options
+            return
+        draft = own / f"{name}.draft"
+        yield f"{options} -XX:ArchiveClassesAtExit={draft} {_QUIET}".strip()
+        with suppress(OSError):
+            if draft.exists():
+                draft.replace(archive)
+                tries.unlink(missing_ok=True)
+                _remove_old(folder)
+            else:
+                with tries.open("ab") as stream:
+                    stream.write(b".")
+
+
+@contextmanager
+def _open_draft_folder(folder: Path) -> Iterator[Path | None]:
+    """Provide a folder of this process alone, since several may be the first; None if it cannot be made.
+
+    It is locked while it is in use. Those of processes that were killed are removed with the drafts in them.
+    """
+    with ExitStack() as stack:
+        try:
+            own = stack.enter_context(make_private_folder(folder))
+        except WinnowError:
+            yield None
+            return
+        yield own
 
 
 def name_archive(options: str, env: Mapping[str, str]) -> str | None:
@@ -120,6 +141,11 @@ def _open_folder(env: Mapping[str, str]) -> Path | None:
 
 
 def _remove_old(folder: Path) -> None:
-    archives = sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for each in archives[KEPT:]:
-        each.unlink(missing_ok=True)
+    """Remove all but the newest archives and counts of tries, and drafts that an earlier Winnow left unlocked.
+
+    Whoever misses one of them afterwards tries again, and that is all.
+    """
+    for pattern, kept in (("*.jsa", KEPT), ("*.tries", KEPT), ("*.draft", 0)):
+        found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for each in found[kept:]:
+            each.unlink(missing_ok=True)
