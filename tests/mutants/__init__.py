@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.backups import BACKUPS
 from tests.mutants.decisions import DECISIONS
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
@@ -13,6 +14,7 @@ from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
+from tests.mutants.recovery import RECOVERY
 from tests.mutants.validation import VALIDATION
 
 MUTANTS = (
@@ -28,4 +30,6 @@ MUTANTS = (
     *MAINTENANCE,
     *PAGE,
     *READERS,
+    *RECOVERY,
+    *BACKUPS,
 )

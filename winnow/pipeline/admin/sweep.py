@@ -246,7 +246,7 @@ def format_unnamed(paths: Sequence[str]) -> str:
         return ""
     folders = [f"{folder}/" for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
     shown = join_first(folders, MAXIMUM_FOLDERS_SHOWN, ", ", last=" and ")
-    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}. See winnow doctor."
+    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}."
 
 
 MAXIMUM_FOLDERS_SHOWN: Final = 5
