@@ -124,6 +124,25 @@ def test_an_older_catalog_is_brought_forward(home: Home) -> None:
     assert home.metadata() == at
 
 
+def test_a_warehouse_whose_store_is_lost_too_is_taken_over(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lost installation comes back and may neither write nor sweep; what it would delete is still there."""
+    before = home.read()
+    home.home.rename(home.folder / "lost")
+    warehouse = home.folder / "lost/warehouse"
+    (home.home).mkdir()
+    warehouse.rename(home.home / "warehouse")
+    assert "--take-over" in winnow("topics", "adopt", "--all", "--yes", code=2).stderr
+    winnow("topics", "adopt", "--all", "--take-over")
+    winnow("topics", "adopt", "--all", "--take-over", "--yes")
+    assert home.read() == before
+    monkeypatch.setenv("WINNOW_HOME", str(home.folder / "lost"))
+    monkeypatch.setenv("WINNOW_WAREHOUSE", (home.home / "warehouse").as_uri())
+    for command in (("sweep",), ("compact", TOPIC), ("topics", "delete", TOPIC, "--now", "--yes")):
+        assert "belongs to another installation" in winnow(*command, code=2).stderr
+    monkeypatch.setenv("WINNOW_HOME", str(home.home))
+    assert home.read() == before
+
+
 # ------------------------------------------------------------------ in one process
 
 

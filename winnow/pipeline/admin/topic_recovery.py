@@ -288,6 +288,7 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     """Do what was found to be done; raises as :func:`recover_topic`."""
     if found.chosen is None or found.proof is None:
         raise UsageError(f"Topic {found.topic} was left as it is. {found.undecided}")
+    found.ctx.log.confirm_writing()
     if found.is_done:
         found.proof.require_complete()
         _enter_side_tables(found)
