@@ -37,9 +37,10 @@ ROWS_OF_PART: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose backups a folder holds. ``installation`` None: an installation without an id."""
+    """Whose backups a folder holds. ``namespace``: of its topics. ``installation`` None: one without an id."""
 
     warehouse: str
+    namespace: str
     installation: str | None = None
     format_version: int = FORMAT
 
@@ -165,8 +166,8 @@ class BackupPlace:
             storage.write_bytes(self.locate(MARKER), documents.dump_json(owner))
         elif found != owner:
             raise UsageError(
-                f"{self.uri} holds the backups of another installation, whose warehouse is {found.warehouse}, so "
-                "nothing was written there. Name another folder."
+                f"{self.uri} holds the backups of another installation, of the namespace {found.namespace} in "
+                f"the warehouse {found.warehouse}, so nothing was written there. Name another folder."
             )
 
     def _read_owner(self) -> Owner | None:

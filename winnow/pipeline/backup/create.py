@@ -177,7 +177,7 @@ class _Creation:
 
 def make_owner(ctx: Context) -> Owner:
     """Return whose backups those of this installation are."""
-    return Owner(ctx.settings.warehouse.rstrip("/"))
+    return Owner(ctx.settings.warehouse.rstrip("/"), ctx.log.namespaces.topics)
 
 
 def _require_apart(destination: str, warehouse: str) -> None:
