@@ -8,6 +8,7 @@ from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
+from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
@@ -23,6 +24,7 @@ MUTANTS = (
     *VALIDATION,
     *INGEST,
     *DURABILITY,
+    *INSTALLATIONS,
     *DOCUMENTS,
     *INTEGRITY,
     *MAINTENANCE,
