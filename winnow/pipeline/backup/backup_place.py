@@ -44,6 +44,11 @@ class Owner:
     installation: str | None = None
     format_version: int = FORMAT
 
+    def is_same(self, other: Owner) -> bool:
+        """Check whether both are one installation; before its first commit it has no id."""
+        known = {self.installation, other.installation} - {None}
+        return (self.warehouse, self.namespace) == (other.warehouse, other.namespace) and len(known) <= 1
+
 
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
@@ -164,7 +169,7 @@ class BackupPlace:
                     "Name an empty folder, or one that is not there yet."
                 )
             storage.write_bytes(self.locate(MARKER), documents.dump_json(owner))
-        elif found != owner:
+        elif not found.is_same(owner):
             raise UsageError(
                 f"{self.uri} holds the backups of another installation, of the namespace {found.namespace} in "
                 f"the warehouse {found.warehouse}, so nothing was written there. Name another folder."
