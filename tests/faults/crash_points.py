@@ -27,11 +27,13 @@ from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.log.latest_tables import LatestTable
 from winnow.log.quarantine import Quarantine
+from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.topic_log import TopicLog
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
 from winnow.pipeline.admin.topic_deletion import delete_topic
+from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction import latest_table, publish
 from winnow.pipeline.ingest import commit
 from winnow.pipeline.ingest.history import list_ingests
@@ -109,6 +111,15 @@ def delete(world: World) -> None:
     delete_topic(world.ctx, TOPIC)
 
 
+def create(world: World) -> None:
+    create_topic(world.ctx, "created", 1, {})
+
+
+def note_installation(world: World) -> None:
+    storage.delete(world.ctx.installation.document)
+    world.ctx.installation.check()
+
+
 def remove(world: World) -> None:
     delete_topic(world.ctx, TOPIC, now=True)
 
@@ -149,6 +160,11 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "deletion after its commit": (lambda: kill_after(Transaction, "commit_transaction"), delete),
     "removal amid deletion": (lambda: kill_before(Projection, "forget_topic"), remove),
     "removal before the entry goes": (lambda: kill_before(TopicLogs, "drop"), remove),
+    "creation before its entry": (lambda: kill_before(LogSqlCatalog, "register_table"), create),
+    "creation before the installation's document": (
+        lambda: kill_before(storage, "create_bytes"),
+        note_installation,
+    ),
     "removal after the entry went": (lambda: kill_after(TopicLogs, "drop"), remove),
 }
 

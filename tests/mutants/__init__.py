@@ -8,11 +8,13 @@ from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
+from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
+from tests.mutants.recovery import RECOVERY
 from tests.mutants.validation import VALIDATION
 
 MUTANTS = (
@@ -22,10 +24,12 @@ MUTANTS = (
     *VALIDATION,
     *INGEST,
     *DURABILITY,
+    *INSTALLATIONS,
     *DOCUMENTS,
     *INTEGRITY,
     *MAINTENANCE,
     *PAGE,
     *READERS,
+    *RECOVERY,
     *BACKUPS,
 )

@@ -209,6 +209,22 @@ def write_bytes(uri: str, data: bytes, *, below: str | None = None) -> None:
         stream.write(data)
 
 
+def create_bytes(uri: str, data: bytes) -> bool:
+    """Write a small file unless it exists; return whether it was written.
+
+    On a local disk one of several processes writes it. An object store, and a disk without hard links, has no such
+    operation: of several that find no file at once each writes it, and the last one counts.
+    """
+    if is_local(uri):
+        written = local_tree.write_new_file(*_split(uri, None), data)
+        disk_sync.sync_folder(parse_local_path(uri).parent)
+        return written
+    if exists(uri):
+        return False
+    write_bytes(uri, data)
+    return True
+
+
 def create_file(uri: str, *, below: str | None = None) -> Any:
     """Create a file, with its folders, and return Arrow's stream to write it. ``below``: as for :func:`write_bytes`.
 

@@ -246,7 +246,7 @@ def format_unnamed(paths: Sequence[str]) -> str:
         return ""
     folders = [f"{folder}/" for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
     shown = join_first(folders, MAXIMUM_FOLDERS_SHOWN, ", ", last=" and ")
-    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}. See winnow doctor."
+    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}."
 
 
 MAXIMUM_FOLDERS_SHOWN: Final = 5
@@ -354,6 +354,8 @@ def _delete_files(
     ctx: Context, topic: str, files: Sequence[NamedFile], now_ms: int, unnamed: list[str]
 ) -> list[RetiredFile]:
     """Delete ``files``, each below its table's folder; return which are gone. Others stay, and their records too."""
+    if files:
+        ctx.installation.require_own()
     gone: list[RetiredFile] = []
     for named in files:
         if storage.delete(storage.join(named.location, named.path), below=named.location):
@@ -423,6 +425,7 @@ def _delete_run_leftovers(
     unnamed: list[str],
 ) -> list[RetiredFile]:
     """Delete what attempts left, and record empty folders."""
+    ctx.installation.require_own()
     quarantine = ctx.log.quarantine(head.state.topic, head)
     removed: list[RetiredFile] = []
     for run_files in found.runs:

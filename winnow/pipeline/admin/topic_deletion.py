@@ -276,6 +276,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
+    ctx.installation.require_own()
     left: list[str] = []
     for run in runs:
         attempts = ctx.store.runs.list_attempt_fences(run.plan_id)
