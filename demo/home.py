@@ -76,7 +76,7 @@ def _list_topics(settings: Settings) -> list[str]:
     # Opening the catalog would create one.
     if not (settings.home / "catalog.db").is_file():
         return []
-    return TopicLogs(settings.catalog, settings.warehouse).names()
+    return TopicLogs(settings.catalog, settings.warehouse, namespace=settings.namespace).names()
 
 
 def _remove_own(settings: Settings) -> None:

@@ -53,6 +53,10 @@ class ConfigurationError(UsageError):
     """A setting or topic configuration is not valid."""
 
 
+class OtherInstallationError(ConfigurationError):
+    """The warehouse's namespace belongs to another installation of Winnow."""
+
+
 class UnknownTopicError(UsageError):
     """The named topic does not exist."""
 

@@ -351,6 +351,14 @@ class SegmentDigest:
 
 
 @dataclass(frozen=True, slots=True)
+class Installation:
+    """An installation of Winnow: its id, and when it was first used."""
+
+    installation_id: str
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicState:
     """The carried state of one topic: one immutable file per table snapshot.
 

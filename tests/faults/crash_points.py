@@ -20,17 +20,20 @@ from typing import Any
 
 from pyiceberg.table import Transaction
 
+from tests.support import path_watch
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.engine import staging
 from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.log.latest_tables import LatestTable
 from winnow.log.quarantine import Quarantine
+from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.topic_log import TopicLog
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
 from winnow.pipeline.admin.topic_deletion import delete_topic
+from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction import latest_table, publish
 from winnow.pipeline.ingest import commit
 from winnow.pipeline.ingest.history import list_ingests
@@ -108,6 +111,15 @@ def delete(world: World) -> None:
     delete_topic(world.ctx, TOPIC)
 
 
+def create(world: World) -> None:
+    create_topic(world.ctx, "created", 1, {})
+
+
+def note_installation(world: World) -> None:
+    storage.delete(world.ctx.installation.document)
+    world.ctx.installation.check()
+
+
 def remove(world: World) -> None:
     delete_topic(world.ctx, TOPIC, now=True)
 
@@ -148,6 +160,11 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "deletion after its commit": (lambda: kill_after(Transaction, "commit_transaction"), delete),
     "removal amid deletion": (lambda: kill_before(Projection, "forget_topic"), remove),
     "removal before the entry goes": (lambda: kill_before(TopicLogs, "drop"), remove),
+    "creation before its entry": (lambda: kill_before(LogSqlCatalog, "register_table"), create),
+    "creation before the installation's document": (
+        lambda: kill_before(storage, "create_bytes"),
+        note_installation,
+    ),
     "removal after the entry went": (lambda: kill_after(TopicLogs, "drop"), remove),
 }
 
@@ -172,6 +189,7 @@ def work_until_step(world: World, moment: str) -> None:
 
 def main() -> None:
     """Arrange the moment and do the work."""
+    path_watch.install()
     moment, folder, now_ms, *how = sys.argv[1:]
     _left[:] = how or _left
     arrange, work = MOMENTS.get(moment) or (lambda: None, lambda world: work_until_step(world, moment))

@@ -15,11 +15,13 @@ from tests.faults.forked_processes import ForkServer
 from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
+from winnow.log.installation import read_installation
 from winnow.log.latest_tables import LatestHead
 from winnow.log.state import PLAN_PROPERTY
 from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
+from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -387,3 +389,26 @@ def test_a_store_lost_together_with_a_dying_publish_costs_nothing(world: World, 
         assert [receipt.snapshot_id for receipt in fresh.ctx.store.projection.list_receipts(TOPIC)] == landed
         assert (fresh.compact() is None) == bool(landed)
         assert_clean(fresh)
+
+
+def test_creation_killed_before_its_entry_is_done_in_another_folder(world: World, killed: Kill) -> None:
+    """What it left lies in a folder of its own, which no topic gets."""
+    before = world.listing()
+    killed(world, "creation before its entry")
+    (left,) = [path for path in world.listing() if path not in before]
+    create_topic(world.ctx, "created", 1, {})
+    assert left.startswith("winnow/created-")
+    assert not left.startswith(f"{world.log_folder('created')}/")
+
+
+def test_first_command_killed_before_the_document_of_the_installation_is_completed_by_the_next(
+    world: World, killed: Kill
+) -> None:
+    """The id in the store is the one that is written."""
+    document = storage.parse_local_path(world.ctx.installation.document)
+    noted = world.ctx.store.installation.find()
+    assert noted is not None
+    killed(world, "creation before the installation's document")
+    assert not document.exists()
+    with open_world(world.folder, world.clock):
+        assert read_installation(world.ctx.installation.document) == noted

@@ -25,6 +25,7 @@ from tests.support.world import (
 from winnow.config.settings import load_settings
 from winnow.errors import DamagedBackupError, DeletedTopicError, PlanVoidError, UsageError
 from winnow.files import storage
+from winnow.log.fence import make_fence_change
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.table_files import FileKind, find_path_below
 from winnow.log.table_pointers import TableRole, read_pointers
@@ -443,6 +444,28 @@ def test_attempt_from_before_the_backup_cannot_be_published_into_what_is_restore
         assert world.read() == compute_survivors(build_versions(0, 12))
 
 
+def test_fence_and_ingest_number_rise_above_those_of_the_future_that_was_given_up(tmp_path: Path) -> None:
+    """What was prepared after the backup was made fits nowhere in what is restored."""
+    destination = str(tmp_path / "backup")
+    with open_world(tmp_path) as world:
+        world.create(1)
+        world.ingest(build_versions(0, 3))
+        create_backup(world.ctx, destination)
+        for number in range(5):
+            world.ctx.log.open(TOPIC).commit(lambda head: make_fence_change(head, [], operation="fence"))
+            world.ctx.store.ingests.open(f"late-{number}", TOPIC, least_number=0, holder="late", now_ms=world.clock())
+        lost = world.head().fence
+        numbers = [call.number for call in world.ctx.store.ingests.list_open(TOPIC)]
+    with open_empty(tmp_path) as world:
+        world.clock.now_ms += 1_000
+        restore_backup(world.ctx, destination)
+        assert world.head().fence > lost
+        assert world.head().state.first_valid_ingest > max(numbers)
+        assert all(world.head().state.is_voided(f"late-{number}", number) for number in numbers)
+        world.ingest(build_versions(3, 3))
+        assert world.read() == build_versions(0, 6)
+
+
 def test_leases_are_not_restored(tmp_path: Path) -> None:
     """Who held a topic when the backup was made holds nothing in what is restored."""
     destination = str(tmp_path / "backup")
@@ -461,7 +484,7 @@ def test_topic_that_is_being_removed_is_no_part_of_a_backup(tmp_path: Path) -> N
         world.create(1)
         delete_topic(world.ctx, TOPIC)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(storage, "delete", lambda uri: (_ for _ in ()).throw(OSError(28, "stopped", uri)))
+            patch.setattr(storage, "delete", lambda uri, **_: (_ for _ in ()).throw(OSError(28, "stopped", uri)))
             with pytest.raises(OSError, match="stopped"):
                 delete_topic(world.ctx, TOPIC, now=True)
         with pytest.raises(DeletedTopicError):

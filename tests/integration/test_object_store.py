@@ -26,10 +26,13 @@ from tests.support.world import (
 )
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
-from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
+from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.files import duckdb_connection, object_store, storage
 from winnow.log.snapshot_expiry import collect_references
+from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.topic_adoption import adopt_all
+from winnow.pipeline.admin.topic_recovery import recover_topic
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.validate import validate_attempt
@@ -368,3 +371,50 @@ def test_an_iceberg_table_on_the_server_is_ingested_by_its_name_and_by_its_place
     assert again["records_appended"] == 2
     (entry,) = winnow("inspect", table.metadata_location, "--json").document
     assert entry["records"] == 7
+
+
+def test_a_topic_is_adopted_and_recovered_from_a_bucket(bucket: ObjectStore, tmp_path: Path) -> None:
+    """What lies there is found by listing, and proven as on a disk."""
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), bucket.variables | LAKE) as world:
+        world.create(1, min_cleanable_dirty_ratio="0")
+        world.ingest(build_versions(0, 6))
+        location, catalog, identifier = world.head().location, world.ctx.log.catalog, world.ctx.log.identify(TOPIC)
+        older = world.head().table.metadata_location
+        world.compact()
+        world.ingest(build_versions(6, 3))
+        before = world.read()
+        assert isinstance(catalog, LogSqlCatalog)
+        catalog.swap_metadata(identifier, world.head().table.metadata_location, older)
+        recover_topic(world.ctx, TOPIC, run=True)
+        assert world.read() == before
+        catalog.drop_table_at(identifier, world.head().table.metadata_location)
+        ((folder, report),) = adopt_all(world.ctx, run=True)
+        assert storage.get_name(folder.location) == storage.get_name(location)
+        assert not isinstance(report, WinnowError)
+        assert world.read() == before
+
+
+def test_lake_and_its_backup_in_object_stores_are_restored_by_one_command(
+    bucket: ObjectStore, winnow_home: Path, tmp_path: Path
+) -> None:
+    """The bucket of the lake is lost with everything; a damaged object of the backup is named."""
+    make_topic(TOPIC, tmp_path / "in.jsonl")
+    before = winnow("read", TOPIC).stdout
+    bucket.create_bucket("backups")
+    destination = "s3://backups/winnow"
+    made = winnow("backup", "create", destination, "--json").document
+    assert winnow("backup", "create", destination, "--json").document["files_copied"] == 0
+    assert made["files_copied"] == made["files"]
+    bucket.remove_bucket(BUCKET)
+    bucket.create_bucket(BUCKET)
+    winnow_home.rename(tmp_path / "lost")
+    (path,) = [entry.uri for entry in storage.list_files(destination) if entry.uri.endswith(".parquet")]
+    content = storage.read_bytes(path)
+    storage.write_bytes(path, content[:-1] + b"?")
+    assert path.rpartition("/")[2] in winnow("backup", "verify", destination, code=4).stdout
+    assert path.rpartition("/")[2] in winnow("backup", "restore", destination, code=4).stderr
+    assert winnow("topics", "list", "--json").document == []
+    storage.write_bytes(path, content)
+    winnow("backup", "restore", destination)
+    assert winnow("read", TOPIC).stdout == before
+    bucket.remove_bucket("backups")

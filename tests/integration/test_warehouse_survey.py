@@ -105,6 +105,16 @@ def test_a_commit_that_died_is_lost_once_another_was_made_from_the_same_log(worl
     assert [each.name for each in found.lost] == [died.name]
 
 
+def test_a_commit_from_the_same_log_as_a_landed_one_is_lost_however_late_it_was_written(world: World) -> None:
+    """Its process was slow: number and time of the file are higher, and its predecessor is that of the landed one."""
+    newest = world.head().table.metadata_location
+    late = write_beside(world, lambda it: it.update({"last-updated-ms": it["last-updated-ms"] + 1_000}))
+    found = survey(world, newest)
+    assert [each.name for each in found.lost] == [storage.get_name(late)]
+    assert found.newest is not None
+    assert found.newest.name == storage.get_name(newest)
+
+
 def test_files_that_are_not_this_table_s_are_named_with_the_reason(world: World, tmp_path: Path) -> None:
     """Another table's uuid or folder, a changed byte, a place outside, a number without end, and a link."""
     head = world.head()
@@ -177,15 +187,14 @@ def test_two_histories_are_not_decided_by_the_folder(world: World) -> None:
     head = world.head()
     catalog = world.ctx.log.catalog
     assert isinstance(catalog, LogSqlCatalog)
-    for first in (8, 12):
+    for first in (8, 12, 16):
         world.ingest(build_versions(first, 4))
     newer = world.head().table.metadata_location
     catalog.swap_metadata(head.table.name(), newer, head.table.metadata_location)
     with pytest.MonkeyPatch.context() as patch:  # as a Winnow that compared nothing
         patch.setattr(HeadGuard, "load_newest", lambda _guard, _topic, table, load: load(table))
-        for first in (8, 12):
-            world.ingest(build_versions(first, 2))
-    found = survey(world)
+        world.ingest(build_versions(8, 2))
+    found = survey(world, world.head().table.metadata_location)
     assert found.newest is None
     assert found.rivals
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from tests.mutants.backups import BACKUPS
 from tests.mutants.decisions import DECISIONS
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
+from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
+from tests.mutants.recovery import RECOVERY
 from tests.mutants.validation import VALIDATION
 
 MUTANTS = (
@@ -21,9 +24,12 @@ MUTANTS = (
     *VALIDATION,
     *INGEST,
     *DURABILITY,
+    *INSTALLATIONS,
     *DOCUMENTS,
     *INTEGRITY,
     *MAINTENANCE,
     *PAGE,
     *READERS,
+    *RECOVERY,
+    *BACKUPS,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.changes import (
+    always,
     assign,
     drop_element,
     drop_operand,
@@ -50,6 +51,36 @@ MAINTENANCE = (
     Mutant("full-disk-unexpected", "a full disk counts as an error that nobody foresaw")
     .changes("_explain_machine_error", return_value("None", "make_service_error"))
     .caught_by("test_a_full_disk_is_said_loses_nothing_and_the_next_run_goes_on"),
+    Mutant("links-followed-below-a-root", "a link in the place of a folder below a root is followed")
+    .changes("local_tree._FOLDER", assign("os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC"))
+    .caught_by("test_write_below_a_root_follows_an_administrators_link_to_the_root_only"),
+    Mutant("odd-files-deleted", "what is no plain file is deleted too")
+    .changes("local_tree.delete_file", never("S_ISREG"))
+    .caught_by("test_link_under_the_name_of_a_file_is_not_deleted"),
+    Mutant("existing-file-opened", "a file that exists is opened for writing, be it another name of one elsewhere")
+    .changes("local_tree._NEW_FILE", assign("os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC"))
+    .caught_by("test_file_that_is_written_again_is_not_written_through_another_name_of_it"),
+    Mutant("parts-that-lead-elsewhere", "a path with .. counts as below a root")
+    .changes("storage.find_path_below", always("split"))
+    .caught_by("test_place_below_a_root_is_found_however_it_is_written"),
+    Mutant("plan-elsewhere-believed", "a plan is deleted wherever the row of its run says that it is")
+    .changes("staging.delete_plan", never("expected"))
+    .caught_by("test_plan_that_a_row_puts_elsewhere_is_reported_and_stays"),
+    Mutant("any-staged-name", "any file in the folder of a plan is deleted")
+    .changes("is_staged_file", return_value("True", "_STAGED_PLAN"))
+    .caught_by("test_odd_names_in_a_plan_folder_stay"),
+    Mutant("any-ledger-row", "a row of the ledger is believed about any file of the table")
+    .changes("is_retired_file", return_value("True", "pattern"))
+    .caught_by("test_forged_rows_of_the_store_delete_nothing"),
+    Mutant("any-run-row", "a row of a run is believed whatever folder it names")
+    .changes("file_names.is_plan_id", return_value("True", "_PLAN_ID"))
+    .caught_by("test_forged_runs_of_the_store_delete_nothing"),
+    Mutant("ledger-of-a-committed-call", "a row leads to the ledger of a committed ingest call")
+    .changes("DeletionFilter.select_of_ingest", never("_is_committed"))
+    .caught_by("test_forged_ingest_call_does_not_take_the_ledger_of_a_committed_one"),
+    Mutant("whatever-lies-in-a-removed-folder", "a removed topic takes whatever lies in its folder")
+    .changes("TableFiles.may_delete", return_value("True", "named"))
+    .caught_by("test_removed_topic_takes_nothing_that_links_lead_to"),
     Mutant("older-head-written-over", "a head with a lower sequence number than recorded is written over")
     .changes("compare_table", replace("A.last_sequence_number < B.last_sequence_number", "False"))
     .caught_by("test_with_an_older_catalog_every_command_that_writes_is_refused_and_nothing_is_deleted"),

@@ -32,10 +32,12 @@ def load_settings_in_force() -> Settings:
 
 
 @contextlib.contextmanager
-def open_installation(*, to_read: bool = False, reason: str | None = None) -> Iterator[Context]:
+def open_installation(
+    *, to_read: bool = False, reason: str | None = None, any_installation: bool = False
+) -> Iterator[Context]:
     """Store and catalog of the settings in force; ``to_read``: the command changes nothing and needs no right to.
 
-    ``reason``: why, for the audit log.
+    ``reason``: why, for the audit log. ``any_installation``: it works on another installation's warehouse, too.
 
     While it is open, what libraries print goes to standard error; standard output holds results only.
     """
@@ -44,7 +46,10 @@ def open_installation(*, to_read: bool = False, reason: str | None = None) -> It
 
     keep_pandas_out_of_pyarrow()
     settings = load_settings_in_force()
-    with contextlib.redirect_stdout(sys.stderr), open_context(settings, to_read=to_read, reason=reason or "") as ctx:
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        open_context(settings, to_read=to_read, reason=reason or "", any_installation=any_installation) as ctx,
+    ):
         yield ctx
 
 

@@ -26,6 +26,7 @@ from winnow.config.setting_types import (
     Folders,
     Location,
     Names,
+    Namespace,
     Notifiers,
     PageUrl,
     Regex,
@@ -373,6 +374,17 @@ class SettingFields(BaseSettings):
         "Where the tables live: a path, or a URI like `s3://bucket/folder`.",
         from_home=lambda home: make_folder_uri(home / "warehouse", f"the home folder {home}"),
         relative_to="uri",
+    )
+    warehouse_shared: bool = describe_setting(
+        "Whether this installation may write although the warehouse's document `NAMESPACE_installation.json` names "
+        "another one. Better give each installation a `namespace` of its own.",
+        default=False,
+    )
+    namespace: Namespace = describe_setting(
+        "The catalog's namespace of the topics' tables. The side tables' namespaces and the folders in the warehouse "
+        "begin with it, so installations with different ones share a warehouse and a catalog. Topics do not move with "
+        "it: choose it before the first is created.",
+        default="winnow",
     )
     staging: Location = describe_setting(
         "Where plans and staging manifests live: a path or a URI.",

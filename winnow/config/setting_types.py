@@ -24,6 +24,15 @@ def _check_text(value: object) -> str:
     return value.strip()
 
 
+def _namespace(value: object) -> str:
+    name = _check_text(value)
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,64}", name):
+        raise ValueError("it must be at most 64 letters, digits and underscores")
+    if re.search(r"_(quarantine|latest|latest_views|copies|deleted|installation)$", name, re.IGNORECASE):
+        raise ValueError("it must not end like the names that Winnow makes of it: _quarantine, _latest, _copies, ...")
+    return name
+
+
 def _count(value: object) -> int:
     number = int(value) if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", value) else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
@@ -178,6 +187,9 @@ def _spark_name(name: str) -> str:
 
 Text = Annotated[str, BeforeValidator(_check_text)]
 """Text that is not empty; white space at the ends is removed."""
+
+Namespace = Annotated[str, BeforeValidator(_namespace)]
+"""A name in the catalog and of folders in the warehouse."""
 
 FolderPath = Annotated[Path, BeforeValidator(_check_text)]
 """A local folder; it need not exist yet."""

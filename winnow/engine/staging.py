@@ -179,7 +179,7 @@ def delete_plan(staging: str, topic: str, plan_id: str, uri: str, attempts: Coll
     folder = f"plans/{topic}/{plan_id}"
     found = storage.list_named_files(staging, folder, lambda path: is_staged_file(path, attempts))
     left = [entry.uri for entry in found.files if not storage.delete(entry.uri, below=staging)]
-    storage.remove_empty_folders(staging, folder)
+    storage.remove_empty_folders(staging, folder, lambda path: path in attempts)
     return (*found.others, *left)
 
 

@@ -39,6 +39,11 @@ _INGEST: Final = re.compile(
 )
 _QUARANTINED: Final = re.compile(rf"{_HEX}\.parquet")
 _PLAN_ID: Final = re.compile(_HEX)
+_FOLDER: Final = re.compile(rf"{_PART}(?:/{_PART})*")
+_TASK_FOLDER: Final = re.compile(rf"{_PART}(?:/t\d+)?")
+_TABLE_FOLDER: Final = re.compile(
+    rf"metadata|data(?:/(?:ingest-)?{_HEX}(?:/{_PART})*)?|_?winnow(?:/(?:state|receipts|ingests|chains))?"
+)
 _DATA: Final = re.compile(rf"data/(?:{_PART}/)*{_PART}\.parquet")
 _METADATA: Final = re.compile(rf"metadata/(?:{_MANIFEST}|{_TABLE_METADATA})")
 _RETIRED: Final = {
@@ -70,6 +75,21 @@ def find_attempt(path: str, attempts: Collection[str]) -> str | None:
     top = path.partition("/")[0]
     cuts = [len(top), *(at for at, letter in enumerate(top) if letter == "-")]
     return next((top[:cut] for cut in sorted(cuts, reverse=True) if top[:cut] in attempts), None)
+
+
+def is_attempt_folder(path: str, attempts: Collection[str]) -> bool:
+    """Check whether tasks of one of ``attempts`` make a folder at ``path``, below that of their plan."""
+    return _FOLDER.fullmatch(path) is not None and find_attempt(path, attempts) is not None
+
+
+def is_task_folder(path: str) -> bool:
+    """Check whether an application that ingests makes a folder at ``path``, below that of its ingest call."""
+    return _TASK_FOLDER.fullmatch(path) is not None
+
+
+def is_table_folder(path: str) -> bool:
+    """Check whether Iceberg or Winnow makes a folder at ``path``, below a table's."""
+    return _TABLE_FOLDER.fullmatch(path) is not None
 
 
 def is_attempt_file(path: str, *, quarantined: bool) -> bool:

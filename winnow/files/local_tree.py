@@ -92,20 +92,23 @@ def delete_file(root: Path, parts: Sequence[str]) -> bool:
 
 
 def remove_empty_folders(root: Path, parts: Sequence[str], is_own: Callable[[str], bool]) -> None:
-    """Remove the folder ``parts`` of ``root`` and those below it, as far as they are empty and have own names."""
+    """Remove the folder ``parts`` of ``root`` and those below it that ``is_own`` names, as far as they are empty.
+
+    ``is_own`` is given their paths below that folder.
+    """
     with suppress(OSError, _NotAFolderError):
         with _open_folder(root, parts) as folder:
-            _empty(folder, is_own, MAXIMUM_DEPTH)
+            _empty(folder, "", is_own, MAXIMUM_DEPTH)
         _remove_folder(root, parts)
 
 
-def _empty(folder: int, is_own: Callable[[str], bool], depth: int) -> None:
+def _empty(folder: int, before: str, is_own: Callable[[str], bool], depth: int) -> None:
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and is_own(entry.name)]
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and is_own(before + entry.name)]
     for name in names if depth else ():
         with suppress(OSError, _NotAFolderError):  # it is not empty, or gone already
             with _step(folder, name) as below:
-                _empty(below, is_own, depth - 1)
+                _empty(below, f"{before}{name}/", is_own, depth - 1)
             os.rmdir(name, dir_fd=folder)
 
 
@@ -157,14 +160,43 @@ def write_file(root: Path, parts: Sequence[str], data: bytes) -> None:
     Raises:
         LinkedFolderError: a folder on the way is a link.
     """
-    name = parts[-1]
-    draft = f".{name}.{uuid.uuid4().hex}"
     with _open_writable(root, parts[:-1]) as folder:
-        with os.fdopen(os.open(draft, _NEW_FILE, 0o666, dir_fd=folder), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(_write_draft(folder, parts[-1], data), parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def write_new_file(root: Path, parts: Sequence[str], data: bytes) -> bool:
+    """Write as :func:`write_file`, unless the name is taken; return whether it was written.
+
+    Of several at once one writes it. Where the disk has no hard links, each that finds no file writes it.
+
+    Raises:
+        LinkedFolderError: a folder on the way is a link.
+    """
+    name = parts[-1]
+    with _open_writable(root, parts[:-1]) as folder:
+        draft = _write_draft(folder, name, data)
+        try:
+            os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileExistsError:
+            return False
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+                return False
+            os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=folder)
+    return True
+
+
+def _write_draft(folder: int, name: str, data: bytes) -> str:
+    draft = f".{name}.{uuid.uuid4().hex}"
+    with os.fdopen(os.open(draft, _NEW_FILE, 0o666, dir_fd=folder), "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return draft
 
 
 @contextmanager

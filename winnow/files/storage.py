@@ -209,6 +209,22 @@ def write_bytes(uri: str, data: bytes, *, below: str | None = None) -> None:
         stream.write(data)
 
 
+def create_bytes(uri: str, data: bytes) -> bool:
+    """Write a small file unless it exists; return whether it was written.
+
+    On a local disk one of several processes writes it. An object store, and a disk without hard links, has no such
+    operation: of several that find no file at once each writes it, and the last one counts.
+    """
+    if is_local(uri):
+        written = local_tree.write_new_file(*_split(uri, None), data)
+        disk_sync.sync_folder(parse_local_path(uri).parent)
+        return written
+    if exists(uri):
+        return False
+    write_bytes(uri, data)
+    return True
+
+
 def create_file(uri: str, *, below: str | None = None) -> Any:
     """Create a file, with its folders, and return Arrow's stream to write it. ``below``: as for :func:`write_bytes`.
 
@@ -353,21 +369,13 @@ def list_folders(uri: str) -> list[str]:
     return sorted(join(uri, info.base_name) for info in found if info.type == fs.FileType.Directory)
 
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+def remove_empty_folders(root: str, folder: str, is_own: Callable[[str], bool]) -> None:
+    """Remove the local ``folder`` of ``root``, and those below it that ``is_own`` names, as far as they are empty.
 
-
-def is_plain_name(name: str) -> bool:
-    """Check whether ``name`` is one that Winnow could give to a folder: one part of a path that hides no other."""
-    return _PLAIN.fullmatch(name) is not None
-
-
-def remove_empty_folders(root: str, folder: str) -> None:
-    """Remove the local ``folder`` of ``root`` and those below it as far as they are empty; object stores have none.
-
-    ``folder``: its path below the root. Folders with names that Winnow does not give stay.
+    ``folder``: its path below the root; ``is_own`` is given paths below that. Object stores have no folders.
     """
     if is_local(root):
-        local_tree.remove_empty_folders(parse_local_path(root), folder.split("/"), is_plain_name)
+        local_tree.remove_empty_folders(parse_local_path(root), folder.split("/"), is_own)
 
 
 def remove_empty_root(root: str) -> None:

@@ -37,6 +37,11 @@ class Namespaces:
         return f"{self.topics}_copies"
 
     @property
+    def installation(self) -> str:
+        """The name of the document that says whose the namespace is (:mod:`winnow.log.installation`)."""
+        return f"{self.topics}_installation.json"
+
+    @property
     def deleted(self) -> str:
         """The folder of the notes of deleted topics."""
         return f"{self.topics}_deleted"

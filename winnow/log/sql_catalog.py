@@ -97,7 +97,7 @@ class LogSqlCatalog(SqlCatalog):
             return self.register_table(identifier, output.location)
         except TableAlreadyExistsError:
             storage.delete_unreferenced([output.location], below=metadata.location)
-            storage.remove_empty_folders(metadata.location, "metadata")
+            storage.remove_empty_folders(metadata.location, "metadata", lambda _: False)
             storage.remove_empty_root(metadata.location)
             raise
 

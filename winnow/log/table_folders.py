@@ -83,6 +83,11 @@ def name_side_folder(topic: str, table: Table) -> str:
     return name_folder(topic, str(table.metadata.table_uuid))
 
 
+def is_below(location: str, folder: str) -> bool:
+    """Check whether ``location`` lies below ``folder``, however the catalog writes it."""
+    return _normalize(location).startswith(f"{_normalize(folder)}/")
+
+
 def create_log_table(catalog: Catalog, new: NewTable) -> None:
     """Create a topic's table in a folder that nothing else has.
 

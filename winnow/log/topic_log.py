@@ -66,7 +66,7 @@ MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
 class TopicLog:
     """The log of one topic. Cheap to make; every method loads the head anew.
 
-    ``copies``: the folder in which the copies of all topics' documents lie.
+    ``copies``: the folder in which the copies of all topics' documents lie. ``before_commit`` may refuse a commit.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class TopicLog:
         copies: str,
         defaults: Mapping[str, TopicDefault] | None = None,
         guard: HeadGuard | None = None,
+        before_commit: Callable[[], None] | None = None,
     ) -> None:
         self._guard = guard
         self._catalog = catalog
@@ -84,6 +85,7 @@ class TopicLog:
         self._identifier = identifier
         self.topic = topic
         self._defaults = defaults or {}
+        self._before_commit = before_commit or (lambda: None)
         self._manifests_listed: tuple[int | None, int] = (None, 0)
 
     # ------------------------------------------------------------------ reading
@@ -445,14 +447,16 @@ class TopicLog:
             PlanVoidError: a file to remove is no longer in the log.
             CommitConflictError: other commits came first :data:`MAXIMUM_COMMIT_TRIES` times.
             CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
-            Also the errors of ``build``.
+            Also the errors of ``build`` and ``before_commit``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = (self.head if over_older else self.newest_head)(even_deleted=even_deleted)
             committed = None
             # Paused here, it goes on with a head whose files may be swept: the next try begins with the newest.
             with suppress(OutdatedHeadError), self.notice_newer_head(head.table):
-                committed = self._try(head, build(head))
+                change = build(head)
+                self._before_commit()
+                committed = self._try(head, change)
             if committed is not None:
                 self.record(committed.head)
                 return committed

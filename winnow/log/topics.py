@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,11 @@ class TopicLogs:
         defaults: what the installation sets for every topic that does not set it itself.
         namespace: the namespace of the topics' tables in the catalog; the names of all others begin with it.
         records: where the newest heads are recorded besides the catalog; None: nowhere, and no head is compared.
+
+    ``before_writing`` is called before a topic is created and before each commit to one; it may refuse.
     """
+
+    before_writing: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -133,6 +137,7 @@ class TopicLogs:
         from winnow.log.table import make_log_properties
         from winnow.log.table_folders import NewTable, create_log_table
 
+        self.confirm_writing()
         new = NewTable(
             self.identify(topic),
             storage.join(self._warehouse, self.namespaces.topics),
@@ -177,6 +182,35 @@ class TopicLogs:
         from winnow.files import storage
 
         return storage.join(self._warehouse, self.namespaces.deleted)
+
+    @property
+    def installation_document(self) -> str:
+        """The document that says whose the namespace is (:mod:`winnow.log.installation`)."""
+        from winnow.files import storage
+
+        return storage.join(self._warehouse, self.namespaces.installation)
+
+    def has_tables_in_warehouse(self) -> bool:
+        """Check whether the catalog has a topic, deleted or not, whose table lies in this warehouse.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        from winnow.log.table_folders import is_below
+
+        return any(is_below(location, self._warehouse) for location in self._iterate_metadata_locations())
+
+    def _iterate_metadata_locations(self) -> Iterator[str]:
+        topics = self._list_tables()
+        if hasattr(self.catalog, "list_metadata_locations"):
+            yield from self.find_metadata_locations(topics).values()
+            return
+        yield from (found for found in map(self._find_metadata_location, topics) if found is not None)
+
+    def confirm_writing(self) -> None:
+        """Have whoever must allow it allow that something is written; raises what it raises."""
+        if self.before_writing is not None:
+            self.before_writing()
 
     def identify(self, topic: str) -> tuple[str, str]:
         """Return the name of the log's table of ``topic`` in the catalog."""
@@ -247,7 +281,8 @@ class TopicLogs:
 
         if self._guard is None and self._records is not None:
             self._guard = HeadGuard(self._records)
-        return TopicLog(self.catalog, self.identify(topic), topic, self.copies, self._defaults, self._guard)
+        identifier = self.identify(topic)
+        return TopicLog(self.catalog, identifier, topic, self.copies, self._defaults, self._guard, self.confirm_writing)
 
     def open_over(self, catalog: object, topic: str) -> TopicLog:
         """Open the log of ``topic`` over what stands for the catalog."""

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
+from winnow.model import AIRFLOW_HOLDER
+from winnow.pipeline.installation_guard import InstallationGuard
 from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
 
@@ -101,6 +104,11 @@ class Context:
     reason: str = ""
     began: str = ""
 
+    @cached_property
+    def installation(self) -> InstallationGuard:
+        """What refuses to write to another installation's warehouse."""
+        return InstallationGuard(self.settings, self.store, self.log, self.now_ms)
+
     @property
     def alerts(self) -> AlertManager:
         """The alert manager of this process."""
@@ -145,13 +153,15 @@ def open_context(
     actor: str = "",
     reason: str = "",
     began: str = "",
+    any_installation: bool = False,
 ) -> Iterator[Context]:
     """Open store and catalog for the duration of a command or task.
 
     ``channels``: alert channels besides those of the settings. ``page_url``: overrides that of the settings. ``actor``,
     ``reason`` and ``began``: see :class:`Context`.
 
-    ``to_read``: read only, without write access; the store is opened at first use.
+    ``to_read``: read only, without write access; the store is opened at first use. ``any_installation``: another
+    installation's warehouse is not refused, neither now nor when something is written.
 
     The catalog's object store properties are put into the environment for Spark. Files that killed
     processes left in private folders are removed.
@@ -163,11 +173,15 @@ def open_context(
     for database in settings.embedded_databases:
         private_files.restrict_database_access(database)
     with (Store.open_to_read if to_read else Store.open)(settings.store_url) as store:
-        yield Context(
+        ctx = Context(
             settings=settings,
             store=store,
             log=TopicLogs(
-                settings.catalog, settings.warehouse, settings.topic_defaults, records=RecordedHeads(store, now_ms)
+                settings.catalog,
+                settings.warehouse,
+                settings.topic_defaults,
+                namespace=settings.namespace,
+                records=RecordedHeads(store, now_ms),
             ),
             now_ms=now_ms,
             holder=holder or name_process(),
@@ -177,6 +191,14 @@ def open_context(
             reason=reason,
             began=began,
         )
+        if not any_installation:
+            ctx.log.before_writing = ctx.installation.require_own
+            if to_read:
+                ctx.installation.warn()
+            else:
+                origin = ctx.holder if ctx.holder.startswith(AIRFLOW_HOLDER) else "shell"
+                ctx.installation.check_and_report(ctx.actor or "winnow", origin)
+        yield ctx
 
 
 def _make_channels(settings: Settings) -> tuple[Channel, ...]:

@@ -39,6 +39,8 @@ class AuditAction(StrEnum):
     ADOPT = "adopt"
     RECOVER = "recover"
     ACCEPT_OLDER_HEAD = "accept_older_head"
+    TAKE_OVER = "take_over"
+    """The store took over the id of the warehouse's installation, or got a new one."""
     BACK_UP = "back_up"
     RESTORE_BACKUP = "restore_backup"
     COMPACT = "compact"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from winnow.store.idle_topics import IdleTopics
     from winnow.store.ingest_lag import IngestLags
     from winnow.store.ingests import Ingests
+    from winnow.store.installation import Installations
     from winnow.store.lake_summary import LakeSummaries
     from winnow.store.leases import Leases
     from winnow.store.overview import Overview
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from winnow.store.topic_heads import TopicHeads
 
 PARTS: Final = {
+    "installation": ("installation", "Installations"),
     "leases": ("leases", "Leases"),
     "assessments": ("assessments", "Assessments"),
     "overview": ("overview", "Overview"),
@@ -76,6 +78,7 @@ class Store:
     method may raise ServiceError if the database cannot be reached; repeating the call is safe.
     """
 
+    installation: Installations
     leases: Leases
     assessments: Assessments
     overview: Overview

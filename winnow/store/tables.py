@@ -29,6 +29,16 @@ SORTED_BY_BYTES: Final = Text().with_variant(Text(collation="C"), "postgresql")
 """Text that both databases compare byte by byte; PostgreSQL's own order may ignore punctuation."""
 
 
+class InstallationTable(Base):
+    """The installation that the store belongs to. ``only``: 1, the key of the only row."""
+
+    __tablename__ = "winnow_installation"
+
+    only: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    installation_id: Mapped[str]
+    created_at_ms: Mapped[int]
+
+
 class LeaseTable(Base):
     """One row per topic, for ever: a released lease keeps its token. ``holder`` None: the topic is free."""
 

@@ -53,6 +53,7 @@ def sweep_latest_table(ctx: Context, topic: str, now_ms: int, grace_ms: int) -> 
     A failure is a warning: the log's own sweep does not depend on it, and the next one continues.
     """
     try:
+        ctx.installation.require_own()
         return _sweep(ctx.log.latest_table(topic), now_ms, grace_ms)
     except WinnowError as problem:
         log.warning("Files of the table of the latest state of topic %s were not swept. %s", topic, problem)
@@ -77,6 +78,7 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
         raise latest.make_foreign_table_error()
     found = find_latest_files(table)
     listing = found.list_files()
+    ctx.installation.require_own()
     latest.drop(table.metadata_location)
     if latest.table() is not None:
         raise CommitConflictError(f"The table {latest.name} was changed meanwhile and is still there. Run it again.")

@@ -55,11 +55,13 @@ class RunLeftovers:
     """All files in the folders of a closed run's plan, including those that the log names.
 
     ``others``: whatever else lies there: in folders of no recorded attempt, under other names, links. It stays.
+    ``attempts``: the recorded ones.
     """
 
     run: Run
     files: tuple[Leftover, ...]
     others: tuple[str, ...] = ()
+    attempts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
                 else:
                     files.append(Leftover(location, path, entry.size_bytes, fences[attempt], quarantined))
         if ctx.store.runs.find(run.plan_id) == run:  # otherwise it was reopened meanwhile, and is running
-            found.append(RunLeftovers(run, tuple(files), tuple(others)))
+            found.append(RunLeftovers(run, tuple(files), tuple(others), frozenset(fences)))
     return found
 
 

@@ -17,7 +17,7 @@ from winnow.config.topic import TopicConfig
 from winnow.engine import staging
 from winnow.errors import CommitConflictError, DamagedMetadataError, DeletedTopicError, join_first
 from winnow.files import storage
-from winnow.files.file_names import is_data_file, is_retired_file
+from winnow.files.file_names import is_attempt_folder, is_data_file, is_retired_file, is_task_folder
 from winnow.files.quarantine_files import name_ingest_folder
 from winnow.log import fence
 from winnow.log.deleted_topics import note_deleted
@@ -246,7 +246,7 @@ def format_unnamed(paths: Sequence[str]) -> str:
         return ""
     folders = [f"{folder}/" for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
     shown = join_first(folders, MAXIMUM_FOLDERS_SHOWN, ", ", last=" and ")
-    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}. See winnow doctor."
+    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}."
 
 
 MAXIMUM_FOLDERS_SHOWN: Final = 5
@@ -354,6 +354,8 @@ def _delete_files(
     ctx: Context, topic: str, files: Sequence[NamedFile], now_ms: int, unnamed: list[str]
 ) -> list[RetiredFile]:
     """Delete ``files``, each below its table's folder; return which are gone. Others stay, and their records too."""
+    if files:
+        ctx.installation.require_own()
     gone: list[RetiredFile] = []
     for named in files:
         if storage.delete(storage.join(named.location, named.path), below=named.location):
@@ -423,6 +425,7 @@ def _delete_run_leftovers(
     unnamed: list[str],
 ) -> list[RetiredFile]:
     """Delete what attempts left, and record empty folders."""
+    ctx.installation.require_own()
     quarantine = ctx.log.quarantine(head.state.topic, head)
     removed: list[RetiredFile] = []
     for run_files in found.runs:
@@ -431,15 +434,16 @@ def _delete_run_leftovers(
         files = leftovers.delete_leftovers(quarantine, deletable.select_of_run(run_files))
         removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
         for location in (head.location, quarantine.location):
-            storage.remove_empty_folders(location, f"data/{run.plan_id}")
+            is_own = partial(is_attempt_folder, attempts=run_files.attempts)
+            storage.remove_empty_folders(location, f"data/{run.plan_id}", is_own)
         if files:
             ctx.store.runs.note_empty(run, first_ms=None)
         elif run.found_empty_at_ms is None:
             ctx.store.runs.note_empty(run, first_ms=now_ms)
         elif run.found_empty_at_ms + grace_ms <= now_ms:
             # A process of the run that is still alive has had a grace to write since the folder was found empty.
-            attempts = ctx.store.runs.list_attempt_fences(run.plan_id)
-            unnamed += staging.delete_plan(ctx.settings.staging, run.topic, run.plan_id, run.plan_uri, attempts)
+            staged = (run.topic, run.plan_id, run.plan_uri, run_files.attempts)
+            unnamed += staging.delete_plan(ctx.settings.staging, *staged)
             ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
     return removed
 
@@ -462,7 +466,7 @@ def _delete_ingest_leftovers(
         files = leftovers.delete_leftovers(quarantine, deletable.select_of_ingest(ingest_files))
         removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
         for location in (head.location, quarantine.location):
-            storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id))
+            storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id), is_task_folder)
         if ingest_files.files:
             ctx.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:

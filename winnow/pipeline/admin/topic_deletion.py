@@ -18,7 +18,7 @@ from typing import Final
 from winnow.engine import staging
 from winnow.errors import DeletedTopicError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
-from winnow.files.file_names import is_attempt_file, is_ingest_file, is_latest_file
+from winnow.files.file_names import is_attempt_file, is_ingest_file, is_latest_file, is_table_folder
 from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX, may_contain_ingest
 from winnow.log.deleted_topics import forget_deleted, make_deleted_error, note_deleted
 from winnow.log.head import Change, Head
@@ -276,6 +276,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
+    ctx.installation.require_own()
     left: list[str] = []
     for run in runs:
         attempts = ctx.store.runs.list_attempt_fences(run.plan_id)
@@ -296,7 +297,7 @@ def _remove_table(table: _GoingTable, left: list[str]) -> list[storage.FileEntry
     gone += _delete_files(table, last, left)
     storage.remove_emptied_folders((file.uri for file in table.listing.files), table.location)
     for folder in _FOLDERS:
-        storage.remove_empty_folders(table.location, folder)
+        storage.remove_empty_folders(table.location, folder, partial(_is_own_folder, folder))
     storage.remove_empty_root(table.location)
     return gone
 
@@ -309,6 +310,10 @@ def _delete_files(table: _GoingTable, files: Iterable[storage.FileEntry], left: 
         else:
             left.append(file.uri)
     return gone
+
+
+def _is_own_folder(top: str, path: str) -> bool:
+    return is_table_folder(f"{top}/{path}")
 
 
 _FOLDERS: Final = ("data", "metadata", "winnow", "_winnow")

@@ -37,11 +37,17 @@ ROWS_OF_PART: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose backups a folder holds. ``installation`` None: an installation without an id."""
+    """Whose backups a folder holds. ``namespace``: of its topics. ``installation`` None: one without an id."""
 
     warehouse: str
+    namespace: str
     installation: str | None = None
     format_version: int = FORMAT
+
+    def is_same(self, other: Owner) -> bool:
+        """Check whether both are one installation; before its first commit it has no id."""
+        known = {self.installation, other.installation} - {None}
+        return (self.warehouse, self.namespace) == (other.warehouse, other.namespace) and len(known) <= 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +169,10 @@ class BackupPlace:
                     "Name an empty folder, or one that is not there yet."
                 )
             storage.write_bytes(self.locate(MARKER), documents.dump_json(owner))
-        elif found != owner:
+        elif not found.is_same(owner):
             raise UsageError(
-                f"{self.uri} holds the backups of another installation, whose warehouse is {found.warehouse}, so "
-                "nothing was written there. Name another folder."
+                f"{self.uri} holds the backups of another installation, of the namespace {found.namespace} in "
+                f"the warehouse {found.warehouse}, so nothing was written there. Name another folder."
             )
 
     def _read_owner(self) -> Owner | None:

@@ -177,7 +177,9 @@ class _Creation:
 
 def make_owner(ctx: Context) -> Owner:
     """Return whose backups those of this installation are."""
-    return Owner(ctx.settings.warehouse.rstrip("/"))
+    found = ctx.store.installation.find()
+    installation = None if found is None else found.installation_id
+    return Owner(ctx.settings.warehouse.rstrip("/"), ctx.log.namespaces.topics, installation)
 
 
 def _require_apart(destination: str, warehouse: str) -> None:

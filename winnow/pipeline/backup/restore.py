@@ -218,12 +218,17 @@ class _Restore:
         return RestoredTopic(topic.topic, topic.log.records, topic.files.entries, topic.size_bytes, notice)
 
     def _make_first_change(self, head: Head) -> Change:
-        """Make the commit behind which nothing that was prepared before the restore can be published or ingested."""
+        """Make the commit behind which nothing that was prepared before the restore can be published or ingested.
+
+        Nobody knows how far fence and ingest number rose after the backup was made. Both rise with commits and calls,
+        of which there is less than one in a millisecond, so the time that has passed since is above them.
+        """
         state = head.state
+        passed_ms = max(self._ctx.now_ms() - self._backup.created_at_ms, 0)
         numbers = [each.number for each in self._ctx.store.ingests.list_open(state.topic)]
-        first_valid = max([state.first_valid_ingest, *numbers]) + 1
+        first_valid = max([state.first_valid_ingest, *numbers]) + passed_ms + 1
         raised = replace(head, state=replace(state, first_valid_ingest=first_valid))
-        return make_fence_change(raised, [], operation="restore-backup")
+        return make_fence_change(raised, [head.fence + passed_ms], operation="restore-backup")
 
     def _make_report(self, topics: Sequence[RestoredTopic]) -> RestoreReport:
         rows = sum(part.entries for table in self._backup.store for part in table.parts)

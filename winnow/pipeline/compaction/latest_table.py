@@ -226,6 +226,7 @@ def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHe
         assert present.reflected is not None
         count = sum(segment.records for segment in chain.from_iterable(rows.values()))
         return LatestUpdate(topic, table.name, False, present.snapshot_id, present.reflected.snapshot_id, rows=count)
+    ctx.installation.require_own()
     change = _write_change(ctx, view, order, rows, base, storage.join(table.location, "data", uuid.uuid4().hex))
     return _commit(table, present, reflected, rows, change, None if base is not None else why)
 

@@ -241,6 +241,7 @@ def _commit(
     try:
         if any(part.keyless_files for part in manifest.partitions):
             build(log.newest_head())  # a void plan must not leave rows in the quarantine that no state will ever name
+        ctx.installation.require_own()
         moved = adopt_keyless_files(ctx, plan, manifest)
         committed = log.commit(build)
     except _AlreadyPublishedError:

@@ -19,6 +19,7 @@ from winnow.pipeline.doctor.check_runner import (
     build_warning,
     run_checks,
 )
+from winnow.pipeline.doctor.installation import check_installation
 from winnow.pipeline.doctor.older_catalog import check_older_catalog
 from winnow.pipeline.doctor.services import check_airflow
 
@@ -71,6 +72,7 @@ def run_all_checks(
             lambda: services.check_catalog(settings),
             "Check that the catalog runs (WINNOW_CATALOG__*): winnow settings",
         ),
+        check("installation", lambda: check_installation(settings), again),
         check(
             "older-catalog",
             lambda: check_older_catalog(settings, now_ms),

@@ -146,7 +146,7 @@ DEFAULT_CONNECT_TIMEOUT_S = 5
 
 def check_catalog(settings: Settings) -> list[CheckResult]:
     """Check whether the catalog answers, which topics it has, and which of them Winnow would leave alone."""
-    logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults)
+    logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults, namespace=settings.namespace)
     fix = "Start the catalog, or fix WINNOW_CATALOG__* (winnow settings shows them); then: winnow doctor"
     try:
         health = examine_catalog(logs)

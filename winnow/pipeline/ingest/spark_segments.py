@@ -7,7 +7,7 @@ from functools import partial
 
 from winnow.errors import ServiceError, WinnowError
 from winnow.files import storage
-from winnow.files.file_names import is_ingest_file
+from winnow.files.file_names import is_ingest_file, is_task_folder
 from winnow.files.quarantine_files import locate_ingest_folder, name_ingest_folder
 from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.log.head import Head
@@ -93,4 +93,4 @@ class SparkSegments(IngestCommit):
         ).files
 
     def _remove_empty_folders(self) -> None:
-        storage.remove_empty_folders(self.head.location, name_ingest_folder(self.prepared.ingest_id))
+        storage.remove_empty_folders(self.head.location, name_ingest_folder(self.prepared.ingest_id), is_task_folder)

@@ -1,0 +1,45 @@
+"""Gives store and warehouse the id of an installation by a person's command, where nothing decides it by itself."""
+
+from __future__ import annotations
+
+from winnow.log.installation import create_installation, read_installation, replace_installation
+from winnow.model import Installation
+from winnow.pipeline.audit import record_action
+from winnow.pipeline.context import Context
+from winnow.pipeline.installation_guard import make_installation
+from winnow.store.audit import AuditAction
+
+
+def take_over_installation(ctx: Context) -> Installation:
+    """Have the store belong to the installation that the warehouse names, or to a new one if it names none.
+
+    Nothing is compared; open the context with ``any_installation``.
+    """
+    document = ctx.installation.document
+    there = read_installation(document) or create_installation(document, make_installation(ctx.now_ms()))
+    ctx.store.installation.replace(there)
+    record_action(ctx, AuditAction.TAKE_OVER, "", detail=f"the id in {document}")
+    return there
+
+
+def begin_installation_anew(ctx: Context) -> Installation:
+    """Give store and warehouse a new id: for a restored copy, which is not the installation that it was copied from.
+
+    The warehouse first: after a crash between the two the next command is refused, and repeating it completes it. Open
+    the context with ``any_installation``.
+    """
+    made = make_installation(ctx.now_ms())
+    replace_installation(ctx.installation.document, made)
+    ctx.store.installation.replace(made)
+    record_action(ctx, AuditAction.TAKE_OVER, "", detail=f"a new id, in {ctx.installation.document}")
+    return made
+
+
+def take_warehouse_from_others(ctx: Context) -> None:
+    """Give store and warehouse a new id, so that the processes of another installation are refused there from now on.
+
+    Nothing changes where the warehouse is this installation's already. Open the context with ``any_installation``.
+    """
+    there, own = read_installation(ctx.installation.document), ctx.store.installation.find()
+    if own is None or there is None or own.installation_id != there.installation_id:
+        begin_installation_anew(ctx)

@@ -1,0 +1,34 @@
+"""The installation that a metadata store belongs to: one row."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Final
+
+from winnow.model import Installation
+from winnow.store import bulk_statements, tables
+from winnow.store.database import StorePart
+
+_ONLY: Final = 1
+"""The key of the only row."""
+
+
+class Installations(StorePart):
+    """The id of the installation; there is at most one."""
+
+    def find(self) -> Installation | None:
+        """Find the id; None: there is none yet."""
+        with self._database.reading() as session:
+            found = session.get(tables.InstallationTable, _ONLY)
+            return None if found is None else Installation(found.installation_id, found.created_at_ms)
+
+    def claim(self, wanted: Installation) -> Installation:
+        """Write ``wanted`` unless there is an id; return the one that is there now."""
+        with self._database.writing() as session:
+            bulk_statements.insert_missing(session, tables.InstallationTable, [{"only": _ONLY, **asdict(wanted)}])
+        return self.find() or wanted
+
+    def replace(self, wanted: Installation) -> None:
+        """Write ``wanted`` in place of the id that is there."""
+        with self._database.writing() as session:
+            bulk_statements.upsert(session, tables.InstallationTable, [{"only": _ONLY, **asdict(wanted)}])
