@@ -134,6 +134,10 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
         compact,
     ),
     "validate after its verdict": (lambda: kill_after(Verdicts, "record"), compact),
+    "publish between a document and its copy": (
+        lambda: kill_before(storage, "write_bytes", lambda path, *_, **__: "/winnow_copies/" in path),
+        compact,
+    ),
     "publish before the commit": (lambda: kill_before(Transaction, "commit_transaction"), compact),
     "publish with the head at hand": (lambda: kill_before(publish, "find_fence_violation"), compact),
     "publish with the change at hand": (lambda: kill_after(publish, "build_change"), compact),

@@ -35,7 +35,12 @@ from winnow.store import Run, RunState
 GRACE_MS = 3_600_000
 RECORDS = build_versions(0, 12)
 NO_MANIFEST = ["compact before its files", "compact before its manifest"]
-STAGED = ["between compact and validate", "validate after its verdict", "publish before the commit"]
+STAGED = [
+    "between compact and validate",
+    "validate after its verdict",
+    "publish between a document and its copy",
+    "publish before the commit",
+]
 LANDED = ["publish after the commit", "publish before the checkpoint", "publish within the checkpoint"]
 SWEEPS = ["sweep before expiry", "sweep after expiry", "sweep amid deletion", "sweep before forgetting"]
 

@@ -28,6 +28,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.files import duckdb_connection, object_store, storage
+from winnow.log import document_copies
 from winnow.log.snapshot_expiry import collect_references
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.pipeline.admin.sweep import sweep_topics
@@ -111,6 +112,26 @@ def test_a_topic_on_s3_is_ingested_from_s3_compacted_judged_read_and_swept(
     data = f"{find_location(TOPIC)}/data/"
     assert {uri for uri in there if uri.startswith(data)} == {uri for uri in live if uri.startswith(data)}
     assert read == [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
+
+
+def test_documents_on_s3_are_read_from_their_copies_and_put_back(
+    bucket: ObjectStore, without_spark: None, tmp_path: Path
+) -> None:
+    """Every object that Iceberg does not know is taken out of the table's folder; a sweep writes it again."""
+    make_topic(TOPIC, tmp_path / "orders.jsonl")
+    read = winnow("read", TOPIC).stdout
+    with open_context() as ctx:
+        head = ctx.log.open(TOPIC).head()
+    documents = [file.uri for file in storage.list_files(head.documents.folders[0])]
+    copies = [file.uri for file in storage.list_files(head.copies)]
+    assert [storage.read_bytes(each) for each in documents] == [storage.read_bytes(each) for each in copies] != []
+    for each in documents:
+        storage.delete(each)
+    document_copies.forget_read_from_copies(TOPIC)
+    answer = winnow("read", TOPIC)
+    assert (answer.stdout, head.copies in answer.stderr) == (read, True)
+    assert winnow("sweep", TOPIC, "--json").document[0]["documents_restored"] == len(documents) > 1
+    assert [file.uri for file in storage.list_files(head.documents.folders[0])] == documents
 
 
 def test_nothing_in_the_lake_or_the_store_says_how_the_object_store_is_reached(
