@@ -92,8 +92,10 @@ def test_a_lost_catalog_is_made_anew_from_the_warehouse(home: Home) -> None:
     """What is read, the log's ends and its configuration are what they were, and the log goes on."""
     before, location, described, fence = home.read(), home.location(), home.describe(), home.fence()
     home.catalog.unlink()
-    dry = winnow("topics", "adopt", TOPIC, location)
-    assert "--yes" in dry.stdout
+    home.store.rename(home.folder / "store.db")
+    assert "--yes" in winnow("topics", "adopt", TOPIC, location).stdout
+    assert not list(home.home.glob("store*.db"))
+    (home.folder / "store.db").rename(home.home / "store.db")
     winnow("topics", "describe", TOPIC, code=2)
     winnow("topics", "adopt", TOPIC, location, "--yes")
     assert home.read() == before
@@ -120,6 +122,25 @@ def test_an_older_catalog_is_brought_forward(home: Home) -> None:
     again = winnow("topics", "recover", TOPIC, "--yes", "--json").document
     assert not again["was_needed"]
     assert home.metadata() == at
+
+
+def test_a_warehouse_whose_store_is_lost_too_is_taken_over(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lost installation comes back and may neither write nor sweep; what it would delete is still there."""
+    before = home.read()
+    home.home.rename(home.folder / "lost")
+    warehouse = home.folder / "lost/warehouse"
+    (home.home).mkdir()
+    warehouse.rename(home.home / "warehouse")
+    assert "--take-over" in winnow("topics", "adopt", "--all", "--yes", code=2).stderr
+    winnow("topics", "adopt", "--all", "--take-over")
+    winnow("topics", "adopt", "--all", "--take-over", "--yes")
+    assert home.read() == before
+    monkeypatch.setenv("WINNOW_HOME", str(home.folder / "lost"))
+    monkeypatch.setenv("WINNOW_WAREHOUSE", (home.home / "warehouse").as_uri())
+    for command in (("sweep",), ("compact", TOPIC), ("topics", "delete", TOPIC, "--now", "--yes")):
+        assert "belongs to another installation" in winnow(*command, code=2).stderr
+    monkeypatch.setenv("WINNOW_HOME", str(home.home))
+    assert home.read() == before
 
 
 # ------------------------------------------------------------------ in one process

@@ -187,15 +187,14 @@ def test_two_histories_are_not_decided_by_the_folder(world: World) -> None:
     head = world.head()
     catalog = world.ctx.log.catalog
     assert isinstance(catalog, LogSqlCatalog)
-    for first in (8, 12):
+    for first in (8, 12, 16):
         world.ingest(build_versions(first, 4))
     newer = world.head().table.metadata_location
     catalog.swap_metadata(head.table.name(), newer, head.table.metadata_location)
     with pytest.MonkeyPatch.context() as patch:  # as a Winnow that compared nothing
         patch.setattr(HeadGuard, "load_newest", lambda _guard, _topic, table, load: load(table))
-        for first in (8, 12):
-            world.ingest(build_versions(first, 2))
-    found = survey(world)
+        world.ingest(build_versions(8, 2))
+    found = survey(world, world.head().table.metadata_location)
     assert found.newest is None
     assert found.rivals
 

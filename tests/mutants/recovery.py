@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import never, replace, return_value, set_keyword
+from tests.mutants.changes import never, replace, return_value
 from tests.mutants.mutant import Mutant
 
 RECOVERY = (
@@ -45,9 +45,6 @@ RECOVERY = (
     Mutant("named-folder-adopted", "a table that the catalog has is adopted once more")
     .changes("_refuse_named_folder", never("is_same_place"))
     .caught_by("test_a_name_or_folder_that_the_catalog_has_is_refused"),
-    Mutant("rebuilt-state-is-clean", "a log whose state was rebuilt counts as compacted")
-    .changes("_rebuild_partition", set_keyword("first_dirty_offset", "end"))
-    .caught_by("test_a_state_that_is_gone_is_rebuilt_from_manifests_and_store"),
     Mutant("rebuilt-log-starts-anew", "a log whose state was rebuilt accepts what was before its first record")
     .changes("_rebuild_partition", replace("max(known.log_start_offset, first)", "0"))
     .caught_by("test_without_the_store_a_rebuilt_log_ends_where_any_snapshot_had_a_record"),

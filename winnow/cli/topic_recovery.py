@@ -66,7 +66,7 @@ def recover(
 
     Example: winnow topics recover orders --yes --reason "catalog restored from Tuesday's backup"
     """
-    with open_installation(reason=reason) as ctx:
+    with open_installation(to_read=not yes, reason=reason) as ctx:
         from winnow.pipeline.admin.topic_recovery import recover_topic
 
         report = recover_topic(ctx, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
@@ -84,6 +84,10 @@ def adopt(
     ] = False,
     metadata: Metadata = None,
     rebuild_state: RebuildState = False,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="The warehouse is another installation's; it is refused there from now on."),
+    ] = False,
     yes: Yes = False,
     reason: Reason = None,
     as_json: Json = False,
@@ -94,14 +98,21 @@ def adopt(
     --yes enters it, with its side tables, in one commit above every number that is known, and rebuilds the metadata
     store. Refused if the catalog has a topic of that name, or a table in that folder. Repeating it changes nothing.
 
+    Where catalog and metadata store are lost, the warehouse is another installation's: --take-over gives it a new id,
+    so that processes of the lost one, which may come back, neither write nor delete there.
+
     Example: winnow topics adopt orders .winnow/warehouse/winnow/orders
 
     Example: winnow topics adopt --all --yes --reason "catalog lost"
     """
     if every == (topic is not None) or (location is None) == (topic is not None):
         raise UsageError("Name a topic and the folder of its table, or give --all. Nothing was changed.")
-    with open_installation(reason=reason) as ctx:
+    with open_installation(to_read=not yes, reason=reason, any_installation=take_over) as ctx:
         from winnow.pipeline.admin.topic_adoption import adopt_all, adopt_topic
+        from winnow.pipeline.installation import take_warehouse_from_others
+
+        if take_over and yes:
+            take_warehouse_from_others(ctx)
 
         if topic is None or location is None:
             outcomes = [each for _, each in adopt_all(ctx, run=yes)]

@@ -208,8 +208,11 @@ def _list_losses(state: TopicState, stored: StoredKnowledge) -> Iterator[str]:
         f"Quarantined records are shown of the {len(state.quarantine_ingests)} call(s) that snapshots name; those of "
         "earlier calls stay in their table, unseen"
     )
-    yield "The position in Kafka is not known any more: the next ingest from Kafka needs --new-epoch or --trust-offsets"
-    yield "Files that had left the log and waited to be deleted are not known any more: winnow doctor counts them"
+    yield (
+        "Which life of a Kafka topic was read is not known any more: the next ingest from Kafka compares the newest "
+        "records with the brokers', and asks for --trust-offsets or --new-epoch where that decides nothing"
+    )
+    yield "Files that had left the log and waited to be deleted are not known any more, and stay"
     yield "The configuration is that of the table's properties; if the topic was deleted, it is there again"
     if not stored.receipts:
         yield "Receipts are not known any more"

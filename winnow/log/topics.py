@@ -137,7 +137,7 @@ class TopicLogs:
         from winnow.log.table import make_log_properties
         from winnow.log.table_folders import NewTable, create_log_table
 
-        self._confirm()
+        self.confirm_writing()
         new = NewTable(
             self.identify(topic),
             storage.join(self._warehouse, self.namespaces.topics),
@@ -207,7 +207,8 @@ class TopicLogs:
             return
         yield from (found for found in map(self._find_metadata_location, topics) if found is not None)
 
-    def _confirm(self) -> None:
+    def confirm_writing(self) -> None:
+        """Have whoever must allow it allow that something is written; raises what it raises."""
         if self.before_writing is not None:
             self.before_writing()
 
@@ -281,7 +282,7 @@ class TopicLogs:
         if self._guard is None and self._records is not None:
             self._guard = HeadGuard(self._records)
         identifier = self.identify(topic)
-        return TopicLog(self.catalog, identifier, topic, self.copies, self._defaults, self._guard, self._confirm)
+        return TopicLog(self.catalog, identifier, topic, self.copies, self._defaults, self._guard, self.confirm_writing)
 
     def open_over(self, catalog: object, topic: str) -> TopicLog:
         """Open the log of ``topic`` over what stands for the catalog."""

@@ -33,3 +33,13 @@ def begin_installation_anew(ctx: Context) -> Installation:
     ctx.store.installation.replace(made)
     record_action(ctx, AuditAction.TAKE_OVER, "", detail=f"a new id, in {ctx.installation.document}")
     return made
+
+
+def take_warehouse_from_others(ctx: Context) -> None:
+    """Give store and warehouse a new id, so that the processes of another installation are refused there from now on.
+
+    Nothing changes where the warehouse is this installation's already. Open the context with ``any_installation``.
+    """
+    there, own = read_installation(ctx.installation.document), ctx.store.installation.find()
+    if own is None or there is None or own.installation_id != there.installation_id:
+        begin_installation_anew(ctx)

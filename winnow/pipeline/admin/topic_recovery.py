@@ -211,7 +211,7 @@ def _find_stored(found: TopicRecovery) -> StoredKnowledge:
 
 def _list_recorded(ctx: Context, topic: str, table_uuid: str | None) -> list[TopicHead]:
     """List the heads of the table that the metadata store recorded after commits; of any table if it is not known."""
-    lives = ctx.store.topic_heads.list_lives(topic)
+    lives = ctx.store.topic_heads.list_lives(topic) if ctx.store.exists else ()
     return [each for each in lives if table_uuid in (None, each.table_uuid)]
 
 
@@ -288,6 +288,7 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     """Do what was found to be done; raises as :func:`recover_topic`."""
     if found.chosen is None or found.proof is None:
         raise UsageError(f"Topic {found.topic} was left as it is. {found.undecided}")
+    found.ctx.log.confirm_writing()
     if found.is_done:
         found.proof.require_complete()
         _enter_side_tables(found)
