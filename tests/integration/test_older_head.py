@@ -52,13 +52,13 @@ def sweep_twice(world: World) -> None:
 
 
 def test_a_publisher_of_the_given_up_history_meets_the_fence(world: World) -> None:
-    """Planned and validated before the catalog went back; it publishes after the older head was accepted."""
+    """Planned and validated before the catalog went back; what it planned is in the older head, too."""
     back_up(world)
-    world.ingest(build_versions(12, 3))
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
     world.accept(plan)
+    world.ingest(build_versions(12, 3))
     put_back(world)
     with pytest.raises(OlderHeadError):
         publish_attempt(world.ctx, plan.plan_id, "a1")
