@@ -203,10 +203,11 @@ def test_dead_deletion_is_done_or_not_and_both_ways_are_open(world: World, kille
     "moment", ["removal amid deletion", "removal before the entry goes", "removal after the entry went"]
 )
 def test_dead_removal_is_completed_by_a_sweep_and_the_name_is_free(world: World, killed: Kill, moment: str) -> None:
+    folder = world.log_folder()
     killed(world, moment)
     sweep_topics(world.ctx)
     assert (world.ctx.log.names(), world.ctx.log.list_deleted()) == ([], [])
-    assert not world.listing(below=f"{world.log_folder()}/data")
+    assert not world.listing(below=f"{folder}/data")
     world.create(1)
     assert world.read() == []
     world.ingest(RECORDS)
