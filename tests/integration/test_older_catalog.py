@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def list_live_paths() -> list[Path]:
         return [Path(each.path.removeprefix("file://")) for some in log.segments(log.head()).values() for each in some]
 
 
-def read_values() -> list[object]:
+def read_values() -> list[Any]:
     return [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
 
 

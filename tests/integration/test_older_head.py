@@ -13,6 +13,7 @@ import pytest
 from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, write_jsonl
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import OlderHeadError, PlanVoidError
+from winnow.log.newer_metadata import read_sequence_number
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.older_head import accept_older_head
 from winnow.pipeline.admin.store_maintenance import rebuild_store
@@ -114,14 +115,14 @@ def test_a_catalog_that_went_back_and_was_written_to_is_noticed_though_its_numbe
     """A replica took over and other commits went on there, which the metadata store never heard of."""
     back_up(world)
     world.ingest(build_versions(12, 3))
-    recorded = world.head().table.metadata.last_sequence_number
+    recorded = read_sequence_number(world.head().table.metadata)
     put_back(world)
     foreign = TopicLog(
         world.ctx.log.catalog, ("winnow", TOPIC), TOPIC, world.ctx.log.copies
     )  # of an installation with another metadata store
     for number in range(3):
         foreign.set_config({"retention.ms": str(10**12 + number)}, [])
-    assert world.head().table.metadata.last_sequence_number > recorded
+    assert read_sequence_number(world.head().table.metadata) > recorded
     with pytest.raises(OlderHeadError, match="other commits were made there"):
         sweep_topics(world.ctx, [TOPIC])
 
@@ -178,7 +179,7 @@ def test_an_older_store_beside_a_newer_catalog_goes_on(world: World) -> None:
         sweep_twice(again)
         again.ingest(build_versions(15, 3))
         assert [each.offset for each in again.read()][-3:] == [15, 16, 17]
-        newest = again.head().table.metadata.last_sequence_number
+        newest = read_sequence_number(again.head().table.metadata)
         assert again.ctx.store.topic_heads.list_lives(TOPIC)[-1].last_sequence_number == newest
 
 
@@ -196,3 +197,28 @@ def test_an_open_run_of_which_the_store_has_the_receipt_is_not_closed_as_void(wo
     run = world.ctx.store.runs.find(receipt.plan_id or "")
     assert run is not None
     assert run.status is RunState.PUBLISHING
+
+
+def test_a_commit_while_a_head_is_looked_up_does_not_look_like_an_older_catalog(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process commits and records it after the table was loaded: neither writer nor reader is told of it."""
+    end = world.state().log_end_offset
+    genuine = TopicLog.load_table
+    commits = iter(range(2))
+
+    def load_before_a_commit(log: TopicLog) -> object:
+        table = genuine(log)
+        with monkeypatch.context() as patch:
+            patch.setattr(TopicLog, "load_table", genuine)
+            for number in commits:
+                world.ingest(build_versions(end + number, 1))
+                break
+        return table
+
+    monkeypatch.setattr(TopicLog, "load_table", load_before_a_commit)
+    log = world.ctx.log.open(TOPIC)
+    assert log.newest_head().state.partitions[0].log_end_offset == end
+    world.ctx.log.open(TOPIC).head()
+    assert caplog.messages == []
+    assert world.state().log_end_offset == end + 2

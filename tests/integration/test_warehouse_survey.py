@@ -192,7 +192,7 @@ def test_two_histories_are_not_decided_by_the_folder(world: World) -> None:
     newer = world.head().table.metadata_location
     catalog.swap_metadata(head.table.name(), newer, head.table.metadata_location)
     with pytest.MonkeyPatch.context() as patch:  # as a Winnow that compared nothing
-        patch.setattr(HeadGuard, "load_newest", lambda _guard, _topic, table, load: load(table))
+        patch.setattr(HeadGuard, "load_newest", lambda _guard, _topic, load_table, load: load(load_table()))
         world.ingest(build_versions(8, 2))
     found = survey(world, world.head().table.metadata_location)
     assert found.newest is None

@@ -31,7 +31,7 @@ _IN_TABLE = (
 _FILES = {
     "warehouse": re.compile(
         rf"{_PART}/[\w.-]+/(?:{'|'.join(_IN_TABLE)})|{_PART}_deleted/\.?[\w.~-]+\.deleted{_DRAFT}"
-        rf"|\.?{_PART}_installation\.json{_DRAFT}|\.?winnow-doctor-[\w.-]+"
+        rf"|\.?{_PART}_(?:installation|restore)\.json{_DRAFT}|\.?winnow-doctor-[\w.-]+"
     ),
     "staging": re.compile(
         rf"plans/[\w.-]+/{_HEX}/(?:\.?plan\.json{_DRAFT}|{_PART}/\.?(?:manifest|facts)\.json{_DRAFT})"

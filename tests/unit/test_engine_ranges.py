@@ -267,7 +267,7 @@ def test_partitions_of_retention_alone_and_small_ones_stay_whole_beside_a_cut_on
 def test_scratch_is_gone_when_the_batch_has_ended(tmp_path: Path) -> None:
     plan = plan_of(str(tmp_path), [versions(40)[:20], versions(40)[20:]])
     (result,) = Tasks().run(plan)
-    left = sorted(entry.uri for entry in list_attempt_files(str(tmp_path), "plan"))
+    left = sorted(entry.uri for entry in list_attempt_files(str(tmp_path), "plan").files)
     assert left == sorted(segment.path for segment in outputs_of(result["staged"]))
 
 
@@ -284,7 +284,7 @@ def test_every_task_run_twice_changes_nothing_and_leaves_files_where_the_sweep_l
     plan = plan_of(str(tmp_path), [versions(40)[:20], versions(40)[20:]])
     (result,) = Tasks(twice=True).run(plan)
     expect_same(result["staged"], alone(plan))
-    left = {entry.uri for entry in list_attempt_files(str(tmp_path), "plan") if "/alone/" not in entry.uri}
+    left = {entry.uri for entry in list_attempt_files(str(tmp_path), "plan").files if "/alone/" not in entry.uri}
     counted = {segment.path for segment in outputs_of(result["staged"])}
     assert counted < left
     twins = {uri for uri in left - counted if "survivors" not in uri}
@@ -310,7 +310,7 @@ def test_damage_in_a_range_is_named_and_fails_its_partition_alone(tmp_path: Path
     assert (failed["error"], failed["exit_code"]) == (f"segment {lost} is missing", 4)
     assert staged["staged"].facts == alone(plan, 1).facts
     assert tasks.told == [failed]
-    assert not [entry for entry in list_attempt_files(str(tmp_path / "big"), "plan") if "survivors" in entry.uri]
+    assert not [entry for entry in list_attempt_files(str(tmp_path / "big"), "plan").files if "survivors" in entry.uri]
     outcome = write_plan_manifest(str(tmp_path / "plan.json"), plan, "a", [failed, staged])
     assert outcome.failure is not None
     assert [each.partition for each in outcome.failure.partitions] == [0]

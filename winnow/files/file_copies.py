@@ -1,7 +1,8 @@
 """Copies files between folders and object stores as a stream, with a digest of what was copied.
 
-A copy appears whole or not at all: on a local disk under another name until it is complete, in an object store once its
-upload is complete. It is not synced; whoever names copies syncs them first (:func:`winnow.files.storage.sync`).
+A copy appears whole or not at all (on a local disk it has another name until it is complete, in an object store it is
+there once its upload is complete), unless it goes to a place of which nothing names a file yet. It is not synced;
+whoever names copies syncs them first (:func:`winnow.files.storage.sync`).
 """
 
 from __future__ import annotations
@@ -58,21 +59,25 @@ def compute_file_digest(uri: str) -> FileDigest:
     return FileDigest(size_bytes, digest.hexdigest())
 
 
-def copy_file(source: str, target: str, expected: FileDigest | None = None) -> FileDigest:
+def copy_file(source: str, target: str, expected: FileDigest | None = None, *, below: str | None = None) -> FileDigest:
     """Copy a file, over one that may be there; return the digest of what was copied.
 
     Args:
         source: the file.
         target: where to; its folder is made.
         expected: what the file has to hold; None: anything.
+        below: the root under which no folder of ``target`` may be a link. The file then has its name from its first
+            byte on: only for a place of which nothing names a file yet.
 
     Raises:
-        ContentDiffersError: the file holds something else. A local target is as before; an object is the other content.
+        ContentDiffersError: the file holds something else. A local target is as before, unless ``below`` is given; an
+            object is the other content.
+        LinkedFolderError: a folder below that root is a link.
         FileNotFoundError: there is no file at ``source``.
         ServiceError: an object store does not serve one of them.
     """
     digest, size_bytes = hashlib.sha256(), 0
-    with _open_input(source) as stream, _open_output(target) as output:
+    with _open_input(source) as stream, _open_output(target, below) as output:
         for block in _read_blocks(stream):
             digest.update(block)
             size_bytes += len(block)
@@ -96,10 +101,14 @@ def _read_blocks(stream: NativeFile) -> Iterator[bytes]:
 
 
 @contextmanager
-def _open_output(uri: str) -> Iterator[NativeFile]:
+def _open_output(uri: str, below: str | None) -> Iterator[NativeFile]:
     filesystem, path = storage.open_filesystem(uri)
     if not storage.is_local(uri):
         with storage.translate_store_errors(uri), filesystem.open_output_stream(path, compression=None) as stream:
+            yield stream
+        return
+    if below is not None:
+        with storage.create_file(uri, below=below) as stream:
             yield stream
         return
     place = storage.parse_local_path(uri)

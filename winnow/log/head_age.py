@@ -154,17 +154,21 @@ class HeadGuard:
         self._said: set[str] = set()
         self._is_unreachable = False
 
-    def load_newest(self, topic: str, table: Table, load: Callable[[Table], Head]) -> Head:
-        """Load the head of ``table`` by ``load``, and check before and after that it may be written over.
+    def load_newest(self, topic: str, load_table: Callable[[], Table], load: Callable[[Table], Head]) -> Head:
+        """Load a table and its head, and check before and after the head's state is read that it may be written over.
 
-        Where nothing is recorded of the topic, the folder of its table is listed once, and the head is recorded.
+        The records are read before the table is loaded. What is recorded has been committed, so the table has it; the
+        other way round a commit in between would look like an older catalog. Where nothing is recorded of the topic,
+        the folder of its table is listed once, and the head is recorded.
 
         Raises:
             OlderHeadError: it is older than recorded.
             ServiceError: the records cannot be read.
             Also the errors of ``load``.
         """
-        lives = self._list_lives(topic, table)
+        recorded = self._records.list_lives(topic)
+        table = load_table()
+        lives = _drop_removed_lives(recorded, table)
         older = compare_table(topic, table, lives)
         if older is not None:
             raise make_older_error(older, self._records, _load_if_possible(table, load))
@@ -211,36 +215,36 @@ class HeadGuard:
                 f"nothing was written. {_describe_ways(topic)}"
             )
 
-    def warn_of_older(self, topic: str, table: Table) -> None:
-        """Say it once per topic, for those who only read, if ``table`` is older than recorded; never raises."""
+    def warn_of_older(self, topic: str, table: Table, load_table: Callable[[], Table]) -> None:
+        """Say it once per topic, for those who only read, if ``table`` is older than recorded; never raises.
+
+        ``load_table`` loads it again: a commit after ``table`` was loaded looks like an older catalog.
+        """
         if topic in self._said or self._is_unreachable:
             return
         self._said.add(topic)
-        older = self.find_older(topic, table)
+        older = self.find_older(topic, table) and self._look_again(topic, load_table)
         if older is not None:
             LOG.warning("%s", describe_for_readers(older))
+
+    def _look_again(self, topic: str, load_table: Callable[[], Table]) -> OlderHead | None:
+        try:
+            recorded = self._records.list_lives(topic)
+            table = load_table()
+            return compare_table(topic, table, _drop_removed_lives(recorded, table))
+        except Exception:  # whoever reads on learns what is wrong
+            return None
 
     def find_older(self, topic: str, table: Table) -> OlderHead | None:
         """Find how ``table`` is older than recorded; None: it is not, or the records cannot be read."""
         try:
-            return compare_table(topic, table, self._list_lives(topic, table)) if self._records.is_readable() else None
+            return self._compare(topic, table) if self._records.is_readable() else None
         except Exception:  # a reader needs no metadata store
             self._is_unreachable = True
             return None
 
-    def _list_lives(self, topic: str, table: Table) -> Sequence[TopicHead]:
-        """List the recorded lives of ``topic`` up to the newest one that is still there.
-
-        A process that was paused after its commit may record its topic's life as the newest one when that topic has
-        been removed long ago, and another is there under its name.
-        """
-        lives = self._records.list_lives(topic)
-        table_uuid = str(table.metadata.table_uuid)
-        if not any(each.table_uuid == table_uuid for each in lives):
-            return lives
-        while lives[-1].table_uuid != table_uuid and not storage.exists(lives[-1].metadata_location):
-            lives = lives[:-1]
-        return lives
+    def _compare(self, topic: str, table: Table) -> OlderHead | None:
+        return compare_table(topic, table, _drop_removed_lives(self._records.list_lives(topic), table))
 
     def record(self, head: Head) -> None:
         """Record ``head`` after its commit; a failure is a warning, since the commit has landed."""
@@ -255,6 +259,20 @@ class HeadGuard:
                 head.state.topic,
                 said,
             )
+
+
+def _drop_removed_lives(lives: Sequence[TopicHead], table: Table) -> Sequence[TopicHead]:
+    """Return the recorded ``lives`` of a topic up to the newest one that is still there.
+
+    A process that was paused after its commit may record its topic's life as the newest one when that topic has been
+    removed long ago, and another is there under its name.
+    """
+    table_uuid = str(table.metadata.table_uuid)
+    if not any(life.table_uuid == table_uuid for life in lives):
+        return lives
+    while lives[-1].table_uuid != table_uuid and not storage.exists(lives[-1].metadata_location):
+        lives = lives[:-1]
+    return lives
 
 
 def _load_if_possible(table: Table, load: Callable[[Table], Head]) -> Head | None:

@@ -133,7 +133,7 @@ class TopicLog:
         table = self.load_table()
         if self._guard is None:
             return self._refuse_deleted(self._load_head(table), even_deleted)
-        self._guard.warn_of_older(self.topic, table)
+        self._guard.warn_of_older(self.topic, table, self.load_table)
         return self._refuse_deleted(self._guard.load_to_read(self.topic, table, self._load_head), even_deleted)
 
     def newest_head(self, *, even_deleted: bool = False) -> Head:
@@ -143,11 +143,10 @@ class TopicLog:
             OlderHeadError: the catalog is older than what was recorded after the last commit.
             Also the errors of :meth:`head`.
         """
-        table = self.load_table()
         found = (
-            self._load_head(table)
+            self._load_head(self.load_table())
             if self._guard is None
-            else self._guard.load_newest(self.topic, table, self._load_head)
+            else self._guard.load_newest(self.topic, self.load_table, self._load_head)
         )
         return self._refuse_deleted(found, even_deleted)
 

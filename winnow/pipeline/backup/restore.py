@@ -186,11 +186,13 @@ class _Restore:
             self._restore_at(file, place)
 
     def _restore_at(self, file: CopiedFile, target: str) -> None:
+        warehouse = self._ctx.settings.warehouse
+        root = warehouse if find_path_below(warehouse, target) is not None else target.rpartition("/")[0]
         if storage.read_size_bytes(target) == file.size_bytes and compute_file_digest(target) == file.digest:
             return
         source = self._place.locate_file(file.path)
         try:
-            copy_file(source, target, file.digest)
+            copy_file(source, target, file.digest, below=root)
         except FileNotFoundError as problem:
             raise make_damage_error(source, MISSING) from problem
         except ContentDiffersError as problem:

@@ -30,10 +30,11 @@ def check_older_catalog(settings: Settings, now_ms: Clock) -> list[CheckResult]:
         logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults)
         try:
             topics = [*logs.names(), *logs.list_deleted()]
+            # First, so that a commit in between does not look like an older catalog.
+            recorded = _read_records(RecordedHeads(store, now_ms), topics)
             locations = logs.find_metadata_locations(topics)
         except WinnowError:
             return []  # the check of the catalog says why
-        recorded = _read_records(RecordedHeads(store, now_ms), topics)
     older = find_older_topics(logs, locations, recorded)
     if not older:
         return [build_ok(CHECK, f"{len(locations):,} topics are as they were committed last.")] if locations else []
