@@ -186,6 +186,21 @@ def test_what_an_earlier_winnow_wrote_is_copied_by_the_first_sweep_and_survives(
     assert old_world.read() == compute_survivors(build_versions(0, 15))
 
 
+def test_a_quiet_topic_of_an_earlier_winnow_has_copies_after_one_commit_of_a_sweep(tmp_path: Path) -> None:
+    """Nothing else was to be committed; the next sweep commits nothing."""
+    with open_world(tmp_path) as quiet:
+        with write_as_earlier_winnow():
+            quiet.create(1)
+            quiet.ingest(RECORDS)
+        before = len(quiet.snapshot_ids())
+        sweep(quiet)
+        assert (len(quiet.snapshot_ids()), quiet.head().state.copies) == (before + 1, quiet.head().copies)
+        names = {storage.get_name(each) for folder in ("winnow", "_winnow") for each in documents_of(quiet, folder)}
+        assert {storage.get_name(each) for each in copies_of(quiet)} == names
+        sweep(quiet)
+        assert len(quiet.snapshot_ids()) == before + 1
+
+
 def test_the_first_commit_after_an_earlier_winnow_has_copies_and_old_documents_are_still_read(old_world: World) -> None:
     old_world.ingest(build_versions(12, 3))
     assert documents_of(old_world).keys() == copies_of(old_world).keys() != set()

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,7 +89,7 @@ def list_live_paths() -> list[Path]:
         return [Path(each.path.removeprefix("file://")) for some in log.segments(log.head()).values() for each in some]
 
 
-def read_values() -> list[Any]:
+def read_values() -> list[dict[str, object]]:
     return [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, write_jsonl
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import OlderHeadError, PlanVoidError
-from winnow.log.newer_metadata import read_sequence_number
+from winnow.log import newer_metadata
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.older_head import accept_older_head
 from winnow.pipeline.admin.store_maintenance import rebuild_store
@@ -33,6 +33,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
         opened.ingest(build_versions(0, 12))
         yield opened
+
+
+def read_sequence_number(world: World) -> int:
+    """The sequence number of the newest commit."""
+    return newer_metadata.read_sequence_number(world.head().table.metadata)
 
 
 def back_up(world: World, name: str = "backup") -> None:
@@ -115,14 +120,14 @@ def test_a_catalog_that_went_back_and_was_written_to_is_noticed_though_its_numbe
     """A replica took over and other commits went on there, which the metadata store never heard of."""
     back_up(world)
     world.ingest(build_versions(12, 3))
-    recorded = read_sequence_number(world.head().table.metadata)
+    recorded = read_sequence_number(world)
     put_back(world)
     foreign = TopicLog(
         world.ctx.log.catalog, ("winnow", TOPIC), TOPIC, world.ctx.log.copies
     )  # of an installation with another metadata store
     for number in range(3):
         foreign.set_config({"retention.ms": str(10**12 + number)}, [])
-    assert read_sequence_number(world.head().table.metadata) > recorded
+    assert read_sequence_number(world) > recorded
     with pytest.raises(OlderHeadError, match="other commits were made there"):
         sweep_topics(world.ctx, [TOPIC])
 
@@ -179,7 +184,7 @@ def test_an_older_store_beside_a_newer_catalog_goes_on(world: World) -> None:
         sweep_twice(again)
         again.ingest(build_versions(15, 3))
         assert [each.offset for each in again.read()][-3:] == [15, 16, 17]
-        newest = read_sequence_number(again.head().table.metadata)
+        newest = read_sequence_number(again)
         assert again.ctx.store.topic_heads.list_lives(TOPIC)[-1].last_sequence_number == newest
 
 

@@ -8,10 +8,10 @@ from tests.mutants.mutant import Mutant
 INSTALLATIONS = (
     Mutant("folder-without-uuid", "a new topic's table lies in a folder that is named after the topic alone")
     .changes("NewTable.location", replace("name_folder(A, B)", "A"))
-    .caught_by("test_a_topic_of_a_new_catalog_deletes_nothing_of_the_one_before"),
+    .caught_by("test_every_folder_of_a_topic_ends_in_the_uuid_of_its_table"),
     Mutant("side-folder-without-uuid", "side tables lie in a folder that is named after the topic alone")
     .changes("name_side_folder", return_value("topic", "name_folder"))
-    .caught_by("test_a_topic_of_a_new_catalog_deletes_nothing_of_the_one_before"),
+    .caught_by("test_every_folder_of_a_topic_ends_in_the_uuid_of_its_table"),
     Mutant("older-side-folder-moved", "side tables of an older release's topic are looked for in another folder")
     .changes("name_side_folder", never("TOPIC_PROPERTY"))
     .caught_by("test_a_table_of_an_older_release_goes_on_where_it_is"),

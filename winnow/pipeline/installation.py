@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from winnow.log.installation import create_installation, read_installation, replace_installation
+from winnow.log.installation import read_installation, replace_installation
 from winnow.model import Installation
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.installation_guard import make_installation
 from winnow.store.audit import AuditAction
-
-
-def take_over_installation(ctx: Context) -> Installation:
-    """Have the store belong to the installation that the warehouse names, or to a new one if it names none.
-
-    Nothing is compared; open the context with ``any_installation``.
-    """
-    document = ctx.installation.document
-    there = read_installation(document) or create_installation(document, make_installation(ctx.now_ms()))
-    ctx.store.installation.replace(there)
-    record_action(ctx, AuditAction.TAKE_OVER, "", detail=f"the id in {document}")
-    return there
 
 
 def begin_installation_anew(ctx: Context) -> Installation:
