@@ -20,7 +20,7 @@ from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.backup.verify import verify_backup
 
-POINTS = int(os.environ.get("BACKUP_POINTS", "4"))
+POINTS = int(os.environ.get("BACKUP_POINTS", "3"))
 """Steps at which each of both dies, evenly spread; `make test-long` takes all."""
 OTHER = "clicks"
 NEVER = 1_000_000

@@ -18,8 +18,8 @@ from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.backup.restore import restore_backup
 
 SEED = int(os.environ.get("CROWD_SEED", "1"))
-SECONDS = os.environ.get("BACKUP_SECONDS", "3")
-RESTORED = int(os.environ.get("BACKUP_RESTORES", "2"))
+SECONDS = os.environ.get("BACKUP_SECONDS", "2")
+RESTORED = int(os.environ.get("BACKUP_RESTORES", "1"))
 """How many of the backups are restored, the newest ones."""
 
 

@@ -202,3 +202,28 @@ def test_an_open_run_of_which_the_store_has_the_receipt_is_not_closed_as_void(wo
     run = world.ctx.store.runs.find(receipt.plan_id or "")
     assert run is not None
     assert run.status is RunState.PUBLISHING
+
+
+def test_a_commit_while_a_head_is_looked_up_does_not_look_like_an_older_catalog(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another process commits and records it after the table was loaded: neither writer nor reader is told of it."""
+    end = world.state().log_end_offset
+    genuine = TopicLog.load_table
+    commits = iter(range(2))
+
+    def load_before_a_commit(log: TopicLog) -> object:
+        table = genuine(log)
+        with monkeypatch.context() as patch:
+            patch.setattr(TopicLog, "load_table", genuine)
+            for number in commits:
+                world.ingest(build_versions(end + number, 1))
+                break
+        return table
+
+    monkeypatch.setattr(TopicLog, "load_table", load_before_a_commit)
+    log = world.ctx.log.open(TOPIC)
+    assert log.newest_head().state.partitions[0].log_end_offset == end
+    world.ctx.log.open(TOPIC).head()
+    assert caplog.messages == []
+    assert world.state().log_end_offset == end + 2
