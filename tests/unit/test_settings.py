@@ -271,6 +271,8 @@ def test_embedded_catalog_stays_beside_further_properties(tmp_path: Path) -> Non
 TREE_TOML = """
 home = "base"
 warehouse = "lake"
+warehouse_shared = true
+namespace = "shop"
 staging = "s3://scratch/winnow"
 store_url = "postgresql+psycopg://db/winnow"
 expectations = "suites"
@@ -344,6 +346,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     settings = load_settings(cwd=tmp_path, env={})
     assert settings.home == tmp_path / "base"
     assert settings.warehouse == f"file://{tmp_path}/lake"
+    assert (settings.warehouse_shared, settings.namespace) == (True, "shop")
     assert settings.staging == "s3://scratch/winnow"
     assert settings.store_url == "postgresql+psycopg://db/winnow"
     assert settings.expectations == tmp_path / "suites"

@@ -49,7 +49,7 @@ def list_entries(root: Path, parts: Sequence[str]) -> Iterator[FoundFile]:
     try:
         with _open_folder(root, parts) as folder:
             yield from _walk(folder, "", MAXIMUM_DEPTH)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the latter: a file stands in the place of the root, or above it
         return
     except _NotAFolderError:
         yield FoundFile(".", None)

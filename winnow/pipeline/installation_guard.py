@@ -107,7 +107,7 @@ class InstallationGuard:
             if not writes and not self._logs.has_tables_in_warehouse():
                 return False
             own = own or self._store.installation.claim(make_installation(self._now_ms()))
-            there = create_installation(self.document, own)
+            there = self._create(own)
         elif own is None and self._logs.has_tables_in_warehouse():
             own = self._store.installation.claim(there)
             taken_over = own == there
@@ -115,6 +115,14 @@ class InstallationGuard:
             raise make_refusal(self._settings, self.document, own, there)
         self._confirmed_at_ms = self._now_ms()
         return taken_over
+
+    def _create(self, own: Installation) -> Installation:
+        try:
+            return create_installation(self.document, own)
+        except ServiceError as problem:
+            raise ServiceError(
+                f"The warehouse could not be marked as this installation's, so nothing was begun or changed. {problem}"
+            ) from problem
 
 
 def make_installation(now_ms: int) -> Installation:
