@@ -15,8 +15,9 @@ from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.files import storage
 from winnow.log.file_checksums import make_checksum_name
 from winnow.log.head_age import HeadGuard
+from winnow.log.places import is_below
 from winnow.log.sql_catalog import LogSqlCatalog
-from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, is_below, survey_table
+from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, survey_table
 
 
 @pytest.fixture

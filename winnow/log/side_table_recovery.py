@@ -17,8 +17,9 @@ from winnow.errors import CommitConflictError, WinnowError
 from winnow.files import storage
 from winnow.log.catalog_access import ensure_namespace
 from winnow.log.manifests import list_live_manifests, read_live_sizes
+from winnow.log.places import is_below
 from winnow.log.table_recovery import SwapsMetadata
-from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, is_below, survey_table
+from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, survey_table
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

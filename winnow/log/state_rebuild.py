@@ -18,10 +18,11 @@ from winnow.log import head_checks
 from winnow.log import state as carried
 from winnow.log.document_places import DocumentPlaces
 from winnow.log.manifests import list_live_manifests, list_live_segments
+from winnow.log.places import is_below
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_configuration
 from winnow.log.state import PLAN_PROPERTY, STATE_PROPERTY
 from winnow.log.table_recovery import ChosenMetadata, find_missing_segments
-from winnow.log.warehouse_survey import FoundMetadata, is_below
+from winnow.log.warehouse_survey import FoundMetadata
 from winnow.model import Append, PartitionState, Segment, TopicState
 from winnow.results import Receipt
 

@@ -27,6 +27,7 @@ from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import storage
 from winnow.log.deleted_topics import drop_table
 from winnow.log.document_places import make_copies_name
+from winnow.log.places import is_same_place
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY
 
 if TYPE_CHECKING:
@@ -83,11 +84,6 @@ def name_side_folder(topic: str, table: Table) -> str:
     return name_folder(topic, str(table.metadata.table_uuid))
 
 
-def is_below(location: str, folder: str) -> bool:
-    """Check whether ``location`` lies below ``folder``, however the catalog writes it."""
-    return _normalize(location).startswith(f"{_normalize(folder)}/")
-
-
 def create_log_table(catalog: Catalog, new: NewTable) -> None:
     """Create a topic's table in a folder that nothing else has.
 
@@ -106,7 +102,7 @@ def create_log_table(catalog: Catalog, new: NewTable) -> None:
         return
     _create_by_catalog(catalog, new.identifier, metadata)
     created = catalog.load_table(new.identifier)
-    if _normalize(created.location()) != _normalize(new.location):
+    if not is_same_place(created.location(), new.location):
         _require_unused(catalog, new.identifier, created)
 
 
@@ -176,9 +172,3 @@ def _describe_owner(location: str, own: str) -> str:
     return f"its newest metadata ({storage.get_name(newest)}) " + (
         f"are of topic {topic}" if isinstance(topic, str) else "do not say of which topic they are"
     )
-
-
-def _normalize(location: str) -> str:
-    """Write ``location`` in one way: catalogs write file:/ for file:///."""
-    text = location.rstrip("/")
-    return str(storage.parse_local_path(text)) if storage.is_local(text) else text

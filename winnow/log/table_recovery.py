@@ -38,10 +38,11 @@ from winnow.log.file_checksums import ChecksumNames
 from winnow.log.head import Committed, Head
 from winnow.log.head_checks import MAIN
 from winnow.log.manifests import list_live_manifests
+from winnow.log.places import is_below, normalize_place
 from winnow.log.raised_head import KnownNumbers, make_raised_change
 from winnow.log.state import STATE_PROPERTY, StateReference, read_receipt, read_state
 from winnow.log.topic_log import TopicLog
-from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata, is_below, normalize_place
+from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata
 from winnow.model import Segment
 
 if TYPE_CHECKING:

@@ -196,7 +196,7 @@ class TopicLogs:
         Raises:
             ServiceError: the catalog cannot be reached.
         """
-        from winnow.log.table_folders import is_below
+        from winnow.log.places import is_below
 
         return any(is_below(location, self._warehouse) for location in self._iterate_metadata_locations())
 

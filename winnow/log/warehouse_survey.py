@@ -19,9 +19,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from winnow.errors import WinnowError
-from winnow.files import object_store, storage
+from winnow.files import storage
 from winnow.log.file_checksums import read_table_metadata
 from winnow.log.head_checks import find_contradiction
+from winnow.log.places import is_below, is_same_place
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY
 from winnow.log.state import STATE_PROPERTY, StateReference, read_state
 from winnow.log.table import FENCE_PROPERTY
@@ -330,25 +331,6 @@ def _find_impossible_number(metadata: TableMetadata) -> str | None:
 
 def _is_possible(number: str) -> bool:
     return number.isascii() and number.isdecimal() and len(number) <= MAXIMUM_DIGITS
-
-
-def is_same_place(one: str, other: str) -> bool:
-    """Check whether two locations are the same folder or file, whichever way they are written."""
-    return normalize_place(one) == normalize_place(other)
-
-
-def is_below(place: str, folder: str) -> bool:
-    """Check whether ``place`` is below ``folder`` by its name, with no step upwards; links are not looked at."""
-    path, start = normalize_place(place), f"{normalize_place(folder)}/"
-    return path.startswith(start) and not {"..", ".", ""} & set(path.removeprefix(start).split("/"))
-
-
-def normalize_place(location: str) -> str:
-    """Return one spelling for a place: a local one as its path, one in a store with one name for S3."""
-    if storage.is_local(location):
-        return str(storage.parse_local_path(location))
-    scheme, _, rest = location.partition("://")
-    return f"{'s3' if scheme in object_store.S3_SCHEMES else scheme}://{rest.rstrip('/')}"
 
 
 def _find_state(location: str, found: FoundMetadata) -> TopicState | None:

@@ -14,9 +14,10 @@ from pathlib import Path
 from winnow.config.names import validate_topic_name
 from winnow.errors import UsageError, WinnowError
 from winnow.files import storage
+from winnow.log.places import is_below, is_same_place, normalize_place
 from winnow.log.table import TOPIC_PROPERTY
 from winnow.log.table_recovery import CatalogEntry
-from winnow.log.warehouse_survey import FoundMetadata, is_below, is_same_place, normalize_place, survey_table
+from winnow.log.warehouse_survey import FoundMetadata, survey_table
 from winnow.pipeline.admin.topic_recovery import (
     RecoveryReport,
     TopicRecovery,
