@@ -16,7 +16,7 @@ INSTALLATIONS = (
     .changes("name_side_folder", never("TOPIC_PROPERTY"))
     .caught_by("test_a_table_of_an_older_release_goes_on_where_it_is"),
     Mutant("chosen-folder-believed", "a folder that the catalog chose is used whatever is in it")
-    .changes("create_log_table", never("_normalize"))
+    .changes("create_log_table", never("is_same_place"))
     .caught_by("test_a_folder_that_the_catalog_chose_is_refused_if_it_holds_anything"),
     Mutant("case-ignored", "the table of another topic is taken for that of a name that differs in case")
     .changes("TopicLog.load_table", drop_statement("require_same_name"))
