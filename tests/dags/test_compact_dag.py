@@ -172,8 +172,10 @@ def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
 
     def spoil(context: object) -> None:
         ctx.log.catalog.drop_table(("winnow", "orders"))
-        (receipt,) = ctx.log.open("clicks").head().state.receipts
-        storage.write_bytes(receipt.path, b"another file")
+        head = ctx.log.open("clicks").head()
+        (receipt,) = head.state.receipts
+        for place in head.documents.list_places(receipt.path):
+            storage.write_bytes(place, b"another file")
 
     tasks = runnable.dags["compact_topics"].task_dict
     tasks["plan"].on_success_callback = [stage]

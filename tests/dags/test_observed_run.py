@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -186,10 +187,15 @@ def test_openlineage_gets_the_table_as_input_and_output_of_what_was_published(ob
     }  # fmt: skip
 
 
+def get_topic(dataset: str) -> str:
+    """The topic of a dataset, which is named after its folder: the topic, a hyphen and a uuid."""
+    return dataset.rpartition("/")[2][: -len(f"-{uuid.UUID(int=0)}")]
+
+
 def test_openlineage_gets_the_verdicts_as_assertions_also_from_a_task_that_failed(observed: Observed) -> None:
     """Each expectation that did not hold, with its partition; the sibling's verdict is that it passed."""
     said = {
-        each["name"].rpartition("/")[2]: each["inputFacets"]["dataQualityAssertions"]["assertions"]
+        get_topic(each["name"]): each["inputFacets"]["dataQualityAssertions"]["assertions"]
         for each in posts(observed, "validate", "FAIL")["inputs"]
     }
     assert [(each["assertion"], each["success"]) for each in said["orders"]] == [("winnow_verdict", True)]
@@ -202,9 +208,7 @@ def test_openlineage_gets_the_verdicts_as_assertions_also_from_a_task_that_faile
 def test_openlineage_gets_what_spark_read(observed: Observed) -> None:
     """Of every topic of the application; nobody reads what it wrote, so that is no output yet."""
     event = posts(observed, "compact", "COMPLETE")
-    rows = {
-        each["name"].rpartition("/")[2]: each["inputFacets"]["inputStatistics"]["rowCount"] for each in event["inputs"]
-    }
+    rows = {get_topic(each["name"]): each["inputFacets"]["inputStatistics"]["rowCount"] for each in event["inputs"]}
     assert (rows, event["outputs"]) == ({"clicks": 100, "orders": 100}, [])
 
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -358,9 +358,10 @@ def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: W
 def test_a_name_that_a_paused_process_left_in_the_quarantine_goes_with_the_next_sweep(world: World) -> None:
     """It adopted a file that a sweep had deleted. Until then reading the quarantine says what is missing."""
     quarantine = world.ctx.log.quarantine(TOPIC)
-    rows = pa.Table.from_pylist([{"ingest_id": "dead"}], schema=QUARANTINE_SCHEMA)
-    world.ctx.store.ingests.open("dead", TOPIC, least_number=0, holder="nobody", now_ms=world.clock())
-    quarantine.append(rows, "dead")
+    ingest_id = "dead" * 8
+    rows = pa.Table.from_pylist([{"ingest_id": ingest_id}], schema=QUARANTINE_SCHEMA)
+    world.ctx.store.ingests.open(ingest_id, TOPIC, least_number=0, holder="nobody", now_ms=world.clock())
+    quarantine.append(rows, ingest_id)
     (file,) = quarantine.files()
     storage.delete(file.path)
     with pytest.raises(DamagedMetadataError, match="winnow sweep orders"):
@@ -412,7 +413,8 @@ def _wait_for_stopped_child(process: subprocess.Popen[str]) -> list[int]:
     """The process in the namespace, once it has stopped. Process 1 there is a shell: no signal of its own stops it."""
     parent = psutil.Process(process.pid)
     while process.poll() is None:
-        found = [child.pid for child in parent.children(recursive=True) if child.status() == psutil.STATUS_STOPPED]
-        if found:
-            return found
+        with suppress(psutil.NoSuchProcess):  # one of them has ended meanwhile
+            found = [each.pid for each in parent.children(recursive=True) if each.status() == psutil.STATUS_STOPPED]
+            if found:
+                return found
     raise AssertionError(f"it ended before its moment: {process.communicate()[1]}")
