@@ -18,6 +18,7 @@ from winnow.engine import rewrite
 from winnow.engine.read_ranges import MAXIMUM_RANGE_BYTES, SegmentSurvivors, split_into_read_ranges
 from winnow.engine.rewrite import MAXIMUM_OVERHEAD_BYTES, SegmentGroup, compact_partition
 from winnow.engine.task_resources import TaskBudget, open_connection
+from winnow.errors import LinkedFolderError
 from winnow.files.duckdb_connection import MINIMUM_MEMORY_BYTES
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
 from winnow.model import PartitionPlan, Plan, Reason, Segment
@@ -116,7 +117,7 @@ def test_a_failing_task_leaves_nothing_in_its_spill_folder(tmp_path: Path) -> No
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rewrite, "build_segment_groups", looking)
-        with pytest.raises(OSError, match="data"):
+        with pytest.raises(LinkedFolderError, match="data is a link, or no folder"):
             compact_partition(
                 plan, plan.partitions[0], attempt="a", budget=TaskBudget(MINIMUM_MEMORY_BYTES, 1, str(spill))
             )

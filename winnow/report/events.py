@@ -165,6 +165,11 @@ EVENTS: tuple[EventDefinition, ...] = (
     ),
     EventDefinition("topic_restored", "a deleted topic was brought back", ("snapshot_id",)),
     EventDefinition(
+        "topic_recovered",
+        "a topic came back into the catalog from the warehouse, recovered or adopted",
+        ("action", "snapshot_id", "fence"),
+    ),
+    EventDefinition(
         "topic_removed",
         "a deleted topic and its files were removed for good",
         ("files_deleted", "bytes_deleted"),

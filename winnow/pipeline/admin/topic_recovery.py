@@ -306,7 +306,13 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     _enter_side_tables(found)
     drop_unreadable_snapshots(chosen)
     committed = recover_log(found.ctx.log.open_over(chosen, found.topic), known, operation=action.value)
-    log_event(f"topic_{_PAST[action]}", found.topic, snapshot_id=str(committed.snapshot_id), fence=committed.head.fence)
+    log_event(
+        "topic_recovered",
+        found.topic,
+        action=action.value,
+        snapshot_id=str(committed.snapshot_id),
+        fence=committed.head.fence,
+    )
     _record_head(found, committed.head)
     record_action(found.ctx, action, found.topic, detail=_describe_choice(found))
     _rebuild(found)
@@ -322,9 +328,6 @@ def _write_rebuilt(found: TopicRecovery, rebuilt: RebuiltState, chosen: ChosenMe
     proof = prove_log(found.ctx.log.open_over(chosen, found.topic), found.chosen)
     sides = _plan_side_tables(found.ctx, found.topic, proof.head, found.io)
     return replace(found, proof=proof, side_tables=sides)
-
-
-_PAST: Final = {AuditAction.RECOVER: "recovered", AuditAction.ADOPT: "adopted"}
 
 
 def _choose_landing(found: TopicRecovery, known: KnownNumbers) -> Land:
