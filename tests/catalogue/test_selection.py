@@ -113,7 +113,7 @@ def test_a_log_that_cannot_be_assessed_is_named_with_its_cause(tmp_path: Path) -
         for topic in (TOPIC, "payments"):
             world.create(1, topic=topic, min_cleanable_dirty_ratio="0")
             world.ingest(build_versions(0, 6), topic=topic)
-        for path in (storage.parse_local_path(world.head().location) / "winnow" / "state").iterdir():
+        for path in (storage.parse_local_path(world.head().location) / "_winnow" / "state").iterdir():
             path.unlink()
         with pytest.raises(WinnowError, match="topic orders") as failed:
             assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())

@@ -42,6 +42,8 @@ def installation(server: IcebergRestServer, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("WINNOW_CATALOG__TYPE", "rest")
     monkeypatch.setenv("WINNOW_CATALOG__URI", server.uri)
     monkeypatch.setenv("WINNOW_WAREHOUSE", f"file://{server.folder}/warehouse")
+    # Each home is an installation of its own, and the server has one warehouse for all tests.
+    monkeypatch.setenv("WINNOW_WAREHOUSE_SHARED", "true")
 
 
 def test_a_topic_is_created_ingested_altered_paused_and_deleted(server: IcebergRestServer, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 def create_older(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table as an earlier Winnow created it, with records."""
     with monkeypatch.context() as patch:
-        patch.setattr("winnow.log.table.LOG_SORT_ORDER", UNSORTED_SORT_ORDER)
+        patch.setattr("winnow.log.table_folders.LOG_SORT_ORDER", UNSORTED_SORT_ORDER)
         world.create(1, min_cleanable_dirty_ratio="0", segment_bytes="14")
     assert list_order(world) == []
 

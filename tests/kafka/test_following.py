@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -96,14 +96,17 @@ def follower(tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatc
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics whose logs were opened at a head."""
     found: list[str] = []
-    genuine = TopicLog.head
+    for name in ("head", "newest_head"):
+        monkeypatch.setattr(TopicLog, name, _note_topic(getattr(TopicLog, name), found))
+    return found
 
+
+def _note_topic(genuine: Callable[..., Head], found: list[str]) -> Callable[..., Head]:
     def head(log: TopicLog, *, even_deleted: bool = False) -> Head:
         found.append(log.topic)
         return genuine(log, even_deleted=even_deleted)
 
-    monkeypatch.setattr(TopicLog, "head", head)
-    return found
+    return head
 
 
 def test_topics_are_created_and_followed_and_one_that_has_nothing_new_is_not_opened(

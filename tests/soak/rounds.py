@@ -44,7 +44,9 @@ MUST_GROW: Final[Mapping[str, tuple[int, str]]] = {
     "log: receipts": (3, "one per published plan: the table's own history"),
     "log: ingests": (6, "one ledger per ingest: no file lands twice"),
     "log: chains": (2, "which receipts and ledgers there are"),
-    "log: orphaned by killed commits": (6, "a commit that dies halfway leaves metadata, a state and a receipt"),
+    "copies: receipts": (3, "a copy of each receipt"),
+    "copies: ingests": (6, "a copy of each ledger"),
+    "log: orphaned by killed commits": (8, "a commit that dies halfway leaves metadata, state and receipt, with copies"),
     "quarantine: data": (2, "keyless records: data"),
     "quarantine: metadata": (2, "one manifest per quarantined file"),
     "winnow_receipt": (3, "projection of the receipts"),
@@ -191,11 +193,13 @@ class Soak:
         self._orphans += self._files() - before
 
     def _files(self) -> Counter[str]:
-        """Files of the log's table by kind, data apart."""
+        """Files of the log's table by kind, data apart, and copies of its documents."""
         found: Counter[str] = Counter()
-        for name in self._world.listing(below=self._world.log_folder()):
-            *below, last = Path(name).parts
-            found[_kind(("warehouse", "winnow", TOPIC, *below), last)] += 1
+        folder = self._world.log_folder()
+        for namespace in ("winnow", "winnow_copies"):
+            for name in self._world.listing(below=folder.replace("winnow", namespace, 1)):
+                *below, last = Path(name).parts
+                found[_kind(("warehouse", namespace, TOPIC, *below), last)] += 1
         del found["log: data"]
         return found
 
@@ -246,6 +250,8 @@ def _kind(place: tuple[str, ...], name: str) -> str:
     match place:
         case ("warehouse", "winnow", _, "_winnow", part, *_):
             return f"log: {part}"
+        case ("warehouse", "winnow_copies", _, "_winnow", part, *_):
+            return f"copies: {part}"
         case ("warehouse", "winnow_quarantine", _, part, *_):
             return f"quarantine: {'metadata.json' if name.endswith('.metadata.json') else part}"
         case ("warehouse", "winnow", _, part, *_):
