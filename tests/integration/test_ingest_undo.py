@@ -277,7 +277,8 @@ def test_failure_before_the_commit_leaves_everything_as_it_was(world: World, mon
 def test_failure_after_the_commit_is_repaired_by_undoing_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = world.ingest(TRIAL)
     with monkeypatch.context() as patch:
-        patch.setattr(Projection, "record_states", lambda *_, **__: (_ for _ in ()).throw(ServiceError("the store is away")))
+        failure = ServiceError("the store is away")
+        patch.setattr(Projection, "record_states", lambda *_, **__: (_ for _ in ()).throw(failure))
         with pytest.raises(ServiceError):
             undo(world, trial.ingest_id)
     assert world.read() == FIRST

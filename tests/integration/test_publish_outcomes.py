@@ -222,7 +222,7 @@ def test_a_plan_is_void_when_the_topic_was_dropped_and_created_again(world: Worl
     plan = prepared(world)
     world.ctx.log.catalog.drop_table(("winnow", TOPIC))
     world.create(2)
-    with pytest.raises(PlanVoidError, match="dropped and created again"):
+    with pytest.raises(PlanVoidError, match="its topic was removed, and perhaps created again"):
         publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.read() == []
 

@@ -46,7 +46,7 @@ MUST_GROW: Final[Mapping[str, tuple[int, str]]] = {
     "log: chains": (2, "which receipts and ledgers there are"),
     "copies: receipts": (3, "a copy of each receipt"),
     "copies: ingests": (6, "a copy of each ledger"),
-    "log: orphaned by killed commits": (8, "a commit that dies halfway leaves metadata, state and receipt, with copies"),
+    "log: orphaned by killed commits": (8, "a commit that dies halfway leaves metadata, state, receipt, copies"),
     "quarantine: data": (2, "keyless records: data"),
     "quarantine: metadata": (2, "one manifest per quarantined file"),
     "winnow_receipt": (3, "projection of the receipts"),

@@ -214,9 +214,9 @@ class Runs(StorePart):
         Raises:
             CommitUnknownError: the run is publishing or unknown, and ``state`` would forget that.
             PlanVoidError: the run is refused, void or invalid: another process closed it. Or another attempt replaced
-                this one, or the run is no longer in the state ``seen``.
+                this one, or the run is no longer in the state ``seen``, or there is no such run any more.
             RunAgainError: the run is published already.
-            WinnowError: there is no such run, or ``state`` skips a step.
+            WinnowError: ``state`` skips a step.
         """
         values: dict[str, object] = {"status": state.value, "updated_at_ms": now_ms, "message": message}
         if snapshot_id is not None:
@@ -310,6 +310,15 @@ class Runs(StorePart):
             row = session.get(tables.RunTable, plan_id)
             return None if row is None else make_run(row)
 
+    def get(self, plan_id: str) -> Run:
+        """Return the run of a plan.
+
+        Raises:
+            PlanVoidError: there is none any more.
+        """
+        with self._database.reading() as session:
+            return _require_run(session, plan_id)
+
     def list_runs(self, topic: str | None = None, limit: int | None = None) -> list[Run]:
         """List runs of ``topic`` (None = all), the one that moved last first; at most ``limit``."""
         statement = _select_newest_first()
@@ -361,7 +370,10 @@ def _note_attempt(session: Session, run: Run, now_ms: int) -> None:
 def _require_run(session: Session, plan_id: str) -> Run:
     row = session.get(tables.RunTable, plan_id)
     if row is None:
-        raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
+        raise PlanVoidError(
+            f"There is no run of plan {plan_id} any more: its topic was removed, and perhaps created again, or its "
+            "history is past its retention. The plan is void and nothing was changed. Plan the topic again."
+        )
     return make_run(row)
 
 

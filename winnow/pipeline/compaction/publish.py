@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 
 from winnow.config.definitions import LATEST_TABLE
-from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
+from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError
 from winnow.files.quarantine_files import make_keyless_move_id
 from winnow.log.fence import end_attempts
 from winnow.log.head import Change, Head
@@ -64,9 +64,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         PlanVoidError: refused; the log changed under the plan, or the plan is not the recorded one.
         CommitUnknownError: the outcome is not known; the next run settles it.
     """
-    run = ctx.store.runs.find(plan_id)
-    if run is None:
-        raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
+    run = ctx.store.runs.get(plan_id)
     log = ctx.log.open(run.topic)
     known = log.find_receipt(plan_id, log.newest_head(), since_ms=run.opened_at_ms)
     if known is not None:

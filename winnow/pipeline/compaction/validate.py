@@ -84,9 +84,7 @@ def prepare_attempt(
     Raises:
         ValidationBrokenError, PlanVoidError: as :func:`validate_attempt`.
     """
-    run = ctx.store.runs.find(plan_id)
-    if run is None:
-        raise WinnowError(f"There is no run of plan {plan_id}. Nothing was changed; plan the topic again.")
+    run = ctx.store.runs.get(plan_id)
     if run.status is RunState.PUBLISHED:
         known = ctx.store.verdicts.find(plan_id, attempt)
         if known is not None:
