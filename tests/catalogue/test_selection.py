@@ -108,13 +108,16 @@ def test_nothing_is_selected_when_the_dirty_ones_are_uncleanable_held_or_paused_
 
 @pytest.mark.kafka("5")
 def test_a_log_that_cannot_be_assessed_is_named_with_its_cause(tmp_path: Path) -> None:
-    """Its state is gone; the topic beside it is assessed."""
+    """Its state is gone, and so is the copy; the topic beside it is assessed."""
     with open_world(tmp_path) as world:
         for topic in (TOPIC, "payments"):
             world.create(1, topic=topic, min_cleanable_dirty_ratio="0")
             world.ingest(build_versions(0, 6), topic=topic)
-        for path in (storage.parse_local_path(world.head().location) / "_winnow" / "state").iterdir():
-            path.unlink()
+        head = world.head()
+        assert head.copies is not None
+        for folder in (head.location, head.copies):
+            for path in storage.parse_local_path(folder).glob("_winnow/state/*"):
+                path.unlink()
         with pytest.raises(WinnowError, match="topic orders") as failed:
             assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
         assert isinstance(failed.value.__cause__, FileNotFoundError)
