@@ -81,7 +81,7 @@ def test_a_run_whose_folder_was_not_found_empty_twice_stays(store: Store) -> Non
     closed_run(store, "plan-1", swept=False)
     assert pruned(store) == 0
     assert [run.plan_id for run in store.runs.list_to_sweep("orders", NOW_MS)] == ["plan-1"]
-    assert store.runs.list_attempt_fences("plan-1") == {"a-1": 0}
+    assert store.runs.list_attempts("plan-1") == {"a-1"}
 
 
 def test_a_run_that_was_opened_again_stays(store: Store) -> None:

@@ -67,7 +67,7 @@ def test_the_run_of_an_old_publication_goes_and_its_receipt_answers(
     assert "row(s) of history were older than history.retention_ms and were removed." in report.message
     assert world.ctx.store.runs.list_runs(TOPIC) == []
     assert world.ctx.store.verdicts.list_verdicts(TOPIC) == []
-    assert world.ctx.store.runs.list_attempt_fences(receipt.plan_id or "") == {}
+    assert world.ctx.store.runs.list_attempts(receipt.plan_id or "") == frozenset()
     assert world.ctx.store.assessments.list_latest([TOPIC]) != []
     assert world.ctx.store.retired_files.list_retired(TOPIC, pending_only=False) == []
     assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]

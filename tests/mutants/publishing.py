@@ -58,7 +58,7 @@ PUBLISHING = (
     .changes("Runs.set_state", drop_statement("where", "attempt"))
     .caught_by("test_a_replaced_attempt_changes_nothing_of_the_run"),
     Mutant("sweep-before-the-fence", "a sweep deletes files of an attempt that may still be published")
-    .changes("DeletionFilter._is_below_fence", return_value("True"))
+    .changes("DeletionFilter.select_of_run", never("_fence_raised"))
     .caught_by("test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt"),
     Mutant("ingest-ignores-that-it-is-void", "an ingest call commits files that a sweep has deleted")
     .changes("IngestCommit._build_change", never("is_voided"))

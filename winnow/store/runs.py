@@ -273,12 +273,11 @@ class Runs(StorePart):
             if bulk_statements.execute_change(session, update(row).where(*mine).values(changes)):
                 note_transition(session, plan_id, RunState.SPARK_FAILED.value, now_ms, attempt)
 
-    def list_attempt_fences(self, plan_id: str) -> dict[str, int]:
-        """List all attempts that were begun at a plan, and the highest fence each was opened with."""
+    def list_attempts(self, plan_id: str) -> frozenset[str]:
+        """List all attempts that were begun at a plan."""
         row = tables.Attempt
         with self._database.reading() as session:
-            found = session.execute(select(row.attempt, row.fence).where(row.plan_id == plan_id))
-            return {each.attempt: each.fence for each in found}
+            return frozenset(session.scalars(select(row.attempt).where(row.plan_id == plan_id)))
 
     def list_to_sweep(self, topic: str, closed_before_ms: int) -> list[Run]:
         """List closed runs of ``topic`` that changed last by ``closed_before_ms`` and were not found empty twice."""

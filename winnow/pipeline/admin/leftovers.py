@@ -1,8 +1,9 @@
 """Finds files of attempts and ingest calls that no commit refers to, and decides which may be deleted.
 
-ARCHITECTURE.md proves what may be deleted after which commit. In short: a file of an attempt once the topic's fence is
-above the attempt's, a file of an ingest call once a commit has voided the call, and neither while a kept snapshot names
-it. Both conditions stay true once they hold, so a sweep that was paused deletes nothing else.
+ARCHITECTURE.md proves what may be deleted after which commit. In short: a file of an attempt once the sweep has raised
+the topic's fence after it listed the file, a file of an ingest call once a commit has voided the call, and neither
+while a kept snapshot names it. Both conditions stay true once they hold, so a sweep that was paused deletes nothing
+else.
 """
 
 from __future__ import annotations
@@ -34,14 +35,13 @@ from winnow.store import OpenIngest, Run
 class Leftover:
     """One file in the folder of a recorded attempt or of an ingest call, named as their tasks name files.
 
-    ``location`` and ``path``: the table's folder, and the place below it. ``fence``: that of its attempt; None for
-    files of ingest calls. ``quarantined``: whether it is in the quarantine's folder.
+    ``location`` and ``path``: the table's folder, and the place below it. ``quarantined``: whether it is in the
+    quarantine's folder.
     """
 
     location: str
     path: str
     size_bytes: int
-    fence: int | None = None
     quarantined: bool = False
 
     @property
@@ -93,7 +93,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
         staged = list_attempt_files(head.location, run.plan_id)
         moved = quarantine.list_files_of_plan(run.plan_id, adopted)
         # Queried after the listing: an attempt is recorded before its first file.
-        fences = ctx.store.runs.list_attempt_fences(run.plan_id)
+        attempts = ctx.store.runs.list_attempts(run.plan_id)
         listed = [(head.location, staged, False), (quarantine.location, moved, True)]
         files: list[Leftover] = []
         others: list[str] = []
@@ -101,13 +101,13 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
             others += listing.others
             for entry in listing.files:
                 path = storage.find_path_below(location, entry.uri) or ""
-                attempt = find_attempt(path.removeprefix(f"data/{run.plan_id}/"), fences)
+                attempt = find_attempt(path.removeprefix(f"data/{run.plan_id}/"), attempts)
                 if attempt is None:
                     others.append(entry.uri)
                 else:
-                    files.append(Leftover(location, path, entry.size_bytes, fences[attempt], quarantined))
+                    files.append(Leftover(location, path, entry.size_bytes, quarantined))
         if ctx.store.runs.find(run.plan_id) == run:  # otherwise it was reopened meanwhile, and is running
-            found.append(RunLeftovers(run, tuple(files), tuple(others), frozenset(fences)))
+            found.append(RunLeftovers(run, tuple(files), tuple(others), attempts))
     return found
 
 
@@ -147,12 +147,11 @@ def _find_ledgers(head: Head, ingest_id: str) -> Iterator[Leftover]:
                 yield Leftover(root, path, size_bytes)
 
 
-def compute_required_fences(
-    runs: Iterable[RunLeftovers], head: Head, referenced: FileReferences, quarantine: Quarantine
-) -> list[int] | None:
-    """Return the fences that the topic's must exceed before files of ``runs`` may go; None: it is high enough.
+def needs_fence(runs: Iterable[RunLeftovers], head: Head, referenced: FileReferences, quarantine: Quarantine) -> bool:
+    """Check whether the fence has to be raised, because no commit names some listed file of ``runs`` yet.
 
-    An unknown attempt may have any fence up to the current one.
+    However high it is already: which fence an attempt has is known from a row of the store only, which anybody may have
+    written who may write there, while a fence that is raised after the listing is above those of all listed files.
     """
     kept = _list_kept_paths(head, referenced)
     visible = frozenset(head.state.quarantine_ingests)
@@ -162,10 +161,7 @@ def compute_required_fences(
             return may_contain_ingest(file.uri, quarantine.location, visible)
         return file.path in kept
 
-    needed = [
-        head.fence if file.fence is None else file.fence for run in runs for file in run.files if not is_named(file)
-    ]
-    return needed if any(fence >= head.fence for fence in needed) else None
+    return not all(is_named(file) for run in runs for file in run.files)
 
 
 def select_ingests_to_void(
@@ -245,20 +241,22 @@ class DeletionFilter:
         head: the newest.
         referenced: what its kept snapshots name.
         quarantine: the topic's.
-        passed_unknown: whether the sweep itself lifted the fence after it listed the files.
+        fence_raised: whether the sweep itself raised the fence after it listed the files.
     """
 
-    def __init__(self, head: Head, referenced: FileReferences, quarantine: Quarantine, *, passed_unknown: bool) -> None:
+    def __init__(self, head: Head, referenced: FileReferences, quarantine: Quarantine, *, fence_raised: bool) -> None:
         self._head = head
         self._quarantine = quarantine
-        self._passed_unknown = passed_unknown
+        self._fence_raised = fence_raised
         self._kept = _list_kept_paths(head, referenced)
         self._visible: set[str] | None = None
         self._committed: set[str] | None = None
 
     def select_of_run(self, run: RunLeftovers) -> list[Leftover]:
         """Return the files of a closed run that no commit names and none will."""
-        return [file for file in run.files if self._is_below_fence(file) and self._is_unnamed(file)]
+        if not self._fence_raised:
+            return []
+        return [file for file in run.files if self._is_unnamed(file)]
 
     def select_of_ingest(self, ingest: IngestLeftovers) -> list[Leftover]:
         """Return the files of an ingest call that is void; none of a call that is not, or is committed after all."""
@@ -283,9 +281,6 @@ class DeletionFilter:
         """List the files of closed runs and idle ingest calls that no commit names and that were not ``deleted``."""
         files = (*(file for each in runs for file in each.files), *(file for each in ingests for file in each.files))
         return [file for file in files if file.uri not in deleted and self._is_unnamed(file)]
-
-    def _is_below_fence(self, file: Leftover) -> bool:
-        return self._passed_unknown if file.fence is None else file.fence < self._head.fence
 
     def _is_unnamed(self, file: Leftover) -> bool:
         if not file.quarantined:
@@ -332,4 +327,4 @@ def _build_leftovers(location: str, entries: Iterable[storage.FileEntry], *, qua
     for entry in entries:
         path = storage.find_path_below(location, entry.uri)
         if path is not None:
-            yield Leftover(location, path, entry.size_bytes, None, quarantined)
+            yield Leftover(location, path, entry.size_bytes, quarantined)

@@ -7,7 +7,7 @@ commit nothing can refer to these files any more, and they are deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -166,7 +166,10 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         quarantine = ctx.log.quarantine(topic, head)
         expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
         found = _list_leftovers(ctx, log.newest_head(), config, now_ms)
-        fence_lifted = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms)
+        # Read before the commit: what somebody puts in later may be a file of a commit that is about to land.
+        ledger = _read_ledger(ctx, topic)
+        forgotten = _is_any_forgotten(ledger, expiry, log)
+        fence_raised = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms, ends_commits=forgotten)
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
         head = log.newest_head()
         referenced = collect_references(head.table)
@@ -176,20 +179,18 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         # Folders of published plans and committed ingests, in which nothing is written any more.
         for location in (head.location, quarantine.location):
             storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(location, "data"))
-        pending = _find_unreferenced_metadata(ctx, head, quarantine, referenced, unnamed)
+        pending = _find_unreferenced_metadata(ledger, head, quarantine, referenced, unnamed)
         deleted_other = _delete_files(ctx, topic, pending, now_ms, unnamed)
-        deletable = DeletionFilter(head, referenced, quarantine, passed_unknown=fence_lifted)
+        deletable = DeletionFilter(head, referenced, quarantine, fence_raised=fence_raised)
         leaving = (ctx, head, found, deletable, config.retired_grace_ms, now_ms, unnamed)
         deleted_leftovers = [*_delete_run_leftovers(*leaving), *_delete_ingest_leftovers(*leaving)]
         gone = {file.path for file in deleted_data}
         if gone:
             log.commit(lambda current: _drop_deleted_files(current, gone))
+            ctx.store.segment_checks.forget(topic, gone)
         mended = mend_documents(ctx, log)
         after = log.head()
-        state = after.state
-        ctx.store.projection.record_states(topic, state.partitions, now_ms, table_uuid=after.table_uuid)
-        if gone:
-            ctx.store.segment_checks.forget(topic, gone)
+        ctx.store.projection.record_states(topic, after.state.partitions, now_ms, table_uuid=after.table_uuid)
         deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
         if deleted or expired:
             refresh_overview(ctx, topic, after)
@@ -197,7 +198,7 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         _record_sweep(ctx, after, deleted, orphaned, expired)
         side = sweep_latest_table(ctx, topic, now_ms, config.retired_grace_ms) if config.latest_table else SweptTable()
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
-    waiting = state.waiting_files
+    waiting = after.state.waiting_files
     report = SweepReport(
         topic=topic,
         files_deleted=len(deleted) + side.files_deleted,
@@ -315,15 +316,19 @@ def _select_condemned(
 
 
 def _find_unreferenced_metadata(
-    ctx: Context, head: Head, quarantine: Quarantine, referenced: FileReferences, unnamed: list[str]
+    ledger: Mapping[str, Sequence[RetiredFile]],
+    head: Head,
+    quarantine: Quarantine,
+    referenced: FileReferences,
+    unnamed: list[str],
 ) -> list[NamedFile]:
-    """Return recorded files that no snapshot of the log's or the quarantine's table refers to.
+    """Return files of ``ledger`` that no snapshot of the log's or the quarantine's table refers to.
 
     A row of the store is believed only about files of its kind, below these tables' folders and that of the copies.
     Copies of states are first: a state that is gone while its copy is there was taken by another program.
     """
     pending: list[NamedFile] = []
-    for kind, files in _read_ledger(ctx, quarantine.topic).items():
+    for kind, files in ledger.items():
         roots = (head.copies, head.location, quarantine.location)
         found = leftovers.locate_files(files, roots, partial(is_retired_file, kind=kind))
         unnamed += found.others
@@ -336,7 +341,26 @@ def _find_unreferenced_metadata(
     return [file for file in pending if file.location != quarantine.location or file.path not in of_quarantine]
 
 
+def _is_any_forgotten(ledger: Mapping[str, Sequence[RetiredFile]], expiry: Expiry, log: TopicLog) -> bool:
+    """Check whether ``ledger`` has a file of the log that may go and is not of this sweep's own ``expiry``.
+
+    A sweep that ended early recorded it, or somebody else who can write to the store.
+    """
+    own = expiry.manifests | expiry.manifest_lists | expiry.states
+    others = {kind: [file for file in files if file.path not in own] for kind, files in ledger.items()}
+    if not any(others.values()):
+        return False
+    head = log.newest_head()
+    roots = (head.copies, head.location)
+    located = (
+        leftovers.locate_files(files, roots, partial(is_retired_file, kind=kind)) for kind, files in others.items()
+    )
+    referenced = collect_references(head.table)
+    return any(_select_unreferenced(found.files, head, referenced) for found in located)
+
+
 def _read_ledger(ctx: Context, topic: str) -> dict[str, list[RetiredFile]]:
+    """Read the metadata files that were recorded as retired and are not deleted yet, by kind."""
     found: dict[str, list[RetiredFile]] = {}
     for row in ctx.store.retired_files.list_retired(topic, pending_only=True):
         if row.kind not in {"data", "attempts"}:
@@ -377,35 +401,40 @@ def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) 
     )
 
 
-def _commit_removals(ctx: Context, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int) -> bool:
-    """Commit what makes files deletable, if needed; return whether the fence was raised."""
-    lifted = False
+def _commit_removals(
+    ctx: Context, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int, *, ends_commits: bool
+) -> bool:
+    """Commit what makes files deletable, if needed; return whether the fence was raised.
+
+    ``ends_commits``: commit even so, after which no commit that another process is preparing lands as it is. Then a
+    metadata file that was recorded before and is not named after it will not be.
+    """
+    raised = False
     voided: list[OpenIngest] = []
     committed: list[OpenIngest] = []
 
     def build(head: Head) -> Change:
-        nonlocal lifted
+        nonlocal raised
         referenced = collect_references(head.table)
-        fences = leftovers.compute_required_fences(found.runs, head, referenced, ctx.log.quarantine(log.topic, head))
-        lifted = fences is not None
+        raised = leftovers.needs_fence(found.runs, head, referenced, ctx.log.quarantine(log.topic, head))
         voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head.state)
         state = _mark_files_for_deletion(head.state, referenced, retired_before_ms)
         if voided:
             state = leftovers.apply_voided_ingests(state, voided, found.open_ingests)
-        if fences is None and state == head.state:
+        if raised:
+            return fence.make_fence_change(replace(head, state=state), [], operation="condemn")
+        if state == head.state and not ends_commits:
             raise _NothingToCommitError
-        if fences is None:
-            return Change(state=state, summary={"winnow.operation": "condemn"})
-        return fence.make_fence_change(replace(head, state=state), fences, operation="condemn")
+        return Change(state=state, summary={"winnow.operation": "condemn"})
 
     try:
         log.commit(build)
     except _NothingToCommitError:
-        lifted = False
+        raised = False
     ctx.store.ingests.note_voided([each.ingest_id for each in voided], ctx.now_ms())
     # Their process died, or lost the store, between its commit and closing the row.
     ctx.store.ingests.close([each.ingest_id for each in committed])
-    return lifted
+    return raised
 
 
 def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, retired_before_ms: int) -> TopicState:

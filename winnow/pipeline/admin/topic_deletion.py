@@ -279,7 +279,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     ctx.installation.require_own()
     left: list[str] = []
     for run in runs:
-        attempts = ctx.store.runs.list_attempt_fences(run.plan_id)
+        attempts = ctx.store.runs.list_attempts(run.plan_id)
         left += staging.delete_plan(ctx.settings.staging, topic, run.plan_id, run.plan_uri, attempts)
     gone: list[storage.FileEntry] = []
     for table in (*beside, own):
