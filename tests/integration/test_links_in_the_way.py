@@ -11,16 +11,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.table import Table
+from typer.testing import CliRunner
 
 from tests.support.cli_runner import Answer, winnow
 from tests.support.in_process_spark import submit
-from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, write_jsonl
+from tests.support.world import (
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    open_world,
+    record,
+    run_between_head_and_commit,
+    write_jsonl,
+)
+from winnow.cli import app
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import LinkedFolderError
+from winnow.errors import LinkedFolderError, PlanVoidError
 from winnow.files import local_tree, storage
-from winnow.log.snapshot_expiry import find_state_path
+from winnow.log.snapshot_expiry import collect_references, find_state_path
+from winnow.log.staged_transaction import StagedTransaction
 from winnow.model import RetiredFile
 from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.store import tables
 
 GRACE_MS = 1_000
@@ -188,6 +202,70 @@ def test_forged_runs_of_the_store_delete_nothing(world: World, plan_id: str) -> 
     assert {name for name in before[0] if name not in after[0]} <= list_retired(world, before[0])
     assert after[1] == before[1]
     assert world.read() == rows
+
+
+def test_forged_fence_of_an_attempt_at_work_has_it_refused_before_its_files_go(world: World) -> None:
+    """While it commits, the store says that it was void long ago: the sweep ends it for good before it deletes."""
+    plan = world.plan(world.clock() + 1, "a3")
+    assert plan is not None
+    world.stage(plan, "a3")
+    world.accept(plan, "a3")
+    rows = world.read()
+
+    def forge_and_sweep() -> None:
+        change_row(world, plan.plan_id, status="void", fence=-1)
+        with world.ctx.store.runs._database.writing() as session:
+            session.query(tables.Attempt).update({"fence": -1})
+        assert "0 file(s) removed" not in sweep(world, 1)[0].stdout
+
+    with run_between_head_and_commit(forge_and_sweep), pytest.raises(PlanVoidError):
+        publish_attempt(world.ctx, plan.plan_id, "a3")
+    assert world.read() == rows
+    assert all(get_path(segment.path).exists() for segment in world.segments())
+
+
+def test_forged_row_about_metadata_of_a_commit_in_progress_takes_nothing_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Manifest, manifest list and state are written and not committed yet when a sweep reads of them as retired."""
+    genuine = StagedTransaction.commit_transaction
+    seen: list[str] = []
+
+    def commit(transaction: StagedTransaction) -> Table:
+        monkeypatch.setattr(StagedTransaction, "commit_transaction", genuine)
+        folder = get_path(world.head().location)
+        named = collect_references(world.head().table).list_names()
+        for kind, pattern in (("manifest", "metadata/*.avro"), ("state", "_winnow/state/*")):
+            new = [f"file://{path}" for path in folder.glob(pattern) if path.name not in named]
+            seen.extend(new)
+            world.ctx.store.retired_files.record(TOPIC, [RetiredFile(path, 1, 0, "forged") for path in new], kind)
+        winnow("sweep", TOPIC)
+        return genuine(transaction)
+
+    monkeypatch.setattr(StagedTransaction, "commit_transaction", commit)
+    world.ingest(build_versions(60, 6))
+    assert len(seen) > 2
+    assert [each.offset for each in world.read(0) if each.offset >= 60] == list(range(60, 66))
+    assert winnow("scrub", TOPIC).exit_code == 0
+
+
+def test_archive_has_nothing_written_or_deleted_elsewhere(world: World, tmp_path: Path) -> None:
+    """Whoever may write only the archive puts links there, and keys that look like paths: they are records, no more."""
+    archive, home = tmp_path / "archive", world.ctx.settings.home
+    archive.mkdir()
+    write_jsonl(archive / "0.jsonl", [record(80, b"../../../other", b"file:///etc/passwd"), record(81, b"k", None)])
+    (archive / "linked.jsonl").symlink_to(get_path(world.head("other").table.metadata_location))
+    (archive / "folder").symlink_to(home)
+    others = list_tree(get_path(world.head("other").location))
+    before, rows = list_tree(archive), world.read()
+    for _ in range(2):
+        CliRunner().invoke(app, ["ingest", "files", TOPIC, str(archive)])
+        winnow("ingest", "files", TOPIC, archive / "0.jsonl")
+        sweep(world, 1)
+    assert list_tree(archive) == before
+    assert list_tree(get_path(world.head("other").location)) == others
+    assert [each for each in world.read() if each.offset < 80] == [each for each in rows if each.offset < 80]
+    assert (archive / "folder").is_symlink()
 
 
 def list_retired(world: World, names: dict[str, bytes]) -> set[str]:
