@@ -121,7 +121,11 @@ def test_more_commits_than_metadata_files_are_kept_leave_the_log_of_them_as_pyic
             commit(world, [paper(number)])
     metadata = TableMetadataUtil.parse_raw(seen[-1])
     assert len(metadata.metadata_log) == 20
-    there = {path for path in world.listing(below=f"winnow/{TOPIC}/metadata") if path.endswith(".metadata.json")}
+    there = {
+        path
+        for path in world.listing(below=f"winnow/{storage.get_name(metadata.location)}/metadata")
+        if path.endswith(".metadata.json")
+    }
     assert len(there) == 21
 
 

@@ -170,7 +170,7 @@ def test_more_partitions_than_may_be_open_are_streamed_only_one_after_another(
     assert take(world, write(tmp_path / "1.parquet", rows)).records_appended == 250
     assert spooled == way
     assert contents(world) == expected(rows)
-    assert len(world.listing(below=f"winnow/{TOPIC}/data")) == 5
+    assert len(world.listing(below=f"{world.log_folder()}/data")) == 5
 
 
 def test_what_is_held_back_for_all_partitions_together_is_bounded(
