@@ -121,11 +121,8 @@ def test_more_commits_than_metadata_files_are_kept_leave_the_log_of_them_as_pyic
             commit(world, [paper(number)])
     metadata = TableMetadataUtil.parse_raw(seen[-1])
     assert len(metadata.metadata_log) == 20
-    there = {
-        path
-        for path in world.listing(below=f"winnow/{storage.get_name(metadata.location)}/metadata")
-        if path.endswith(".metadata.json")
-    }
+    folder = f"winnow/{storage.get_name(metadata.location)}/metadata"
+    there = {path for path in world.listing(below=folder) if path.endswith(".metadata.json")}
     assert len(there) == 21
 
 
