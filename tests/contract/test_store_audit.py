@@ -178,7 +178,7 @@ def test_entries_from_before_the_chain_are_chained_in_the_order_of_time(store_ur
         store.audit.record(replace(SWEPT, at_ms=1, entry_id="the first"))
         database = store.audit._database
         with database.writing() as session:
-            command.downgrade(make_alembic_config(session.connection()), "0018-1")
+            command.downgrade(make_alembic_config(session.connection()), "0016-1")
     with Store.open(store_url) as store:
         report = store.audit.verify_chain()
         assert (report.entries, report.last_number, report.first_break) == (4, 4, None)

@@ -105,6 +105,9 @@ def test_link_in_a_plan_folder_deletes_nothing_that_it_leads_to(world: World, ta
     assert [world.read(topic=topic) for topic in (TOPIC, "other")] == rows
     assert list(folder.iterdir()) == [folder / "a2"]
     assert any("that no record of the topic names stay" in answer.stdout for answer in answers)
+    (found,) = [each for each in winnow("doctor", "--json", code=6).document if each["check"] == "unnamed-files"]
+    assert found["status"] == "warning"
+    assert found["detail"].startswith("1 file(s) or link(s) that nothing names, seen by the last sweep of orders (1).")
 
 
 def test_folder_of_plans_that_is_a_link_has_no_plan_written_elsewhere(world: World, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_health_of_a_table_with_its_last_sweep_and_scrub(viewer: Visitor, home_s
     figures = (now_ms, 1_000, 9, 900, 8, 100, 800, classes, 4, 3, now_ms - 5, 2, 1, 70, now_ms - 3, 0, 0)
     health = TableHealth("orders", *figures)
     home_store.overview.record_topic(AssessedTopic(picture=topic_picture(recorded_at_ms=now_ms), health=health))
-    home_store.table_health.record_sweep(TopicSweep("orders", now_ms, 5, 600, 2, 1, 50))
+    home_store.table_health.record_sweep(TopicSweep("orders", now_ms, 5, 600, 2, 1, 50, 3))
     home_store.segment_checks.record([FileCheck("orders", "/a", "segment", 0, 5, now_ms)])
     seen = viewer.json("api/topics/orders/health")
     assert seen["health"]["file_sizes"] == [
@@ -199,5 +199,6 @@ def test_health_of_a_table_with_its_last_sweep_and_scrub(viewer: Visitor, home_s
         "snapshots_expired": 2,
         "orphaned_files": 1,
         "orphaned_bytes": 50,
+        "unnamed_files": 3,
     }
     assert seen["scrub"] == {"files": 1, "last_checked_ms": now_ms, "oldest_checked_ms": now_ms, "findings": 0}

@@ -112,3 +112,4 @@ class TopicSweepTable(Base):
     snapshots_expired: Mapped[int]
     orphaned_files: Mapped[int]
     orphaned_bytes: Mapped[int]
+    unnamed_files: Mapped[int] = mapped_column(server_default="0")

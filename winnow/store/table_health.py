@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements
@@ -54,7 +55,11 @@ class TableHealth:
 
 @dataclass(frozen=True, slots=True)
 class TopicSweep:
-    """The last sweep of a topic. ``orphaned``: files of dead runs and ingests that it may not delete yet."""
+    """The last sweep of a topic.
+
+    ``orphaned``: files of dead runs and ingests that it may not delete yet. ``unnamed``: files and links that no record
+    names, which no sweep will delete.
+    """
 
     topic: str
     swept_at_ms: int
@@ -63,6 +68,7 @@ class TopicSweep:
     snapshots_expired: int
     orphaned_files: int
     orphaned_bytes: int
+    unnamed_files: int = 0
 
 
 _HEALTH_COLUMNS: Final = tuple(field.name for field in fields(TableHealth))
@@ -102,6 +108,15 @@ class TablesHealth(StorePart):
         with self._database.reading() as session:
             row = session.get(TopicSweepTable, topic)
             return None if row is None else TopicSweep(**{name: getattr(row, name) for name in _SWEEP_COLUMNS})
+
+    def list_unnamed(self) -> dict[str, int]:
+        """List by topic how many files and links that nothing names its last sweep came across, where it did."""
+        row = TopicSweepTable
+        with self._database.reading() as session:
+            found = session.execute(
+                select(row.topic, row.unnamed_files).where(row.unnamed_files > 0).order_by(row.topic)
+            )
+            return {each.topic: each.unnamed_files for each in found}
 
     def record_sweep(self, sweep: TopicSweep, *, table_uuid: str | None = None) -> None:
         """Replace the last sweep of a topic."""

@@ -195,8 +195,9 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         if deleted or expired:
             refresh_overview(ctx, topic, after)
         orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
-        _record_sweep(ctx, after, deleted, orphaned, expired)
         side = sweep_latest_table(ctx, topic, now_ms, config.retired_grace_ms) if config.latest_table else SweptTable()
+        unnamed = sorted({*unnamed, *side.unnamed})
+        _record_sweep(ctx, after, deleted, orphaned, expired, unnamed)
         rows, pages = prune_history(ctx, topic, ctx.now_ms())
     waiting = after.state.waiting_files
     report = SweepReport(
@@ -207,15 +208,15 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         files_waiting=len(waiting),
         bytes_waiting=sum(file.size_bytes for file in waiting),
         message=_format_message(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows)
-        + format_unnamed(sorted({*unnamed, *side.unnamed})),
+        + format_unnamed(unnamed)
+        + _format_mended(mended),
         history_rows_removed=rows,
         pages_removed=pages,
-        unnamed=tuple(sorted({*unnamed, *side.unnamed})),
+        unnamed=tuple(unnamed),
         documents_restored=mended.restored,
         documents_copied=mended.copied,
         documents_lost=mended.lost,
     )
-    report = replace(report, message=report.message + _format_mended(mended))
     log_event(
         "swept",
         topic,
@@ -226,8 +227,8 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         bytes_waiting=report.bytes_waiting,
         duration_ms=ctx.now_ms() - started_ms,
     )
-    stuck_ms = ctx.settings.alert.sweep_stuck_ms
-    if not ctx.store.retired_files.list_waiting(now_ms - config.retired_grace_ms - stuck_ms, topic):
+    stuck_since_ms = now_ms - config.retired_grace_ms - ctx.settings.alert.sweep_stuck_ms
+    if not ctx.store.retired_files.list_waiting(stuck_since_ms, topic):
         ctx.alerts.recover(topic, {AlertKind.SWEEP_STUCK}, None, "was swept")
     return report
 
@@ -264,7 +265,12 @@ def _format_mended(mended: MendedDocuments) -> str:
 
 
 def _record_sweep(
-    ctx: Context, head: Head, deleted: Sequence[RetiredFile], orphaned: Sequence[Leftover], snapshots_expired: int
+    ctx: Context,
+    head: Head,
+    deleted: Sequence[RetiredFile],
+    orphaned: Sequence[Leftover],
+    snapshots_expired: int,
+    unnamed: Sequence[str],
 ) -> None:
     """Record for the page what a sweep did; an error here affects nothing."""
     topic = head.state.topic
@@ -278,6 +284,7 @@ def _record_sweep(
                 snapshots_expired=snapshots_expired,
                 orphaned_files=len(orphaned),
                 orphaned_bytes=sum(file.size_bytes for file in orphaned),
+                unnamed_files=len(unnamed),
             ),
             table_uuid=head.table_uuid,
         )
@@ -472,8 +479,10 @@ def _delete_run_leftovers(
         elif run.found_empty_at_ms + grace_ms <= now_ms:
             # A process of the run that is still alive has had a grace to write since the folder was found empty.
             staged = (run.topic, run.plan_id, run.plan_uri, run_files.attempts)
-            unnamed += staging.delete_plan(ctx.settings.staging, *staged)
-            ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
+            left = staging.delete_plan(ctx.settings.staging, *staged)
+            unnamed += left
+            if not left and not run_files.others:  # otherwise the next sweep reports it again
+                ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
     return removed
 
 

@@ -22,6 +22,7 @@ from winnow.pipeline.doctor.check_runner import (
 from winnow.pipeline.doctor.installation import check_installation
 from winnow.pipeline.doctor.older_catalog import check_older_catalog
 from winnow.pipeline.doctor.services import check_airflow
+from winnow.pipeline.doctor.unnamed_files import check_unnamed_files
 
 DEFAULT_TIMEOUT_S = 60.0
 """For services that answer at once or not at all; above the 10 s for connecting to PostgreSQL."""
@@ -78,6 +79,7 @@ def run_all_checks(
             lambda: check_older_catalog(settings, now_ms),
             "Check that catalog and object store answer: winnow settings",
         ),
+        check("unnamed-files", lambda: check_unnamed_files(settings), again),
         check(
             "warehouse",
             lambda: services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms),

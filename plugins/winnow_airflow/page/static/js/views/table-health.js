@@ -153,6 +153,9 @@ function createSweepFigures(sweep, name) {
     createFigure("Last sweep", createAge(sweep.swept_at_ms)),
     createFigure("It deleted", formatBytes(sweep.bytes_deleted), formatCountWithNoun(sweep.files_deleted, "file")),
     createFigure("It expired", formatCountWithNoun(sweep.snapshots_expired, "snapshot")),
+    sweep.unnamed_files
+      ? createFigure("Nothing names", formatCountWithNoun(sweep.unnamed_files, "file"), `winnow sweep ${name} --json`)
+      : null,
   ];
 }
 
