@@ -14,6 +14,7 @@ from tests.support import in_process_spark
 from tests.support.cli_runner import find_location, make_topic, winnow
 from tests.support.foreign_tables import create_kafka_table, make_catalog, make_rows
 from tests.support.object_store import REGION, ObjectStore, find_free_port, start_object_store
+from tests.support.path_watch import may_be_named
 from tests.support.world import (
     TOPIC,
     FakeClock,
@@ -112,6 +113,30 @@ def test_a_topic_on_s3_is_ingested_from_s3_compacted_judged_read_and_swept(
     data = f"{find_location(TOPIC)}/data/"
     assert {uri for uri in there if uri.startswith(data)} == {uri for uri in live if uri.startswith(data)}
     assert read == [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
+
+
+def test_only_keys_that_a_record_can_name_are_written_and_deleted(
+    bucket: ObjectStore, without_spark: None, tmp_path: Path
+) -> None:
+    """Seen in the server's requests, whichever library made them; objects of others beside the topic's stay."""
+    before = len(bucket.list_changes(BUCKET))
+    make_topic(TOPIC, tmp_path / "in.jsonl", config=["segment.ms=1000", "winnow.retired.grace.ms=0"])
+    folder, plans = find_location(TOPIC), f"s3://{BUCKET}/staging/plans/{TOPIC}"
+    foreign = [f"{folder}/data/notes.txt", f"{folder}/metadata/notes.json", f"{folder}/notes.csv", f"{plans}/mine"]
+    for each in foreign:
+        storage.write_bytes(each, b"somebody else's")
+    winnow("compact", TOPIC)
+    for _ in range(3):
+        winnow("sweep", TOPIC)
+    answer = winnow("topics", "delete", TOPIC, "--now", "--yes")
+    own = {each.removeprefix(f"s3://{BUCKET}/") for each in foreign}
+    changes = [(method, key) for method, key in bucket.list_changes(BUCKET)[before:] if key not in own]
+    assert {method for method, _ in changes} >= {"PUT", "DELETE"}
+    places = [key.partition("/") for _, key in changes]
+    assert [key for lake, _, key in places if key and not may_be_named(lake, key)] == []
+    assert [storage.read_bytes(each) for each in foreign] == [b"somebody else's"] * len(foreign)
+    assert [key for method, key in bucket.list_changes(BUCKET) if key in own and method == "DELETE"] == []
+    assert " 3 file(s) or link(s) that no record of the topic names stay: " in answer.stdout
 
 
 def test_documents_on_s3_are_read_from_their_copies_and_put_back(

@@ -60,6 +60,9 @@ PUBLISHING = (
     Mutant("sweep-before-the-fence", "a sweep deletes files of an attempt that may still be published")
     .changes("DeletionFilter.select_of_run", never("_fence_raised"))
     .caught_by("test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt"),
+    Mutant("recorded-metadata-without-a-commit", "a sweep takes metadata that a commit in progress is about to name")
+    .changes("_sweep_topic", set_keyword("ends_commits", "False"))
+    .caught_by("test_forged_row_about_metadata_of_a_commit_in_progress_takes_nothing_from_it"),
     Mutant("ingest-ignores-that-it-is-void", "an ingest call commits files that a sweep has deleted")
     .changes("IngestCommit._build_change", never("is_voided"))
     .caught_by("test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once[True]"),

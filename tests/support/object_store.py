@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
 
 from pyarrow import fs
 
@@ -19,9 +23,10 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A running S3 server. ``endpoint``: its URL."""
+    """A running S3 server. ``endpoint``: its URL. ``log``: the file with its requests, whoever made them."""
 
     endpoint: str
+    log: Path
 
     @property
     def variables(self) -> dict[str, str]:
@@ -62,6 +67,12 @@ class ObjectStore:
         found = self.client.get_file_info(fs.FileSelector(bucket, recursive=True))
         return {each.path.removeprefix(f"{bucket}/"): each.size for each in found if each.type == fs.FileType.File}
 
+    def list_changes(self, bucket: str) -> list[tuple[str, str]]:
+        """Every request so far that writes or deletes an object of ``bucket``: its method, and its key."""
+        found = re.findall(r'"(PUT|POST|DELETE) /([^ ?]*)(?:\?[^ ]*)? HTTP', self.log.read_text())
+        named = [(method, *unquote(path).partition("/")) for method, path in found]
+        return [(method, key) for method, name, _, key in named if name == bucket and key]
+
 
 def find_free_port() -> int:
     """A port of the loopback interface that nobody listens on."""
@@ -74,15 +85,16 @@ def find_free_port() -> int:
 def start_object_store() -> Iterator[ObjectStore]:
     """Moto's server, empty, until the block ends."""
     port = find_free_port()
-    store = ObjectStore(f"http://127.0.0.1:{port}")
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        _wait(f"{store.endpoint}/moto-api/data.json", process)
-        yield store
-    finally:
-        process.kill()
-        process.wait()
+    with tempfile.NamedTemporaryFile(prefix="winnow-s3-", suffix=".log") as log:
+        store = ObjectStore(f"http://127.0.0.1:{port}", Path(log.name))
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+        try:
+            _wait(f"{store.endpoint}/moto-api/data.json", process)
+            yield store
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -50,6 +50,13 @@ class ForbiddenPathError(BaseException):
     """Winnow's code has touched a path that no record can name. Nothing in Winnow catches it."""
 
 
+def may_be_named(lake: str, path: str) -> bool:
+    """Whether a record of Winnow's can name the file ``path`` below ``lake``; with a slash at its end, the folder."""
+    if path.endswith("/"):
+        return _FOLDERS[lake].fullmatch(path.removesuffix("/")) is not None
+    return _FILES[lake].fullmatch(path) is not None
+
+
 def _find_folder(folder: int) -> str:
     return str(Path(f"/proc/self/fd/{folder}").readlink() if folder >= 0 else Path.cwd())
 

@@ -83,10 +83,13 @@ def _describe_loss(contents: TopicContents) -> str:
 
 
 def _format_report(report: DeletionReport) -> str:
+    from winnow.pipeline.admin.sweep import format_unnamed
+
     lost = _describe_loss(report.contents)
     if report.restorable_until_ms is None:
         freed = f"{format_count(report.files_deleted, 'file')} ({format_bytes(report.bytes_deleted)})"
-        return f"Deleted topic {report.topic} for good: {lost}. {freed} removed."
+        stays = format_unnamed(report.unnamed)
+        return f"Deleted topic {report.topic} for good: {lost}. {freed} removed.{stays}"
     until = format_short_time(report.restorable_until_ms)
     return (
         f"Deleted topic {report.topic}: {lost}.\n"

@@ -50,7 +50,10 @@ class TopicContents:
 
 @dataclass(frozen=True, slots=True)
 class DeletionReport:
-    """A deletion. ``restorable_until_ms`` None: the files are removed; until then the topic can be restored."""
+    """A deletion. ``restorable_until_ms`` None: the files are removed; until then the topic can be restored.
+
+    ``unnamed``: what stays in its folders, because no record of it names it.
+    """
 
     topic: str
     deleted_at_ms: int
@@ -58,6 +61,7 @@ class DeletionReport:
     contents: TopicContents
     files_deleted: int = 0
     bytes_deleted: int = 0
+    unnamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,8 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
         removed = remove_topic(ctx, topic, deleted_before_ms=None)
     assert removed is not None
     record_action(ctx, AuditAction.DELETE, topic, detail=f"for good: {removed.files_deleted:,} files removed")
-    return DeletionReport(topic, state.deleted_at_ms, None, contents, removed.files_deleted, removed.bytes_deleted)
+    gone = (removed.files_deleted, removed.bytes_deleted)
+    return DeletionReport(topic, state.deleted_at_ms, None, contents, *gone, removed.left)
 
 
 def restore_topic(ctx: Context, topic: str) -> bool:
