@@ -144,8 +144,8 @@ def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
         waits = f"{topic}: deleted; its files wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
         return SweepReport(topic, 0, 0, 0, 0, 0, waits)
     text = f"{topic}: deleted, and its grace has passed; {removed.files_deleted} file(s) removed."
-    if removed.files_left:
-        text += f" {removed.files_left} file(s) in its folder are not Winnow's and stay."
+    if removed.left:
+        text += f" {len(removed.left)} file(s) in its folder are not Winnow's and stay."
     return SweepReport(topic, removed.files_deleted, removed.bytes_deleted, 0, 0, 0, text, unnamed=removed.left)
 
 

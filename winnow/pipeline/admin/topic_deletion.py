@@ -70,8 +70,7 @@ class RemovedFiles:
 
     files_deleted: int
     bytes_deleted: int
-    files_left: int
-    left: tuple[str, ...] = ()
+    left: tuple[str, ...]
 
 
 class _NothingToCommitError(Exception):
@@ -142,8 +141,9 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
         removed = remove_topic(ctx, topic, deleted_before_ms=None)
     assert removed is not None
     record_action(ctx, AuditAction.DELETE, topic, detail=f"for good: {removed.files_deleted:,} files removed")
-    gone = (removed.files_deleted, removed.bytes_deleted)
-    return DeletionReport(topic, state.deleted_at_ms, None, contents, *gone, removed.left)
+    return DeletionReport(
+        topic, state.deleted_at_ms, None, contents, removed.files_deleted, removed.bytes_deleted, removed.left
+    )
 
 
 def restore_topic(ctx: Context, topic: str) -> bool:
@@ -290,7 +290,7 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     for table in (*beside, own):
         left += table.listing.others
         gone += _remove_table(table, left)
-    return RemovedFiles(len(gone), sum(file.size_bytes for file in gone), len(left), tuple(left))
+    return RemovedFiles(len(gone), sum(file.size_bytes for file in gone), tuple(left))
 
 
 def _remove_table(table: _GoingTable, left: list[str]) -> list[storage.FileEntry]:
