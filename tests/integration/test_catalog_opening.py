@@ -7,9 +7,11 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
+from sqlalchemy.exc import OperationalError
 
 from winnow.log.catalog_access import ensure_namespace
-from winnow.log.topics import TopicLogs
+from winnow.log.topics import SQL_CATALOG_TABLES, TopicLogs
 
 OPENERS = 8
 
@@ -40,3 +42,24 @@ def test_a_namespace_that_another_made_a_moment_ago_is_taken_as_made(
     ensure_namespace(catalog, "made")
     assert answers == []
     assert catalog.namespace_exists("made")
+
+
+def test_an_empty_catalog_opens_beside_others_that_create_each_of_its_tables_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process is faster at the first table, and then at the second."""
+    tables = list(SqlCatalogBaseTable.metadata.sorted_tables)
+    overtaken = []
+
+    def create_tables(catalog: SqlCatalog) -> None:
+        if tables:
+            overtaken.append(tables.pop())
+            with catalog.engine.begin() as connection:
+                overtaken[-1].create(connection)
+            raise OperationalError("CREATE TABLE", (), Exception("table already exists"))
+        SqlCatalogBaseTable.metadata.create_all(catalog.engine)
+
+    monkeypatch.setattr(SqlCatalog, "create_tables", create_tables)
+    logs = TopicLogs({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}, f"file://{tmp_path}/w")
+    assert logs.names() == []
+    assert len(overtaken) == SQL_CATALOG_TABLES

@@ -5,6 +5,7 @@ PyIceberg is imported when the catalog is first used, so commands that only use 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from winnow.log.topic_log import TopicLog
 
 MAXIMUM_PARTITIONS = 100_000
+SQL_CATALOG_TABLES = 2
+"""Tables that PyIceberg creates in an empty SQL catalog."""
 MAXIMUM_QUESTIONS = 8
 """Maximum questions to a catalog at a time."""
 SYNCED_FILE_IO = "winnow.log.file_io.SyncedFileIO"
@@ -89,18 +92,21 @@ class TopicLogs:
                     database.parent.mkdir(parents=True, exist_ok=True)
                     private_files.create_private(database)
             with translate_catalog_errors("The catalog could not be opened"):
-                try:
-                    catalog = self._load()
-                except Exception:
-                    # Two processes that open an empty SQL catalog at once both create its tables; the slower finds them
-                    # now. Any other problem is raised again.
-                    catalog = self._load()
+                catalog = self._load_first()
                 confirm_commits(catalog)
                 ensure_namespace(catalog, self.namespaces.topics)
             if database is not None and is_new:
                 sync_folder(database.parent)
             self._opened = catalog
             return catalog
+
+    def _load_first(self) -> Catalog:
+        # Processes that open an empty SQL catalog at once create its tables side by side. A try fails when a table that
+        # it found missing was created by another meanwhile; no table goes, so that happens once a table at most.
+        for _ in range(SQL_CATALOG_TABLES):
+            with contextlib.suppress(Exception):
+                return self._load()
+        return self._load()  # any other problem is raised here
 
     def _load(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
