@@ -10,6 +10,14 @@ from tests.mutants.engine import ENGINE
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
+from tests.mutants.kafka_answers import KAFKA_ANSWERS
+from tests.mutants.kafka_clients import KAFKA_CLIENTS
+from tests.mutants.kafka_configuration import KAFKA_CONFIGURATION
+from tests.mutants.kafka_epochs import KAFKA_EPOCHS
+from tests.mutants.kafka_parity import KAFKA_PARITY
+from tests.mutants.kafka_restore import KAFKA_RESTORE
+from tests.mutants.kafka_topics import KAFKA_TOPICS
+from tests.mutants.kafka_transactions import KAFKA_TRANSACTIONS
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
@@ -32,4 +40,12 @@ MUTANTS = (
     *READERS,
     *RECOVERY,
     *BACKUPS,
+    *KAFKA_CONFIGURATION,
+    *KAFKA_ANSWERS,
+    *KAFKA_EPOCHS,
+    *KAFKA_TOPICS,
+    *KAFKA_RESTORE,
+    *KAFKA_TRANSACTIONS,
+    *KAFKA_CLIENTS,
+    *KAFKA_PARITY,
 )
