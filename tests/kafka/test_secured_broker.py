@@ -81,5 +81,5 @@ def test_a_wrong_password_is_said_and_not_shown(
     options = ["--bootstrap-servers", secured.servers, "--client-properties", properties, "--create"]
     done = winnow_process("ingest", "kafka", "orders", *options)
     assert done.exit_code == 2, done.stderr
-    assert "does not accept the user or its password" in done.stderr
+    assert "does not accept the user or its password, or the token" in done.stderr
     assert "wrong-password" not in done.stdout + done.stderr
