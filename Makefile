@@ -87,7 +87,7 @@ ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
 airflow: setup ## one of Airflow's own commands in it: CMD="dags list"
 	@$(BIN)/winnow airflow $(CMD)
 
-kafka: setup ## a Kafka broker on this machine, to try things with; ARGS="FOLDER --version 4.3.1"; Ctrl-C ends it
+kafka: setup ## a Kafka broker on this machine, to try things with; ARGS="--port 9093 FOLDER"; Ctrl-C ends it
 	@$(BIN)/python -m winnow.embedded.kafka_broker $(ARGS)
 
 bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-_FROM = datetime.datetime(2020, 1, 1)
-_UNTIL = datetime.datetime(2100, 1, 1)
+_FROM = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+_UNTIL = datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True)

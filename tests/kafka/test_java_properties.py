@@ -21,7 +21,7 @@ def test_no_property_of_java_s_clients_is_missing_in_the_table(client: str) -> N
     """Each of these classes is a program that writes its part of Kafka's documentation."""
     java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
     path = f"{resolve_broker_jars()}/*"
-    command = [java, "-XX:TieredStopAtLevel=1", "-cp", path, f"org.apache.kafka.clients.{client}"]
+    command = [str(java), "-XX:TieredStopAtLevel=1", "-cp", path, f"org.apache.kafka.clients.{client}"]
     page = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
     listed = set(re.findall(r'<a id="[a-z]+_([\w.]+)"', page))
     assert len(listed) > 70

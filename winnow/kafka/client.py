@@ -117,12 +117,12 @@ def refuse_properties(error: KafkaError) -> ConfigurationError:
 
 _NOT_ACCEPTED = "the cluster does not accept the user or its password, or the token"
 _NOT_TRUSTED = (
-    "the brokers' certificates are not trusted, or are those of other hosts: the client properties name the certificate "
-    "of whoever signed them (ssl.truststore.location)"
+    "the brokers' certificates are not trusted, or are those of other hosts: the client properties name the "
+    "certificate of whoever signed them (ssl.truststore.location)"
 )
 _WANT_CERTIFICATE = (
-    "the brokers want a client certificate that they trust: the client properties name none (ssl.keystore.location), or "
-    "one that the brokers do not trust"
+    "the brokers want a client certificate that they trust: the client properties name none (ssl.keystore.location), "
+    "or one that the brokers do not trust"
 )
 _ALERTS = ("bad certificate", "certificate required", "unknown ca", "certificate unknown", "certificate expired")
 """What brokers say of a client's certificate (RFC 8446, 6.2); of one that is missing, Java's say the first."""
