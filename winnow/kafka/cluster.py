@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from winnow.clock import read_wall_clock_ms
+from winnow.config.kafka_settings import Origin, SourceSetting
+from winnow.config.topic import is_topic_key
 from winnow.epochs import format_topic_id
 from winnow.kafka.client import ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
@@ -36,14 +38,16 @@ class BrokerTopic:
     """A topic as its brokers describe it.
 
     ``topic_id``: given at its creation; another one after it was deleted and created again. None where brokers give
-    none. ``configuration``: the values that are set for the topic itself, by Kafka's names. ``looked_at_ms``: a time
-    before the brokers were asked for its offsets.
+    none. ``configuration``: the values that are set for the topic itself, by Kafka's names. ``settings``: those in
+    force, set for the topic or not, of the keys that mean something here. ``looked_at_ms``: a time before the brokers
+    were asked for its offsets.
     """
 
     name: str
     topic_id: str | None
     partitions: Mapping[int, BrokerOffsets]
     configuration: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, SourceSetting] = field(default_factory=dict)
     looked_at_ms: int = field(default=0, compare=False)
 
 
@@ -105,7 +109,8 @@ class Cluster:
                 name,
                 None if str(topic.topic_id) == NO_TOPIC_ID else format_topic_id(str(topic.topic_id)),
                 {each.id: BrokerOffsets(starts[name, each.id], ends[name, each.id]) for each in topic.partitions},
-                configurations.get(name, {}),
+                {key: each.value for key, each in configurations.get(name, {}).items() if each.origin is Origin.TOPIC},
+                {key: each for key, each in configurations.get(name, {}).items() if is_topic_key(key)},
                 looked_at_ms,
             )
             for name, topic in described.items()
@@ -135,15 +140,23 @@ class Cluster:
                 raise self._explain(problem.args[0], what) from None
         return offsets
 
-    def _describe_configurations(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    def _describe_configurations(self, names: Iterable[str]) -> dict[str, dict[str, SourceSetting]]:
+        """Ask for all values in force, also of keys that mean nothing here."""
         from confluent_kafka import KafkaException, admin
 
         # The stubs do not export them.
         resource, source = vars(admin)["ConfigResource"], vars(admin)["ConfigSource"]
+        origins = {
+            source.DYNAMIC_TOPIC_CONFIG.value: Origin.TOPIC,
+            source.DYNAMIC_BROKER_CONFIG.value: Origin.BROKER,
+            source.STATIC_BROKER_CONFIG.value: Origin.BROKER,
+            source.DYNAMIC_DEFAULT_BROKER_CONFIG.value: Origin.CLUSTER,
+            source.DEFAULT_CONFIG.value: Origin.DEFAULT,
+        }
         asked = [resource(resource.Type.TOPIC, name) for name in names]
         if not asked:
             return {}
-        found: dict[str, dict[str, str]] = {}
+        found: dict[str, dict[str, SourceSetting]] = {}
         futures = self._ask(
             lambda: self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_S), "describing configurations"
         )
@@ -154,9 +167,9 @@ class Cluster:
                 what = f"describing the configuration of topic {asked_of.name}"
                 raise self._explain(problem.args[0], what) from None
             found[asked_of.name] = {
-                name: entry.value
+                name: SourceSetting(entry.value, origins.get(entry.source, Origin.UNKNOWN))
                 for name, entry in entries.items()
-                if entry.source == source.DYNAMIC_TOPIC_CONFIG.value and entry.value is not None
+                if entry.value is not None
             }
         return found
 
