@@ -24,11 +24,20 @@ class BrokerOffsets:
     """Offsets of a topic partition at its brokers.
 
     ``start_offset``: the log start offset. ``stable_offset``: the last stable offset; every record below it is
-    committed or aborted for good.
+    committed or aborted for good. ``end_offset``: the high watermark, or what it was before the last stable offset was
+    asked for. ``open_since_ms``: the timestamp of the record at the last stable offset where that is below the high
+    watermark; None if it was not read.
     """
 
     start_offset: int
     stable_offset: int
+    end_offset: int
+    open_since_ms: int | None = None
+
+    @property
+    def records_uncommitted(self) -> int:
+        """Offsets that no reader of committed records gets: of an open transaction, and whatever follows them."""
+        return max(0, self.end_offset - self.stable_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,11 @@ class BrokerTopic:
     partitions: Mapping[int, BrokerOffsets]
     configuration: Mapping[str, str] = field(default_factory=dict)
     looked_at_ms: int = field(default=0, compare=False)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an open transaction holds back records in any of its partitions."""
+        return any(part.records_uncommitted for part in self.partitions.values())
 
 
 class Cluster:
@@ -71,7 +85,7 @@ class Cluster:
         return sorted(name for name, found in topics.items() if found.error is None and not name.startswith("__"))
 
     def describe_topics(self, names: Iterable[str], *, configuration: bool = False) -> dict[str, BrokerTopic]:
-        """Describe the topics of ``names`` that exist, all of them in three requests.
+        """Describe the topics of ``names`` that exist, all of them in four requests.
 
         ``configuration``: also ask for their configuration.
 
@@ -98,32 +112,38 @@ class Cluster:
                     raise self._explain(problem.args[0], f"describing topic {name}") from None
         partitions = [(name, each.id) for name, topic in described.items() for each in topic.partitions]
         starts = self._list_offsets(partitions, earliest=True)
-        ends = self._list_offsets(partitions, earliest=False)
+        # In this order: what was below the high watermark before, and is not stable now, is held by a transaction.
+        ends = self._list_offsets(partitions, uncommitted=True)
+        stable = self._list_offsets(partitions)
         configurations = self._describe_configurations(described) if configuration else {}
         return {
             name: BrokerTopic(
                 name,
                 None if str(topic.topic_id) == NO_TOPIC_ID else format_topic_id(str(topic.topic_id)),
-                {each.id: BrokerOffsets(starts[name, each.id], ends[name, each.id]) for each in topic.partitions},
+                {
+                    each.id: BrokerOffsets(starts[name, each.id], stable[name, each.id], ends[name, each.id])
+                    for each in topic.partitions
+                },
                 configurations.get(name, {}),
                 looked_at_ms,
             )
             for name, topic in described.items()
         }
 
-    def _list_offsets(self, partitions: Iterable[tuple[str, int]], *, earliest: bool) -> dict[tuple[str, int], int]:
+    def _list_offsets(
+        self, partitions: Iterable[tuple[str, int]], *, earliest: bool = False, uncommitted: bool = False
+    ) -> dict[tuple[str, int], int]:
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
         from confluent_kafka.admin._listoffsets import OffsetSpec
 
         make: Any = OffsetSpec.earliest if earliest else OffsetSpec.latest
         spec = make()
+        isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
         asked = {TopicPartition(name, number): spec for name, number in partitions}
         if not asked:
             return {}
         found = self._ask(
-            lambda: self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
-            ),
+            lambda: self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S),
             "listing offsets",
         )
         offsets = {}
