@@ -15,7 +15,7 @@ from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.client_settings import ClientSettings
-from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
@@ -102,7 +102,8 @@ def ingest_kafka_topics(
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    found = date_open_transactions(cluster.settings, cluster.describe_topics(topics.values(), configuration=True))
+    described = cluster.describe_topics(topics.values(), configuration=True)
+    found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
 
     def prepare(item: tuple[str, str]) -> PreparedTopic | None:
@@ -127,9 +128,11 @@ def ingest_kafka_topics(
         )
         by_topic = {each.log.topic: each for each in distributed}
         reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
-    failed = {each.topic: found[topics[each.topic]] for each in results.failures if topics[each.topic] in found}
+    # Of a topic without a valid answer nothing is known.
+    failures = [each for each in results.failures if topics[each.topic] not in found.problems]
+    failed = {each.topic: found[topics[each.topic]] for each in failures if topics[each.topic] in found}
     # A service that did not answer would be waited for again, topic by topic.
-    if not any(isinstance(each.error, ServiceError) for each in results.failures):
+    if not any(isinstance(each.error, ServiceError) for each in failures):
         record_failed_lags(ctx, cluster, failed)
     return KafkaOutcome(tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures))
 

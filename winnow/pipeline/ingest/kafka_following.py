@@ -55,9 +55,10 @@ def follow_topics(
     """
     heads = ctx.log.find_metadata_locations(names)
     found = cluster.describe_topics(names)
-    unchanged = _find_unchanged(ctx, heads, found)
+    described = dict(found.items())
+    unchanged = _find_unchanged(ctx, heads, described)
     # An open transaction goes on writing while the last stable offset stays, so it is looked at here as well.
-    confirmed = date_open_transactions(cluster.settings, {name: found[name] for name in unchanged})
+    confirmed = date_open_transactions(cluster.settings, {name: described[name] for name in unchanged})
     confirm_complete_lags(ctx, confirmed)
     held = sum(topic.is_held for topic in confirmed.values())
     changed = {name: name for name in names if name not in unchanged}
@@ -68,7 +69,7 @@ def follow_topics(
     # those, they are never current again.
     complete = [each.topic for each in outcome.reports if each.snapshot_id is None and each.topic in heads]
     ctx.store.ingest_lags.record_complete(
-        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
+        [CompleteTopic(name, heads[name], digest_topic(described[name])) for name in complete if name in described]
     )
     held += sum(bool(report.uncommitted) for report in outcome.reports)
     return FollowReport(len(unchanged), outcome.reports, outcome.failures, held)
