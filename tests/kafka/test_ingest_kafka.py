@@ -298,6 +298,27 @@ def test_added_partitions_are_added_here_and_said(broker: KafkaBroker, world: Wo
     assert any("has 3 partitions now" in notice for notice in report.notices)
 
 
+def test_first_records_of_an_added_partition_deleted_before_they_were_read_are_a_gap(
+    broker: KafkaBroker, world: World, on: str
+) -> None:
+    topic = create_live_topic(broker, partitions=1)
+    topic.write(make_rows(random.Random(9), 5, partitions=1))
+    ingest(world, topic, on)
+    kept = read(world, topic)
+    topic.add_partitions(2)
+    topic.write([(1, b"k%d" % number, b"v", BASE_MS, ()) for number in range(6)])
+    topic.delete_records(1, 4)
+    with pytest.raises(BadInputError, match=rf"{topic.name}-1 from 0 to 3.* --accept-gap"):
+        ingest(world, topic, on)
+    assert read(world, topic) == kept
+    assert len(world.head(topic.name).state.partitions) == 1
+    report = ingest(world, topic, on, accepts_gap=True)
+    assert read(world, topic) == topic.records
+    assert any("offsets 0 to 3 were deleted" in notice for notice in report.notices)
+    *_, ledger = read_ledgers(world.head(topic.name).state)
+    assert ledger.choices["accepted-gap.1"] == "0-3"
+
+
 def test_another_configuration_is_said_and_taken_over_on_demand(broker: KafkaBroker, world: World) -> None:
     topic = create_live_topic(broker, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.25")
     report = ingest(world, topic)
