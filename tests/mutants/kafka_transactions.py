@@ -12,6 +12,9 @@ KAFKA_TRANSACTIONS: tuple[Mutant, ...] = (
     Mutant("open-transactions-unseen", "the end of a partition is asked for as readers of committed records see it")
     .changes("Cluster._list_offsets", replace("A if uncommitted else B", "B"))
     .caught_by(HELD),
+    Mutant("high-watermark-unchecked", "a high watermark that is no offset is taken for one")
+    .changes("Cluster.describe_topics", replace("problem or A", "problem"))
+    .caught_by("test_offset_that_is_none_is_run_again_and_begins_no_epoch[False-high watermark]"),
     Mutant("age-read-as-committed", "the first record of an open transaction is read like committed ones")
     .changes("_read_times", replace("'read_uncommitted'", "'read_committed'"))
     .caught_by(HELD),

@@ -133,9 +133,9 @@ class Cluster:
         starts = self._list_offsets(partitions, problems, earliest=True)
         # In this order: what was below the high watermark before, and is not stable now, is held by a transaction.
         partitions = [partition for partition in partitions if partition[0] not in problems]
-        ends = self._list_offsets(partitions, problems, uncommitted=True)
+        ends = self._list_offsets(partitions, problems, earliest=False, uncommitted=True)
         partitions = [partition for partition in partitions if partition[0] not in problems]
-        stable = self._list_offsets(partitions, problems)
+        stable = self._list_offsets(partitions, problems, earliest=False)
         asked = [name for name in described if name not in problems]
         configurations = self._describe_configurations(asked, problems) if configuration else {}
         topics: dict[str, BrokerTopic] = {}
@@ -198,7 +198,7 @@ class Cluster:
         partitions: Iterable[tuple[str, int]],
         problems: dict[str, WinnowError],
         *,
-        earliest: bool = False,
+        earliest: bool,
         uncommitted: bool = False,
     ) -> dict[tuple[str, int], int]:
         """Ask for an offset of each partition; the topic of one without an answer goes to ``problems``."""
