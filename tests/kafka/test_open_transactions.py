@@ -23,6 +23,7 @@ from winnow.kafka.open_transactions import date_open_transactions
 from winnow.pipeline.ingest.commit import IngestReport, UncommittedRecords
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.monitor.metrics import measure_topic
+from winnow.planning.kafka_configuration import TakingRules
 from winnow.report.metrics import list_metric_values
 from winnow.store.ingest_lag import IngestLag
 
@@ -69,7 +70,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def ingest(world: World, topic: LiveTopic) -> IngestReport:
     cluster = Cluster(read_client_settings(topic.broker.bootstrap_servers))
-    wanted = KafkaRequest(creates=True, takes_configuration=True)
+    wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=True))
     done = ingest_kafka_topics(world.ctx, cluster, {topic.name: topic.name}, wanted, as_of_ms=world.clock())
     assert not done.failures
     return done.reports[0]
@@ -85,7 +86,7 @@ def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
     broker: KafkaBroker, world: World, commits: bool
 ) -> None:
     """Committed records above it are held as well: they are missing since it began, and their deadline counts."""
-    topic = create_live_topic(broker, max_compaction_lag_ms=str(DAY_MS))
+    topic = create_live_topic(broker, cleanup_policy="compact", max_compaction_lag_ms=str(DAY_MS))
     began_ms = world.clock() - 2 * HOUR_MS
     topic.write([(0, b"k1", b"v", began_ms, ()), (1, b"k1", b"v", began_ms, ())])
     transaction = OpenTransaction(topic)
