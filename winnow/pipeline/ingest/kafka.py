@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from winnow.config.topic import is_topic_key, list_entries
 from winnow.epochs import KAFKA_LAYOUT
@@ -28,6 +29,7 @@ from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDesc
 from winnow.pipeline.ingest.creation import CreatedTopics, create_topic
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
+from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
@@ -40,6 +42,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
+DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,8 @@ def prepare_topic(
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
     count = len(head.state.partitions)
     # Whether the topic is the same is decided before anything is changed.
-    plan_reading(_add_partitions(head.state, found), found, wanted.rules)
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    plan_reading(_add_partitions(head.state, found), found, wanted.rules, compared)
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(
@@ -210,7 +214,7 @@ def prepare_topic(
         )
     notices += _compare_configuration(ctx, log, head, found, takes=wanted.takes_configuration)
     head = log.newest_head()
-    reading = plan_reading(head.state, found, wanted.rules)
+    reading = plan_reading(head.state, found, wanted.rules, compared)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
@@ -269,10 +273,11 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         for partition, state in prepared.head.state.partitions.items()
         if partition in ends and ends[partition] > state.log_end_offset
     }
+    source = KafkaInput(cluster.settings, topic, reading.ranges, check_source)
     return IngestRequest(
         ctx,
         prepared.log,
-        KafkaInput(cluster.settings, topic, reading.ranges, check_source),
+        source,
         as_of_ms,
         again=False,
         trust_compacted=False,
@@ -281,7 +286,7 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         continues=True if reading.is_due else None,
         check_position=check_position,
         offsets_read=offsets,
-        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id),
+        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
     )
 
 
@@ -296,6 +301,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[TOPIC_ID] = reading.topic.topic_id
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
+    for each in reading.divergences:
+        found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
     return found
 
 
@@ -307,6 +314,12 @@ def describe_reading(reading: KafkaReading) -> list[str]:
             f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
             "before they were read; the gap is recorded."
         )
+    found += [
+        f"{reading.topic.name}-{each.partition}: the brokers lost what was read from offset {each.offset} to "
+        f"{each.end - 1}. Up to {each.records:,} such records stay in the log, and Kafka's from offset {each.offset} "
+        "on come after them: readers see both, and a compaction keeps Kafka's of a key that both have."
+        for each in reading.divergences
+    ]
     late = {
         number: part.start_offset
         for number, part in sorted(reading.topic.partitions.items())
