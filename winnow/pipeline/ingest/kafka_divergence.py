@@ -125,9 +125,9 @@ def refuse_divergences(state: TopicState, topic: BrokerTopic, divergences: Seque
     return BadInputError(
         f"The brokers lost records that were read from them before, or have others in their place (an unclean leader "
         f"was elected, or a disk was lost): {join_first(places, MAXIMUM_NAMED)}. {NOTHING_INGESTED} The log keeps its "
-        "records. To keep them, and append Kafka's from there on after them as a new epoch: "
-        f"winnow ingest kafka {state.topic} --diverged keep. To have Kafka's in their place, undo the calls that read "
-        f"them, the newest first (winnow ingest list {state.topic}), and run it again"
+        "records. If a complete replica comes back, run it again. To keep ours, and append Kafka's from there on after "
+        f"them as a new epoch: winnow ingest kafka {state.topic} --diverged keep. To have Kafka's in their place, undo "
+        f"the calls that read them, the newest first (winnow ingest list {state.topic}), and run it again"
     )
 
 
