@@ -214,3 +214,8 @@ def test_a_key_without_its_certificates_is_said() -> None:
 def test_names_for_what_is_misspelt_are_names_that_the_library_knows() -> None:
     said = try_properties(dict.fromkeys(LIBRARY_NAMES, ""))
     assert [name for name, problem in said.items() if problem == UNKNOWN_NAME] == []
+
+
+def test_the_library_s_own_names_are_taken_but_for_those_that_would_lose_records() -> None:
+    given = {"socket.keepalive.enable": "true", "request.required.acks": "0", "enable.auto.offset.store": "true"}
+    assert translate_properties(given, "f") == {"socket.keepalive.enable": "true"}
