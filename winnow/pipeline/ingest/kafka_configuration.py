@@ -16,6 +16,7 @@ from winnow.log.recorded_configuration import make_kafka_property, read_kafka_re
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.consequences import describe_consequences
+from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.topic_view import load_partition_logs
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
@@ -114,8 +115,9 @@ def _take(
     head = log.newest_head()
     decision = decide(head)
     if decision.overrides != log.config(head).overrides or decision.record != read_kafka_record(head.table.properties):
-        log.commit(build)
+        committed = log.commit(build)
         head, decision = decided[0]
+        refresh_overview(ctx, log.topic, committed.head)
     notices = _report_taken(ctx, log, head, source_topic, decision, rules) if decision.taken else []
     notices += _report_held(ctx, log, head, source_topic, decision)
     notices += [
