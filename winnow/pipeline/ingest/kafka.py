@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from winnow.config.topic import is_topic_key, list_entries
 from winnow.epochs import KAFKA_LAYOUT
@@ -19,7 +19,7 @@ from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import OffsetRange, PartitionState, TopicState
+from winnow.model import OffsetRange, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.compaction.uncleanable import release_marks
@@ -30,7 +30,15 @@ from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
-from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
+from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
+from winnow.pipeline.ingest.kafka_reading import (
+    KafkaReading,
+    ReadingRules,
+    advance_epochs,
+    include_partitions,
+    plan_reading,
+    skip_known,
+)
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
@@ -40,6 +48,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
+OVERLAP_CHOICE = "skipped-overlap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +208,12 @@ def prepare_topic(
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
     count = len(head.state.partitions)
     # Whether the topic is the same is decided before anything is changed.
-    plan_reading(_add_partitions(head.state, found), found, wanted.rules)
+    planned = plan_reading(include_partitions(head.state, found), found, wanted.rules)
+    known: Mapping[int, int] = {}
+    if planned.begins_next_epoch:
+        epoch = compare_epoch(log, head, planned, cluster, wanted.rules)
+        known = epoch.positions
+        notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(
@@ -212,15 +226,11 @@ def prepare_topic(
         )
     notices += _compare_configuration(ctx, log, head, found, takes=wanted.takes_configuration)
     head = log.newest_head()
-    reading = plan_reading(head.state, found, wanted.rules)
+    reading = skip_known(plan_reading(head.state, found, wanted.rules), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
     return PreparedTopic(log, head, reading, tuple(notices), started_ms)
-
-
-def _add_partitions(state: TopicState, found: BrokerTopic) -> TopicState:
-    return replace(state, partitions={**{number: PartitionState() for number in found.partitions}, **state.partitions})
 
 
 def _compare_configuration(ctx: Context, log: TopicLog, head: Head, found: BrokerTopic, *, takes: bool) -> list[str]:
@@ -288,7 +298,10 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
 
 
 def _find_start(reading: KafkaReading, partition: int) -> int:
-    return reading.topic.partitions[partition].start_offset + reading.epoch.get_base(partition)
+    start = reading.topic.partitions[partition].start_offset
+    if partition in reading.skipped:
+        start = max(start, reading.skipped[partition].end)
+    return start + reading.epoch.get_base(partition)
 
 
 def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str, str]:
@@ -298,6 +311,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[TOPIC_ID] = reading.topic.topic_id
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
+    for partition, skipped in sorted(reading.skipped.items()):
+        found[f"{OVERLAP_CHOICE}.{partition}"] = f"{skipped.start}-{skipped.end - 1}"
     return found
 
 
