@@ -27,6 +27,7 @@ from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, choose_topics, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_reading import ReadingRules
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.planning.kafka_configuration import TakingRules
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def ingest_all(
     world: World, topics: Mapping[str, str], broker: KafkaBroker, on: str = "local", **rules: Any
 ) -> KafkaOutcome:
-    options = {name: rules.pop(name) for name in ("creates", "takes_configuration") if name in rules}
+    options = {name: rules.pop(name) for name in ("creates", "configuration") if name in rules}
     wanted = KafkaRequest(ReadingRules(**rules), **{"creates": True, **options})
     cluster = Cluster(read_client_settings(broker.bootstrap_servers))
     return ingest_kafka_topics(world.ctx, cluster, topics, wanted, as_of_ms=world.clock(), on=on)
@@ -268,8 +269,9 @@ def test_offsets_that_were_set_back_are_refused(broker: KafkaBroker, world: Worl
 
 
 def test_records_without_a_key_are_refused_with_their_offset(broker: KafkaBroker, world: World, on: str) -> None:
-    topic = create_live_topic(broker, partitions=1)
+    topic = create_live_topic(broker, 1)
     topic.write([(0, b"k", b"1", BASE_MS, ()), (0, None, b"2", BASE_MS, ())])
+    world.create(1, topic.name)
     with pytest.raises(BadInputError, match="offset 1"):
         ingest(world, topic, on)
     assert not read(world, topic)
@@ -322,8 +324,10 @@ def test_first_records_of_an_added_partition_deleted_before_they_were_read_are_a
 def test_another_configuration_is_said_and_taken_over_on_demand(broker: KafkaBroker, world: World) -> None:
     topic = create_live_topic(broker, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.25")
     report = ingest(world, topic)
-    assert any("min.cleanable.dirty.ratio=0.25 (here 0.5)" in notice for notice in report.notices)
-    ingest(world, topic, takes_configuration=True)
+    assert any(
+        "min.cleanable.dirty.ratio differs: here 0.5, at Kafka 0.25 (topic)" in notice for notice in report.notices
+    )
+    ingest(world, topic, configuration=TakingRules(takes=True))
     log = world.ctx.log.open(topic.name)
     assert log.config(log.head()).min_cleanable_dirty_ratio == 0.25
 
@@ -386,7 +390,7 @@ def test_a_new_epoch_goes_on_at_the_end_of_the_log(broker: KafkaBroker, world: W
     ends = [world.state(p, topic.name).log_end_offset for p in range(2)]
     topic.delete()
     again = create_live_topic(broker, 2, topic.name)
-    again.write(make_rows(random.Random(15), 30))
+    again.write(make_rows(random.Random(15), 30, start_ms=BASE_MS + 60_000))
     report = ingest(world, again, on, begins_epoch=True)
     moved = [Record(r.offset + ends[r.partition], *_rest(r)) for r in again.records]
     assert read(world, topic) == sorted([*first, *moved], key=lambda each: (each.partition, each.offset))
