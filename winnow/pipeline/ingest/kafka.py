@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.client_settings import ClientSettings
-from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
+from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
@@ -30,6 +31,7 @@ from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
+from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
 from winnow.pipeline.ingest.kafka_reading import (
     KafkaReading,
     ReadingRules,
@@ -109,7 +111,8 @@ def ingest_kafka_topics(
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    found = cluster.describe_topics(topics.values(), configuration=True)
+    described = cluster.describe_topics(topics.values(), configuration=True)
+    found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
 
     def prepare(item: tuple[str, str]) -> PreparedTopic | None:
@@ -180,8 +183,11 @@ def _append_locally(
 def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
     config = prepared.log.config(prepared.head)
     record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
+    uncommitted = list_uncommitted(prepared.reading.topic)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
-    return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
+    return finish_ingest(
+        ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
+    )
 
 
 def refuse_unknown_topic(cluster: Cluster, name: str) -> BadInputError:
@@ -315,7 +321,10 @@ def describe_reading(reading: KafkaReading) -> list[str]:
     if reading.number > 1:
         found.append(f"These records are of epoch {reading.number} (topic id {reading.topic.topic_id}).")
     if not reading.is_due:
-        found.append(f"Nothing new in Kafka's {reading.topic.name}.")
+        found.append(
+            f"Nothing new{' that is committed' if reading.topic.is_held else ''} in Kafka's {reading.topic.name}."
+        )
+    found += describe_uncommitted(reading.topic)
     return found
 
 
