@@ -92,6 +92,15 @@ def kafka(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before --new-epoch; a script needs it.", show_default=False)
     ] = False,
+    diverged: Annotated[
+        str | None,
+        typer.Option(
+            "--diverged",
+            metavar="keep",
+            help="The brokers lost records that were read: keep ours, and append theirs after them as a new epoch.",
+            show_default=False,
+        ),
+    ] = None,
     trust_offsets: Annotated[
         bool, typer.Option("--trust-offsets", help="The records that came from files are of this topic.")
     ] = False,
@@ -123,17 +132,22 @@ def kafka(
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
     from winnow.pipeline.ingest.kafka_new_epoch import preview_epoch
-    from winnow.pipeline.ingest.kafka_reading import ReadingRules
+    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, ReadingRules
 
     check_choice("--on", on, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
         raise UsageError("Name one topic, or say --topics-regex: winnow ingest kafka TOPIC")
     if topics_regex is not None and (source_topic is not None or new_epoch):
         raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
+    check_choice("--diverged", diverged, DIVERGED_CHOICES)
     if accept_overlap and not new_epoch:
         raise UsageError("--accept-overlap is about the beginning of an epoch: say --new-epoch, too.")
     rules = ReadingRules(
-        accepts_gap=accept_gap, begins_epoch=new_epoch, accepts_overlap=accept_overlap, trusts_offsets=trust_offsets
+        accepts_gap=accept_gap,
+        begins_epoch=new_epoch,
+        accepts_overlap=accept_overlap,
+        trusts_offsets=trust_offsets,
+        diverged=diverged,
     )
     configuration = _read_taking_rules(
         takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None

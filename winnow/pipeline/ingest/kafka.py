@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
@@ -28,6 +29,7 @@ from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
+from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
@@ -51,6 +53,7 @@ from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
 OVERLAP_CHOICE = "skipped-overlap"
+DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,8 @@ def prepare_topic(
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
     count = len(head.state.partitions)
     # Whether the topic is the same is decided before anything is changed.
-    planned = plan_reading(include_partitions(head.state, found), found, wanted.rules)
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    planned = plan_reading(include_partitions(head.state, found), found, wanted.rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
         epoch = compare_epoch(log, head, planned, cluster, wanted.rules)
@@ -233,7 +237,7 @@ def prepare_topic(
     if not is_new:
         notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
-    reading = skip_known(plan_reading(head.state, found, wanted.rules), known)
+    reading = skip_known(plan_reading(head.state, found, wanted.rules, compared), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
@@ -267,10 +271,11 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         for partition, state in prepared.head.state.partitions.items()
         if partition in ends and ends[partition] > state.log_end_offset
     }
+    source = KafkaInput(cluster.settings, topic, reading.ranges, check_source)
     return IngestRequest(
         ctx,
         prepared.log,
-        KafkaInput(cluster.settings, topic, reading.ranges, check_source),
+        source,
         as_of_ms,
         again=False,
         trust_compacted=False,
@@ -279,7 +284,7 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         continues=True if reading.is_due else None,
         check_position=check_position,
         offsets_read=offsets,
-        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id),
+        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
     )
 
 
@@ -299,6 +304,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
     for partition, skipped in sorted(reading.skipped.items()):
         found[f"{OVERLAP_CHOICE}.{partition}"] = f"{skipped.start}-{skipped.end - 1}"
+    for each in reading.divergences:
+        found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
     return found
 
 
@@ -310,6 +317,12 @@ def describe_reading(reading: KafkaReading) -> list[str]:
             f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
             "before they were read; the gap is recorded."
         )
+    found += [
+        f"{reading.topic.name}-{each.partition}: the brokers lost what was read from offset {each.offset} to "
+        f"{each.end - 1}. Up to {each.records:,} such records stay in the log, and Kafka's from offset {each.offset} "
+        "on come after them: readers see both, and a compaction keeps Kafka's of a key that both have."
+        for each in reading.divergences
+    ]
     late = {
         number: part.start_offset
         for number, part in sorted(reading.topic.partitions.items())

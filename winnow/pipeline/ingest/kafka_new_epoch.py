@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange, Segment, TopicState
 from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_overlap import (
     COMPARED_RECORDS,
     Fingerprint,
@@ -61,7 +63,8 @@ def preview_epoch(ctx: Context, topic: str, cluster: Cluster, found: BrokerTopic
     """
     log = ctx.log.open(topic)
     head = log.newest_head()
-    reading = plan_reading(include_partitions(head.state, found), found, rules)
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    reading = plan_reading(include_partitions(head.state, found), found, rules, compared)
     return describe_new_epoch(compare_epoch(log, head, reading, cluster, rules))
 
 
@@ -110,7 +113,7 @@ def compare_new_epoch(
                     offsets,
                     records,
                     (_read_window(reader, BrokerRange(topic.name, number, each.start, each.end)) for each in windows),
-                    begins_at=state.epochs[-1].get_base(number) if state.epochs else 0,
+                    begins_at=_find_beginning(state, number),
                     is_from_start=bool(windows) and windows[0].start == offsets.start,
                 )
             )
@@ -215,6 +218,14 @@ def _describe_skipped(reading: KafkaReading) -> list[str]:
         "here already, and so is what came before it."
         for number, skipped in sorted(reading.skipped.items())
     ]
+
+
+def _find_beginning(state: TopicState, partition: int) -> int:
+    """Find the offset of the log that is offset 0 at the brokers; -1 if the epoch began at a later one."""
+    if not state.epochs:
+        return 0
+    base = state.epochs[-1].get_base(partition)
+    return base if state.epochs[-1].get_begin(partition) == base else -1
 
 
 def _read_newest(topic: str, segments: Sequence[Segment]) -> list[Fingerprint]:
