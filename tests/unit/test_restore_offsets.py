@@ -30,6 +30,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs") / "offsets.parquet"
 
 
+# A partition that begins where the one before ended: examples at random have none.
+@example(steps=[[(1, 1)], [(2, 2)]], cut=7, group=5)
 @given(steps=st.lists(gaps, max_size=3), cut=st.integers(1, 7), group=st.integers(1, 5))
 def test_the_runs_have_every_record_once_however_they_arrive(
     file: Path, steps: Sequence[Sequence[tuple[int, int]]], cut: int, group: int
