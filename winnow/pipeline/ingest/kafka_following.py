@@ -48,7 +48,8 @@ def follow_topics(
     """
     heads = ctx.log.find_metadata_locations(names)
     found = cluster.describe_topics(names)
-    unchanged = _find_unchanged(ctx, heads, found)
+    described = dict(found.items())
+    unchanged = _find_unchanged(ctx, heads, described)
     if unchanged:
         ctx.store.ingest_lags.confirm_complete(unchanged, min(found[name].looked_at_ms for name in unchanged))
     changed = {name: name for name in names if name not in unchanged}
@@ -59,7 +60,7 @@ def follow_topics(
     # those, they are never current again.
     complete = [each.topic for each in outcome.reports if each.snapshot_id is None and each.topic in heads]
     ctx.store.ingest_lags.record_complete(
-        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
+        [CompleteTopic(name, heads[name], digest_topic(described[name])) for name in complete if name in described]
     )
     return FollowReport(len(unchanged), outcome.reports, outcome.failures)
 
