@@ -19,13 +19,14 @@ from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import Cluster
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_following import follow_topics
+from winnow.pipeline.ingest.kafka_reading import ReadingRules
 
 AGAIN = (ServiceError, RunAgainError)
-PAUSE_S = 0.1
+PAUSE_S = 0.4
 
 
-def ingest_once(world: World, servers: str, topics: Sequence[str]) -> bool:
-    """Ingest topics in one call; return whether all of them succeeded.
+def ingest_once(world: World, servers: str, topics: Sequence[str], **rules: bool) -> bool:
+    """Ingest topics in one call; return whether all of them succeeded. ``rules``: what a person decided.
 
     Raises:
         WinnowError: one failed with an error that does not say to run it again.
@@ -35,7 +36,7 @@ def ingest_once(world: World, servers: str, topics: Sequence[str]) -> bool:
         world.ctx,
         Cluster(ClientSettings(servers)),
         {topic: topic for topic in topics},
-        KafkaRequest(creates=True),
+        KafkaRequest(ReadingRules(**rules), creates=True),
         as_of_ms=world.clock(),
         on="local",
     )
@@ -92,5 +93,4 @@ class Activity:
         except AGAIN as problem:
             self.retries.append(str(problem))
         except Exception:
-            print(traceback.format_exc())
             self.faults.append(traceback.format_exc())

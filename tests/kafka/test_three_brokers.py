@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,19 @@ import pytest
 from tests.kafka.accounted_topic import AccountedTopic
 from tests.kafka.cluster_activities import Activity, follow_once, ingest_once
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
-from tests.support.kafka_cluster import KafkaCluster, run_cluster
+from tests.support.kafka_cluster import (
+    KafkaCluster,
+    create_unclean_topic,
+    lose_records_by_unclean_election,
+    run_cluster,
+    write_records,
+)
 from tests.support.kafka_java_admin import JavaAdmin, open_java_admin
 from tests.support.waiting import wait_until
+from tests.support.world import World
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.pipeline.restore import write_records
+from winnow.errors import BadInputError
+from winnow.pipeline.restore import write_records as restore_writing
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 FIRST_SEED = int(os.environ.get("CROWD_SEED") or 0) if IS_LONG else 0
@@ -46,6 +55,14 @@ def admin(cluster: KafkaCluster) -> Iterator[JavaAdmin]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world whose log is restored."""
+    with open_present_world(tmp_path_factory.mktemp("source")) as world:
+        make_log(world, PARTITIONS)
+        yield world
+
+
 class Schedule:
     """Things that happen to a cluster, in an order that a seed chooses; ``told`` says which."""
 
@@ -67,7 +84,7 @@ class Schedule:
         self.told.append(f"node {broker.node_id}: {fault.__name__}")
         fault(broker)
         # Less or more than the session that keeps it among the brokers.
-        time.sleep(self._chosen.uniform(0, 6))
+        time.sleep(self._chosen.uniform(0, 5))
         broker.resume()
         broker.start()
 
@@ -94,21 +111,23 @@ class Schedule:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_acknowledged_record_is_in_the_log_once_whatever_happens_to_the_cluster(
-    cluster: KafkaCluster, admin: JavaAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    cluster: KafkaCluster,
+    admin: JavaAdmin,
+    source: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
 ) -> None:
     """Nodes die, stop and stand still during ingest, following and a restore, all of which go on meanwhile."""
-    monkeypatch.setattr(write_records, "TRANSACTION_BYTES", 8_000)
+    monkeypatch.setattr(restore_writing, "TRANSACTION_BYTES", 8_000)
     servers = cluster.bootstrap_servers
     prefix = uuid.uuid4().hex[:8]
     topics = [AccountedTopic(cluster, f"{prefix}-{number}", seed=seed + number) for number in range(3)]
     for topic in topics:
         cluster.create_topic(topic.name, partitions=PARTITIONS, config={"min.insync.replicas": "2"})
     ingested, followed = [topics[0].name], [topic.name for topic in topics[1:]]
-    with ExitStack() as stack:
-        archive, followers, source = (
-            stack.enter_context(open_present_world(tmp_path / name)) for name in ("archive", "followers", "source")
-        )
-        published = make_log(source, PARTITIONS)
+    published = source.read()
+    with open_present_world(tmp_path / "archive") as archive, open_present_world(tmp_path / "followers") as followers:
         target = Target(servers)
         activities = (
             Activity(lambda: ingest_once(archive, servers, ingested)),
@@ -141,3 +160,41 @@ def repeat_until_done(call: Callable[[], bool]) -> None:
     until = time.monotonic() + TIMEOUT_S
     while not call():
         assert time.monotonic() < until
+
+
+def name_records(prefix: str, count: int) -> list[tuple[bytes, bytes]]:
+    """Keys and values that tell which write they are of."""
+    return [(b"key %d" % number, f"{prefix} {number}".encode()) for number in range(count)]
+
+
+def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log_and_is_refused(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Nothing is appended above records that Kafka does not have any more, until a person says so."""
+    servers = cluster.bootstrap_servers
+    unclean, deleted = f"unclean-{uuid.uuid4().hex[:8]}", f"deleted-{uuid.uuid4().hex[:8]}"
+    create_unclean_topic(cluster, unclean, (1, 2))
+    cluster.create_topic(deleted, assignment=[(1, 2, 3)])
+    first, lost, second = name_records("first", 10), name_records("lost", 5), name_records("second", 3)
+    for topic in (unclean, deleted):
+        write_records(cluster, topic, first)
+    with open_present_world(tmp_path) as world:
+
+        def read_values(topic: str) -> list[bytes | None]:
+            return [record.value for record in world.read(topic=topic)]
+
+        def archive_and_delete() -> None:
+            repeat_until_done(lambda: ingest_once(world, servers, [unclean, deleted]))
+            cluster.delete_topic(deleted)
+            cluster.create_topic(deleted, assignment=[(1, 3)])  # node 2 does not run, and has the old one on its disk
+            write_records(cluster, deleted, second)
+
+        # Kafka's log ends below ours afterwards.
+        lose_records_by_unclean_election(cluster, unclean, lost, second, read=archive_and_delete)
+        for topic in (unclean, deleted):
+            with pytest.raises(BadInputError, match="Nothing of this call landed"):
+                repeat_until_done(partial(ingest_once, world, servers, [topic]))
+        assert read_values(unclean) == [value for _, value in first + lost]
+        assert read_values(deleted) == [value for _, value in first]
+        repeat_until_done(lambda: ingest_once(world, servers, [deleted], begins_epoch=True))
+        assert read_values(deleted) == [value for _, value in first + second]

@@ -148,8 +148,15 @@ class KafkaCluster:
         self.wait_until_whole(name)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic."""
-        self.open_admin().delete_topics([name])[name].result()
+        """Delete a topic, and wait until the brokers know it no more."""
+        admin = self.open_admin()
+
+        def delete() -> bool:
+            with contextlib.suppress(KafkaException):  # an answer that did not come says nothing
+                admin.delete_topics([name], request_timeout=_ANSWER_TIMEOUT_S)[name].result()
+            return not self.describe_topic(name)
+
+        wait_until(delete)
 
     def describe_topic(self, name: str) -> dict[int, Partition]:
         """Return what a living node says of the topic's partitions, by number; nothing while it knows no such topic."""
