@@ -47,7 +47,7 @@ def follow_topics(
         ServiceError: brokers, catalog or metadata store cannot be reached; what was appended before stays.
     """
     heads = ctx.log.find_metadata_locations(names)
-    found = cluster.describe_topics(names)
+    found = cluster.describe_topics(names, configuration=wanted.configuration.takes)
     described = dict(found.items())
     unchanged = _find_unchanged(ctx, heads, described)
     if unchanged:
@@ -76,6 +76,7 @@ def _find_unchanged(ctx: Context, heads: dict[str, str], found: dict[str, Broker
 
 
 def digest_topic(found: BrokerTopic) -> str:
-    """Compute a digest of a topic's id, partitions and offsets at its brokers."""
+    """Compute a digest of a topic's id, partitions and offsets at its brokers, and of its configuration if known."""
     offsets = sorted((number, each.start_offset, each.stable_offset) for number, each in found.partitions.items())
-    return documents.compute_digest((found.topic_id, offsets))
+    configuration = sorted((name, each.value, each.origin.value) for name, each in found.settings.items())
+    return documents.compute_digest((found.topic_id, offsets, configuration))
