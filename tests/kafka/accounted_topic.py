@@ -95,14 +95,45 @@ class AccountedTopic:
                 raise
             del self._sent[number]
 
-    def find_faults(self, records: Iterable[Record], *, from_offsets: dict[int, int] | None = None) -> list[str]:
+    def find_faults(self, records: Iterable[Record]) -> list[str]:
         """List what is wrong with ``records``, a whole log of the topic: lost, changed, moved, repeated, invented.
 
-        A record that no broker acknowledged may be there or not. ``from_offsets``: per partition what was acknowledged
-        below may be gone.
+        A record that no broker acknowledged may be there or not.
         """
-        faults = []
+        places, faults = self._locate(records)
+        for number, place in self._acknowledged.items():
+            if number not in places:
+                faults.append(f"record {number} was acknowledged at {place} and is lost")
+            elif places[number] != place:
+                faults.append(f"record {number} was acknowledged at {place} and stands at {places[number]}")
+        return faults
+
+    def find_faults_of_compacted(self, records: Iterable[Record]) -> list[str]:
+        """List what is wrong with ``records``, a compacted log of the topic.
+
+        The newest record of each key is there; an older one may be there or not, where it was.
+        """
+        places, faults = self._locate(records)
+        newest: dict[tuple[int, bytes], int] = {}
+        for number, place in self._acknowledged.items():
+            key = place.partition, self._sent[number][1]
+            if key not in newest or place.offset > self._acknowledged[newest[key]].offset:
+                newest[key] = number
+        there = {(place.partition, self._sent[number][1]): place.offset for number, place in places.items()}
+        for key, number in newest.items():
+            offset = self._acknowledged[number].offset
+            # One that was written and not acknowledged may stand above it.
+            if number not in places and there.get(key, -1) < offset:
+                faults.append(f"record {number}, the newest of its key, was acknowledged at {offset} and is lost")
+        for number, place in places.items():
+            if self._acknowledged.get(number, place) != place:
+                faults.append(f"record {number} was acknowledged elsewhere than at {place}")
+        return faults
+
+    def _locate(self, records: Iterable[Record]) -> tuple[dict[int, Place], list[str]]:
+        """Find the place of each record by its number, and those that were repeated or changed."""
         places: dict[int, Place] = {}
+        faults = []
         for record in records:
             number = int(dict(record.headers or ())[IDENTITY] or b"-1")
             place = Place(record.partition, record.offset)
@@ -111,10 +142,4 @@ class AccountedTopic:
             places[number] = place
             if self._sent.get(number) != (record.partition, record.key, record.value):
                 faults.append(f"record {number} at {place} was not sent like that")
-        for number, place in self._acknowledged.items():
-            if number not in places:
-                if place.offset >= (from_offsets or {}).get(place.partition, 0):
-                    faults.append(f"record {number} was acknowledged at {place} and is lost")
-            elif places[number] != place:
-                faults.append(f"record {number} was acknowledged at {place} and stands at {places[number]}")
-        return faults
+        return places, faults

@@ -7,6 +7,7 @@ first. Every other error is a fault of Winnow's, and is kept for the test.
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -20,9 +21,11 @@ from winnow.kafka.cluster import Cluster
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_following import follow_topics
 from winnow.pipeline.ingest.kafka_reading import ReadingRules
+from winnow.planning.kafka_configuration import TakingRules
 
 AGAIN = (ServiceError, RunAgainError)
 PAUSE_S = 0.4
+TIMEOUT_S = 120.0
 
 
 def ingest_once(world: World, servers: str, topics: Sequence[str], **rules: bool) -> bool:
@@ -46,16 +49,26 @@ def ingest_once(world: World, servers: str, topics: Sequence[str], **rules: bool
     return not done.failures
 
 
-def follow_once(world: World, servers: str, topics: Sequence[str]) -> bool:
+def follow_once(world: World, servers: str, topics: Sequence[str], *, takes_configuration: bool = False) -> bool:
     """Follow topics once; return whether all of them succeeded. Raises as :func:`ingest_once`."""
     world.clock.now_ms = read_wall_clock_ms()
-    done = follow_topics(
-        world.ctx, Cluster(ClientSettings(servers)), topics, KafkaRequest(creates=True), as_of_ms=world.clock()
-    )
+    wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=takes_configuration))
+    done = follow_topics(world.ctx, Cluster(ClientSettings(servers)), topics, wanted, as_of_ms=world.clock())
     for failure in done.failures:
         if not isinstance(failure.error, AGAIN):
             raise failure.error
     return not done.failures
+
+
+def repeat_until_done(call: Callable[[], bool]) -> None:
+    """Call until it succeeds.
+
+    Raises:
+        AssertionError: it did not within two minutes.
+    """
+    until = time.monotonic() + TIMEOUT_S
+    while not call():
+        assert time.monotonic() < until
 
 
 class Activity:

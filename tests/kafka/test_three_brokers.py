@@ -6,10 +6,8 @@ What happens to the cluster is chosen by a seed. `make test` tries three, `make 
 from __future__ import annotations
 
 import os
-import random
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -17,19 +15,18 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.accounted_topic import AccountedTopic
-from tests.kafka.cluster_activities import Activity, follow_once, ingest_once
+from tests.kafka.cluster_activities import Activity, follow_once, ingest_once, repeat_until_done
+from tests.kafka.cluster_schedule import Schedule
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
 from tests.support.kafka_cluster import (
     KafkaCluster,
     create_unclean_topic,
     lose_records_by_unclean_election,
-    run_cluster,
     write_records,
 )
-from tests.support.kafka_java_admin import JavaAdmin, open_java_admin
+from tests.support.kafka_java_admin import JavaAdmin
 from tests.support.waiting import wait_until
 from tests.support.world import World
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError
 from winnow.pipeline.restore import write_records as restore_writing
 
@@ -37,22 +34,8 @@ IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 FIRST_SEED = int(os.environ.get("CROWD_SEED") or 0) if IS_LONG else 0
 SEEDS = range(FIRST_SEED, FIRST_SEED + (20 if IS_LONG else 3))
 ROUNDS = 4 if IS_LONG else 1
-NODE_FAULTS = (KafkaBroker.kill, KafkaBroker.stop, KafkaBroker.pause)
 PARTITIONS = 3
 """As many as there are nodes, so each node leads one of every topic."""
-TIMEOUT_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    with run_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def admin(cluster: KafkaCluster) -> Iterator[JavaAdmin]:
-    with open_java_admin(cluster) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -61,52 +44,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with open_present_world(tmp_path_factory.mktemp("source")) as world:
         make_log(world, PARTITIONS)
         yield world
-
-
-class Schedule:
-    """Things that happen to a cluster, in an order that a seed chooses; ``told`` says which."""
-
-    def __init__(self, cluster: KafkaCluster, admin: JavaAdmin, topics: list[AccountedTopic], seed: int) -> None:
-        self._cluster, self._admin, self._topics = cluster, admin, topics
-        self._chosen = random.Random(seed)
-        self._seed = seed
-        self.told: list[str] = []
-
-    def run(self) -> None:
-        """Let a node fail, then something happen to topics or clients; again and again."""
-        fault = self._seed  # each of the first seeds begins with another one
-        for _ in range(ROUNDS):
-            self._fail(self._chosen.choice(self._cluster.brokers), NODE_FAULTS[fault % len(NODE_FAULTS)])
-            self._chosen.choice((self._add_partition, self._move_partition, self._throttle))()
-            fault = self._chosen.randrange(len(NODE_FAULTS))
-
-    def _fail(self, broker: KafkaBroker, fault: Callable[[KafkaBroker], None]) -> None:
-        self.told.append(f"node {broker.node_id}: {fault.__name__}")
-        fault(broker)
-        # Less or more than the session that keeps it among the brokers.
-        time.sleep(self._chosen.uniform(0, 5))
-        broker.resume()
-        broker.start()
-
-    def _add_partition(self) -> None:
-        topic = self._chosen.choice(self._topics)
-        self.told.append(f"{topic.name}: a partition more")
-        self._cluster.add_partitions(topic.name, topic.partitions + 1)
-        topic.partitions += 1
-
-    def _move_partition(self) -> None:
-        topic = self._chosen.choice(self._topics)
-        nodes = [broker.node_id for broker in self._cluster.brokers]
-        moved = {0: self._chosen.sample(nodes, 2)}
-        self.told.append(f"{topic.name}: partition 0 moves to nodes {moved[0]}")
-        self._admin.reassign(topic.name, moved)
-        wait_until(lambda: self._admin.count_reassignments() == 0)
-
-    def _throttle(self) -> None:
-        self.told.append("clients throttled")
-        self._admin.throttle_clients(self._chosen.choice([2_000.0, 20_000.0]))
-        time.sleep(1)
-        self._admin.throttle_clients(None)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -141,7 +78,8 @@ def test_every_acknowledged_record_is_in_the_log_once_whatever_happens_to_the_cl
             for activity in activities:
                 running.enter_context(activity)
             wait_until(lambda: all(topic.acknowledged for topic in topics))
-            schedule.run()
+            for _ in range(ROUNDS):
+                schedule.run_round()
             cluster.recover()
         for topic in topics:
             topic.end()
@@ -153,13 +91,6 @@ def test_every_acknowledged_record_is_in_the_log_once_whatever_happens_to_the_cl
             assert topic.find_faults(world.read(topic=topic.name)) == [], schedule.told
         target.restore(source)
         assert [(number, row) for number, _, row in target.read()] == list_rows(published), schedule.told
-
-
-def repeat_until_done(call: Callable[[], bool]) -> None:
-    """Call until it succeeds."""
-    until = time.monotonic() + TIMEOUT_S
-    while not call():
-        assert time.monotonic() < until
 
 
 def name_records(prefix: str, count: int) -> list[tuple[bytes, bytes]]:
