@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.support.world import World
 from winnow.clock import read_wall_clock_ms
@@ -28,7 +28,7 @@ PAUSE_S = 0.4
 TIMEOUT_S = 120.0
 
 
-def ingest_once(world: World, servers: str, topics: Sequence[str], **rules: bool) -> bool:
+def ingest_once(world: World, servers: str, topics: Sequence[str], **rules: Any) -> bool:
     """Ingest topics in one call; return whether all of them succeeded. ``rules``: what a person decided.
 
     Raises:

@@ -73,7 +73,7 @@ class Restores:
     def restore_once(self) -> Target:
         """Restore into the present target, which reads it back and compares it; return the target."""
         file = self._world.folder / f"{self._target.name}.parquet"
-        request = RestoreRequest(self._topic, self._target.name, file)
+        request = RestoreRequest(self._topic, self._target.name, file, replication_factor=2)
         restore_topic(self._world.ctx, request, self._target.settings, lambda *_: None)
         return self._target
 

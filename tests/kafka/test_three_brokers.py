@@ -28,6 +28,7 @@ from tests.support.kafka_java_admin import JavaAdmin
 from tests.support.waiting import wait_until
 from tests.support.world import World
 from winnow.errors import BadInputError
+from winnow.kafka import cluster as cluster_of_winnow
 from winnow.pipeline.restore import write_records as restore_writing
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
@@ -57,6 +58,8 @@ def test_every_acknowledged_record_is_in_the_log_once_whatever_happens_to_the_cl
 ) -> None:
     """Nodes die, stop and stand still during ingest, following and a restore, all of which go on meanwhile."""
     monkeypatch.setattr(restore_writing, "TRANSACTION_BYTES", 8_000)
+    # A request that is under way to a broker that dies is waited for so long.
+    monkeypatch.setattr(cluster_of_winnow, "REQUEST_TIMEOUT_S", 5.0)
     servers = cluster.bootstrap_servers
     prefix = uuid.uuid4().hex[:8]
     topics = [AccountedTopic(cluster, f"{prefix}-{number}", seed=seed + number) for number in range(3)]
@@ -65,11 +68,11 @@ def test_every_acknowledged_record_is_in_the_log_once_whatever_happens_to_the_cl
     ingested, followed = [topics[0].name], [topic.name for topic in topics[1:]]
     published = source.read()
     with open_present_world(tmp_path / "archive") as archive, open_present_world(tmp_path / "followers") as followers:
-        target = Target(servers)
+        target = Target(servers)  # with two replicas: the cluster refuses a third while a node is away
         activities = (
             Activity(lambda: ingest_once(archive, servers, ingested)),
             Activity(lambda: follow_once(followers, servers, followed)),
-            Activity(lambda: target.restore(source, bytes_per_second=50_000)),
+            Activity(lambda: target.restore(source, bytes_per_second=50_000, replication_factor=2)),
         )
         schedule = Schedule(cluster, admin, topics, seed)
         with ExitStack() as running:
@@ -89,7 +92,7 @@ def test_every_acknowledged_record_is_in_the_log_once_whatever_happens_to_the_cl
             assert not activity.faults, (schedule.told, *activity.faults)
         for topic, world in zip(topics, (archive, followers, followers), strict=True):
             assert topic.find_faults(world.read(topic=topic.name)) == [], schedule.told
-        target.restore(source)
+        target.restore(source, replication_factor=2)
         assert [(number, row) for number, _, row in target.read()] == list_rows(published), schedule.told
 
 

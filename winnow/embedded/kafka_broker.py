@@ -340,18 +340,8 @@ def prepare_broker(
     jars = resolve_broker_jars(version)
     java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
     folder.mkdir(parents=True, exist_ok=True)
-    processes = (java, jars, guardian)
-    return KafkaBroker(
-        folder,
-        version,
-        jvm_options,
-        properties or {},
-        *processes,
-        node_id,
-        cluster_id or make_cluster_id(),
-        voters,
-        ports,
-    )
+    identity = (node_id, cluster_id or make_cluster_id(), voters, ports)
+    return KafkaBroker(folder, version, jvm_options, properties or {}, java, jars, guardian, *identity)
 
 
 def resolve_broker_jars(version: str = DEFAULT_VERSION) -> Path:
