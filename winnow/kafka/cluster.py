@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from winnow.clock import read_wall_clock_ms
 from winnow.epochs import format_topic_id
-from winnow.kafka.client import ConnectionTrouble, explain_kafka_error, make_admin_client
+from winnow.kafka.client import NOTHING_CHANGED, ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -50,8 +50,10 @@ class BrokerTopic:
 class Cluster:
     """The topics of one Kafka cluster."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, left: str = NOTHING_CHANGED) -> None:
+        """``left``: what a call that fails has left behind, as of :func:`explain_kafka_error`."""
         self.settings = settings
+        self._left = left
         self._trouble = ConnectionTrouble()
         self._admin = make_admin_client(settings, self._trouble)
 
@@ -171,4 +173,5 @@ class Cluster:
 
     def _explain(self, error: Any, what: str) -> Exception:
         self._admin.poll(0)  # this is when the library says why connections failed
-        return explain_kafka_error(self._trouble.find_cause(error), self.settings.bootstrap_servers, what)
+        cause = self._trouble.find_cause(error)
+        return explain_kafka_error(cause, self.settings.bootstrap_servers, what, left=self._left)

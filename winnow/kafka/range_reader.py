@@ -61,10 +61,13 @@ class TruncatedRangeError(BadInputError):
 
 
 class RangeReader:
-    """Reads ranges of offsets one after another with one client. A context manager."""
+    """Reads ranges of offsets one after another with one client. A context manager.
 
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
+    ``left``: what a call that fails has left behind, as of :func:`explain_kafka_error`.
+    """
+
+    def __init__(self, settings: ClientSettings, *, left: str = NOTHING_CHANGED) -> None:
+        self._settings, self._left = settings, left
         self._consumer = make_consumer(
             settings,
             queued_max_messages_kbytes=QUEUE_KILOBYTES,
@@ -102,7 +105,7 @@ class RangeReader:
             elif time.monotonic() - heard_s > STALL_S:
                 raise ServiceError(
                     f"Kafka at {self._settings.bootstrap_servers} sent nothing of {wanted} from offset {position} on "
-                    f"for {STALL_S:.0f} s. {NOTHING_CHANGED} Run it again."
+                    f"for {STALL_S:.0f} s.{self._say_what_is_left(' Run it again.')}"
                 )
             messages, done = self._take(found, wanted)
             if messages:
@@ -149,14 +152,17 @@ class RangeReader:
         if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
             raise TruncatedRangeError(
                 f"The broker deleted records of {wanted} while they were read: they were in the range from offset "
-                f"{wanted.start} to {wanted.end - 1}. {NOTHING_CHANGED} Run it again: it says what is lost."
+                f"{wanted.start} to {wanted.end - 1}.{self._say_what_is_left(' Run it again: it says what is lost.')}"
             )
         if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
             return False  # the library tries again; the wait above ends it
         raise self._explain(error, wanted)
 
     def _explain(self, error: Any, wanted: BrokerRange) -> Exception:
-        return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}")
+        return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}", left=self._left)
+
+    def _say_what_is_left(self, advice: str) -> str:
+        return f" {self._left}{advice}" if self._left else ""
 
 
 def _get_offset(message: Message) -> int:

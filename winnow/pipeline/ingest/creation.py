@@ -26,7 +26,7 @@ def create_topic(ctx: Context, topic: str, partitions: int, created: CreatedTopi
         ConfigurationError: this cannot be the name of a topic, or it exists.
     """
     created[topic] = ctx.log.create(topic, partitions, {}).head().table_uuid
-    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s), for an ingest")
+    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s)")
 
 
 def create_missing_topic(
