@@ -72,6 +72,7 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
     from winnow.pipeline.ingest.kafka import KafkaRequest
     from winnow.pipeline.ingest.kafka_following import follow_topics
     from winnow.pipeline.leases import hold_lease
+    from winnow.planning.kafka_configuration import TakingRules
 
     params, source = context["params"], ctx.settings.source
     release_topics_of_ended_runs(ctx, context, [LEASE])
@@ -80,7 +81,7 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
             cluster = _open_cluster(ctx)
             names = _choose_topics(cluster, params, source.topics_regex)
             creates = source.create if params["create"] is None else params["create"]
-            wanted = KafkaRequest(creates=creates, takes_configuration=source.sync_config)
+            wanted = KafkaRequest(creates=creates, configuration=TakingRules(takes=source.sync_config))
             found = follow_topics(ctx, cluster, names, wanted, as_of_ms=as_of_ms)
     except TopicBusyError:
         text = "Another run reads from Kafka; what is new is left to it and to the next run."

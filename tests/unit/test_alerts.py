@@ -49,6 +49,9 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
     AlertKind.COMMIT_UNKNOWN: lambda: alert_templates.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
     AlertKind.SWEEP_STUCK: lambda: alert_templates.make_sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
     AlertKind.SEGMENT_DAMAGED: lambda: alert_templates.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
+    AlertKind.CONFIGURATION_HELD: lambda: alert_templates.make_configuration_held(
+        "orders", "orders", "retention.ms is 1 day at Kafka (topic)", effect="", at_ms=AT_MS
+    ),
 }
 
 

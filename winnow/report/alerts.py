@@ -35,6 +35,7 @@ class AlertKind(StrEnum):
     COMMIT_UNKNOWN = "commit_unknown"
     SWEEP_STUCK = "sweep_stuck"
     SEGMENT_DAMAGED = "segment_damaged"
+    CONFIGURATION_HELD = "configuration_held"
     RECOVERED = "recovered"
 
 
@@ -47,6 +48,7 @@ SEVERITIES: dict[AlertKind, str] = {
     AlertKind.COMMIT_UNKNOWN: "critical",
     AlertKind.SWEEP_STUCK: "warning",
     AlertKind.SEGMENT_DAMAGED: "critical",
+    AlertKind.CONFIGURATION_HELD: "warning",
     AlertKind.RECOVERED: "info",
 }
 """Severity per kind, in the four words of paging services."""

@@ -5,28 +5,37 @@ Whoever refuses the input afterwards removes the topic again: a call notes what 
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
+from winnow.config.kafka_settings import KafkaRecord
 from winnow.errors import BadInputError
-from winnow.pipeline.audit import record_action
+from winnow.pipeline.audit import record_creation
 from winnow.pipeline.context import Context
 from winnow.sources.archive import count_partitions, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.store.audit import AuditAction
 
 CreatedTopics = MutableMapping[str, str]
 """The uuid of the table of each topic that a call created."""
 
 
-def create_topic(ctx: Context, topic: str, partitions: int, created: CreatedTopics) -> None:
-    """Create ``topic`` and note it in ``created``.
+def create_topic(
+    ctx: Context,
+    topic: str,
+    partitions: int,
+    created: CreatedTopics,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    kafka: KafkaRecord | None = None,
+) -> None:
+    """Create ``topic`` and note it in ``created``; ``kafka``: what is known of its configuration at Kafka.
 
     Raises:
         ConfigurationError: this cannot be the name of a topic, or it exists.
     """
-    created[topic] = ctx.log.create(topic, partitions, {}).head().table_uuid
-    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s)")
+    overrides = overrides or {}
+    created[topic] = ctx.log.create(topic, partitions, overrides, kafka=kafka).head().table_uuid
+    record_creation(ctx, topic, partitions, overrides)
 
 
 def create_missing_topic(

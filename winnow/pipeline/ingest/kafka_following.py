@@ -47,8 +47,9 @@ def follow_topics(
         ServiceError: brokers, catalog or metadata store cannot be reached; what was appended before stays.
     """
     heads = ctx.log.find_metadata_locations(names)
-    found = cluster.describe_topics(names)
-    unchanged = _find_unchanged(ctx, heads, found)
+    found = cluster.describe_topics(names, configuration=wanted.configuration.takes)
+    described = dict(found.items())
+    unchanged = _find_unchanged(ctx, heads, described)
     if unchanged:
         ctx.store.ingest_lags.confirm_complete(unchanged, min(found[name].looked_at_ms for name in unchanged))
     changed = {name: name for name in names if name not in unchanged}
@@ -59,7 +60,7 @@ def follow_topics(
     # those, they are never current again.
     complete = [each.topic for each in outcome.reports if each.snapshot_id is None and each.topic in heads]
     ctx.store.ingest_lags.record_complete(
-        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
+        [CompleteTopic(name, heads[name], digest_topic(described[name])) for name in complete if name in described]
     )
     return FollowReport(len(unchanged), outcome.reports, outcome.failures)
 
@@ -75,6 +76,7 @@ def _find_unchanged(ctx: Context, heads: dict[str, str], found: dict[str, Broker
 
 
 def digest_topic(found: BrokerTopic) -> str:
-    """Compute a digest of a topic's id, partitions and offsets at its brokers."""
+    """Compute a digest of a topic's id, partitions and offsets at its brokers, and of its configuration if known."""
     offsets = sorted((number, each.start_offset, each.stable_offset) for number, each in found.partitions.items())
-    return documents.compute_digest((found.topic_id, offsets))
+    configuration = sorted((name, each.value, each.origin.value) for name, each in found.settings.items())
+    return documents.compute_digest((found.topic_id, offsets, configuration))
