@@ -315,6 +315,20 @@ def test_positions_of_another_restore_show_that_it_took_over_where_the_producer_
     assert_restored(target, records)
 
 
+def test_own_positions_show_no_other_restore_where_the_producer_cannot_ask(
+    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(writer: TransactionalWriter) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    answer_once(monkeypatch, KafkaError.UNKNOWN, lambda: monkeypatch.setattr(TransactionalWriter, "_abort", fail))
+    with pytest.raises(ServiceError, match="Known to be committed"):
+        target.restore(odd)
+    monkeypatch.undo()
+    target.restore(odd)
+    assert_restored(target, records)
+
+
 def test_a_paused_restore_whose_transaction_was_aborted_by_another_adds_nothing_when_it_continues(
     odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.kafka.restored_topics import Target, list_rows, open_present_world
 from tests.support.world import TOPIC, World, build_versions, record
@@ -17,6 +16,7 @@ from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, ConfigurationError, ServiceError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetTopic
+from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.model import Record
 from winnow.pipeline.restore import open_restore, write_records
 from winnow.pipeline.restore.record_sizes import compute_record_sizes
@@ -136,40 +136,45 @@ def test_the_size_of_a_record_counts_its_key_value_and_every_header(world: World
     assert sizes[0] - sizes[2] == 1
 
 
-def test_a_topic_whose_limit_is_lowered_meanwhile_says_what_is_committed_and_the_restore_goes_on(
+class Refused:
+    """A producer whose fourth positions are refused, as if the topic's limit had been lowered meanwhile."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer, self._count = producer, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def send_offsets_to_transaction(self, *arguments: Any) -> None:
+        self._count += 1
+        if self._count == 5:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        self._producer.send_offsets_to_transaction(*arguments)
+
+
+def test_what_is_said_after_committed_transactions_is_what_they_hold_and_how_to_go_on(
     world: World, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that is said after committed transactions says that nothing was changed."""
-    records = make_large_log(world, max_message_bytes="6000000")
-    genuine = write_records._commit
-
-    def commit(*arguments: Any) -> Any:
-        state = genuine(*arguments)
-        TargetTopic(target.settings, target.name).alter_configuration({"max.message.bytes": "1048588"})
-        return state
-
-    def split_slowly(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
-        yield from (batch.slice(at, 100) for at in range(0, batch.num_rows, 100))
-        time.sleep(0.5)  # the transaction has failed before the next batch
-
-    monkeypatch.setattr(write_records, "_commit", commit)
-    monkeypatch.setattr(write_records, "_split", split_slowly)
-    monkeypatch.setattr(write_records, "TRANSACTION_BYTES", 1)
+    """Nothing that is said then says that nothing was changed."""
+    world.create(2)
+    records = build_versions(0, 500)
+    world.ingest(records)
+    genuine = TransactionalWriter._make_producer
+    monkeypatch.setattr(TransactionalWriter, "_make_producer", lambda writer: Refused(genuine(writer)))
+    monkeypatch.setattr(write_records, "TRANSACTION_BYTES", 5_000)
     with pytest.raises(ConfigurationError, match=r"max\.message\.bytes") as failed:
         target.restore(world)
     message = str(failed.value)
     committed = len(target.read())
     assert 0 < committed < len(records)
-    what = f"Known to be committed in topic {target.name}: {committed:,} record(s) in 1 of 1 partition(s)"
+    what = f"Known to be committed in topic {target.name}: {committed:,} record(s) in 1 of 2 partition(s)"
     assert f"{what}, {committed:,} of them by this call. Run the same command again" in message
-    assert (
-        f"winnow restore {TOPIC} --target-topic {target.name} --bootstrap-servers {target.servers} --abandon" in message
-    )
+    give_up = f"--target-topic {target.name} --bootstrap-servers {target.servers} --abandon"
+    assert message.endswith(f"To give it up: winnow restore {TOPIC} {give_up}")
     assert "not changed" not in message
     assert "Nothing" not in message
     assert any(f"stopped. {what}, {committed:,} of them by this call." in detail for detail in list_audit(world))
     monkeypatch.undo()
-    TargetTopic(target.settings, target.name).alter_configuration({"max.message.bytes": "6000000"})
     target.restore(world)
     assert [(number, row) for number, _, row in target.read()] == list_rows(records)
     assert any(detail.endswith(f"complete, {len(records):,} records") for detail in list_audit(world))

@@ -29,6 +29,8 @@ TRANSACTION_TIMEOUT_MS = 300_000
 """A broker aborts an open transaction after this; until then a dead writer's holds back readers, unless it runs again.
 Below ``transaction.max.timeout.ms`` (15 minutes by default)."""
 REQUEST_TIMEOUT_S = 60.0
+FLUSH_S = 1.0
+"""How long records are waited for at a time; one that the brokers do not take within five minutes has failed."""
 PROBE_TIMEOUT_S = 10.0
 """Maximum wait for the brokers' word on who holds a name; they refuse an outdated epoch at once."""
 MAXIMUM_TRIES = 5
@@ -292,7 +294,12 @@ class TransactionalWriter:
         )
 
     def _commit(self) -> None:
-        self._try(self._producer.commit_transaction, "committing a transaction")
+        # Once a record has failed the library sends no other of its transaction, and a commit would wait for them.
+        while self._failure is None and self._producer.flush(FLUSH_S):
+            continue
+        if self._failure is not None:
+            raise self._explain(self._find_cause(self._failure), "writing records")
+        self._try(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), "committing a transaction")
 
     def abort(self) -> None:
         """Abort the open transaction, if there is one; if that fails, the next writer's :meth:`open` ends it."""
