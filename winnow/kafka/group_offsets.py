@@ -68,7 +68,7 @@ class GroupOffsets:
             if position.error is not None:
                 # Its offset is the one of a group that has committed nothing.
                 what = f"asking for the offset of consumer group {group} in {self._topic}-{position.partition}"
-                raise explain_kafka_error(position.error, self._settings.bootstrap_servers, what)
+                raise explain_kafka_error(position.error, self._settings.bootstrap_servers, what, left="")
             if position.offset >= 0:
                 offsets[position.partition] = position.offset
         return offsets

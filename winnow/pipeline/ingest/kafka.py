@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.client_settings import ClientSettings
-from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
+from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
@@ -27,8 +29,10 @@ from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
+from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
+from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
@@ -40,6 +44,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
+DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,8 @@ def ingest_kafka_topics(
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    found = cluster.describe_topics(topics.values(), configuration=True)
+    described = cluster.describe_topics(topics.values(), configuration=True)
+    found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
 
     def prepare(item: tuple[str, str]) -> PreparedTopic | None:
@@ -171,8 +177,11 @@ def _append_locally(
 def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
     config = prepared.log.config(prepared.head)
     record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
+    uncommitted = list_uncommitted(prepared.reading.topic)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
-    return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
+    return finish_ingest(
+        ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
+    )
 
 
 def refuse_unknown_topic(cluster: Cluster, name: str) -> BadInputError:
@@ -199,7 +208,8 @@ def prepare_topic(
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
     count = len(head.state.partitions)
     # Whether the topic is the same is decided before anything is changed.
-    plan_reading(_add_partitions(head.state, found), found, wanted.rules)
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    plan_reading(_add_partitions(head.state, found), found, wanted.rules, compared)
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(
@@ -213,7 +223,7 @@ def prepare_topic(
     if not is_new:
         notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
-    reading = plan_reading(head.state, found, wanted.rules)
+    reading = plan_reading(head.state, found, wanted.rules, compared)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
@@ -251,10 +261,11 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         for partition, state in prepared.head.state.partitions.items()
         if partition in ends and ends[partition] > state.log_end_offset
     }
+    source = KafkaInput(cluster.settings, topic, reading.ranges, check_source)
     return IngestRequest(
         ctx,
         prepared.log,
-        KafkaInput(cluster.settings, topic, reading.ranges, check_source),
+        source,
         as_of_ms,
         again=False,
         trust_compacted=False,
@@ -263,7 +274,7 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         continues=True if reading.is_due else None,
         check_position=check_position,
         offsets_read=offsets,
-        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id),
+        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
     )
 
 
@@ -278,6 +289,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[TOPIC_ID] = reading.topic.topic_id
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
+    for each in reading.divergences:
+        found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
     return found
 
 
@@ -289,6 +302,12 @@ def describe_reading(reading: KafkaReading) -> list[str]:
             f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
             "before they were read; the gap is recorded."
         )
+    found += [
+        f"{reading.topic.name}-{each.partition}: the brokers lost what was read from offset {each.offset} to "
+        f"{each.end - 1}. Up to {each.records:,} such records stay in the log, and Kafka's from offset {each.offset} "
+        "on come after them: readers see both, and a compaction keeps Kafka's of a key that both have."
+        for each in reading.divergences
+    ]
     late = {
         number: part.start_offset
         for number, part in sorted(reading.topic.partitions.items())
@@ -300,7 +319,10 @@ def describe_reading(reading: KafkaReading) -> list[str]:
     if reading.number > 1:
         found.append(f"These records are of epoch {reading.number} (topic id {reading.topic.topic_id}).")
     if not reading.is_due:
-        found.append(f"Nothing new in Kafka's {reading.topic.name}.")
+        found.append(
+            f"Nothing new{' that is committed' if reading.topic.is_held else ''} in Kafka's {reading.topic.name}."
+        )
+    found += describe_uncommitted(reading.topic)
     return found
 
 

@@ -12,19 +12,25 @@ from dataclasses import dataclass
 from winnow import documents
 from winnow.failures import TopicFailure
 from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.open_transactions import date_open_transactions
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka_lag import confirm_complete_lags
 from winnow.store.ingest_lag import CompleteTopic
 
 
 @dataclass(frozen=True, slots=True)
 class FollowReport:
-    """What following topics did. ``unchanged``: topics with nothing new, told without opening their logs."""
+    """What following topics did. ``unchanged``: topics with nothing new, told without opening their logs.
+
+    ``held``: topics of which open transactions hold back records at the brokers.
+    """
 
     unchanged: int
     reports: tuple[IngestReport, ...]
     failures: tuple[TopicFailure, ...]
+    held: int = 0
 
     @property
     def sentence(self) -> str:
@@ -33,7 +39,8 @@ class FollowReport:
         records = sum(each.records_appended for each in appended)
         topics = self.unchanged + len(self.reports) + len(self.failures)
         failed = f" {len(self.failures)} failed." if self.failures else ""
-        return f"Followed {topics:,} topics: {records:,} records appended to {len(appended):,} of them.{failed}"
+        held = f" Open transactions hold back records of {self.held:,}." if self.held else ""
+        return f"Followed {topics:,} topics: {records:,} records appended to {len(appended):,} of them.{held}{failed}"
 
 
 def follow_topics(
@@ -50,11 +57,13 @@ def follow_topics(
     found = cluster.describe_topics(names, configuration=wanted.configuration.takes)
     described = dict(found.items())
     unchanged = _find_unchanged(ctx, heads, described)
-    if unchanged:
-        ctx.store.ingest_lags.confirm_complete(unchanged, min(found[name].looked_at_ms for name in unchanged))
+    # An open transaction goes on writing while the last stable offset stays, so it is looked at here as well.
+    confirmed = date_open_transactions(cluster.settings, {name: described[name] for name in unchanged})
+    confirm_complete_lags(ctx, confirmed)
+    held = sum(topic.is_held for topic in confirmed.values())
     changed = {name: name for name in names if name not in unchanged}
     if not changed:
-        return FollowReport(len(unchanged), (), ())
+        return FollowReport(len(unchanged), (), (), held)
     outcome = ingest_kafka_topics(ctx, cluster, changed, wanted, as_of_ms=as_of_ms)
     # Nothing was to be committed to these. If another head was looked at than the one named here, or newer offsets than
     # those, they are never current again.
@@ -62,7 +71,8 @@ def follow_topics(
     ctx.store.ingest_lags.record_complete(
         [CompleteTopic(name, heads[name], digest_topic(described[name])) for name in complete if name in described]
     )
-    return FollowReport(len(unchanged), outcome.reports, outcome.failures)
+    held += sum(bool(report.uncommitted) for report in outcome.reports)
+    return FollowReport(len(unchanged), outcome.reports, outcome.failures, held)
 
 
 def _find_unchanged(ctx: Context, heads: dict[str, str], found: dict[str, BrokerTopic]) -> set[str]:
@@ -76,7 +86,7 @@ def _find_unchanged(ctx: Context, heads: dict[str, str], found: dict[str, Broker
 
 
 def digest_topic(found: BrokerTopic) -> str:
-    """Compute a digest of a topic's id, partitions and offsets at its brokers, and of its configuration if known."""
+    """Compute a digest of a topic's id, partitions, offsets of committed records, and configuration if known."""
     offsets = sorted((number, each.start_offset, each.stable_offset) for number, each in found.partitions.items())
     configuration = sorted((name, each.value, each.origin.value) for name, each in found.settings.items())
     return documents.compute_digest((found.topic_id, offsets, configuration))
