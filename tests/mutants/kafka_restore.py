@@ -28,6 +28,6 @@ KAFKA_RESTORE: tuple[Mutant, ...] = (
     .changes("choose_batch_bytes", return_value("BATCH_BYTES", "BATCH_BYTES"))
     .caught_by("test_small_records_go_into_a_topic_that_takes_small_batches_only"),
     Mutant("restore-brokers-defaults-stay", "where the brokers' default is another the target keeps it")
-    .changes("apply_configuration", assign("{}", "list_differences"))
+    .changes("apply_configuration", assign("{}", "list_settings_to_change"))
     .caught_by("test_the_target_has_the_archives_settings_where_the_brokers_have_others"),
 )

@@ -76,7 +76,7 @@ def make_final_configuration(config: TopicConfig) -> FinalConfiguration:
     return FinalConfiguration(values, tuple(notices))
 
 
-def list_differences(found: TargetDescription, config: TopicConfig) -> dict[str, str]:
+def list_settings_to_change(found: TargetDescription, config: TopicConfig) -> dict[str, str]:
     """List the settings in force for the archive that are others in force at the target; those that brokers have."""
     differences = {}
     for entry in list_entries(config):
@@ -112,7 +112,7 @@ def apply_configuration(target: TargetTopic, config: TopicConfig, final: FinalCo
     found = target.describe()
     if before is None or found is None:
         return ()
-    differences = list_differences(found, config)
+    differences = list_settings_to_change(found, config)
     if differences:
         try:
             target.alter_configuration(differences)
