@@ -6,7 +6,7 @@ log had everything when it was looked at last, and neither the log's head nor th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winnow import documents
@@ -14,63 +14,138 @@ from winnow.failures import TopicFailure
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.topic_sources import (
+    close_failures,
+    end_gone,
+    forget_unnamed,
+    record_gone,
+    record_unfollowed,
+    select_followed_before,
+    select_unfollowed,
+)
 from winnow.store.ingest_lag import CompleteTopic
 
 
 @dataclass(frozen=True, slots=True)
 class FollowReport:
-    """What following topics did. ``unchanged``: topics with nothing new, told without opening their logs."""
+    """What following topics did.
+
+    ``unchanged``: topics with nothing new, told without opening their logs. ``gone``: topics that were followed, and
+    which the brokers say they do not have. ``unfollowed``: topics whose logs do not follow them.
+    """
 
     unchanged: int
     reports: tuple[IngestReport, ...]
     failures: tuple[TopicFailure, ...]
+    gone: tuple[str, ...] = ()
+    unfollowed: int = 0
 
     @property
     def sentence(self) -> str:
         """The report as text for logs."""
-        appended = [each for each in self.reports if each.snapshot_id is not None]
-        records = sum(each.records_appended for each in appended)
+        appended = [report for report in self.reports if report.snapshot_id is not None]
+        records = sum(report.records_appended for report in appended)
         topics = self.unchanged + len(self.reports) + len(self.failures)
-        failed = f" {len(self.failures)} failed." if self.failures else ""
-        return f"Followed {topics:,} topics: {records:,} records appended to {len(appended):,} of them.{failed}"
+        parts = [
+            f"Followed {topics:,} topics: {records:,} records appended to {len(appended):,} of them.",
+            f"{len(self.failures)} failed." if self.failures else "",
+            f"{len(self.gone):,} are gone at Kafka." if self.gone else "",
+            f"{self.unfollowed:,} are not followed (winnow topics unfollow)." if self.unfollowed else "",
+        ]
+        return " ".join(part for part in parts if part)
 
 
 def follow_topics(
-    ctx: Context, cluster: Cluster, names: Sequence[str], wanted: KafkaRequest, *, as_of_ms: int
+    ctx: Context,
+    cluster: Cluster,
+    names: Sequence[str],
+    wanted: KafkaRequest,
+    *,
+    as_of_ms: int,
+    missing: Sequence[str] | None = None,
 ) -> FollowReport:
     """Append to the topics in ``names`` what their namesakes at the brokers have and they do not have yet.
 
-    One topic's failure stops no other. Records how far each is behind.
+    One topic's failure stops no other. Records how far each is behind, and which are gone at the brokers: a state with
+    an alert, which ends when they are there again, and no failure.
+
+    Args:
+        ctx: the installation.
+        cluster: the brokers.
+        names: the topics; those that the brokers listed, or that a person named.
+        wanted: the options; with ``follows``, logs that do not follow their topics are left.
+        as_of_ms: recorded with the appends.
+        missing: topics here that the settings name and the brokers did not list; with these, ``names`` are all others
+            that the settings name. None: the call is about some topics only.
 
     Raises:
         ServiceError: brokers, catalog or metadata store cannot be reached; what was appended before stays.
     """
-    heads = ctx.log.find_metadata_locations(names)
-    found = cluster.describe_topics(names)
+    heads = ctx.log.find_metadata_locations([*names, *(missing or ())])
+    states = ctx.store.source_states.list_all() if wanted.follows else {}
+    unfollowed = select_unfollowed(names, states, heads)
+    lost = select_followed_before(ctx, missing or (), states, heads)
+    found = cluster.describe_topics([*(name for name in names if name not in unfollowed), *lost])
+    unknown = [name for name in (*names, *lost) if name not in unfollowed | found.keys() | found.problems.keys()]
+    gone: list[str] = []
+    if wanted.follows:
+        # One that was listed a moment ago is gone too; one that never was here has nothing to lose.
+        lost_now = [name for name in unknown if name not in lost]
+        gone = [name for name in unknown if name in lost] + select_followed_before(ctx, lost_now, states, heads)
+        record_gone(ctx, gone, states, heads)
+        end_gone(ctx, found.keys(), states)
+        if missing is not None:
+            forget_unnamed(ctx, {*names, *missing}, states)
     unchanged = _find_unchanged(ctx, heads, found)
     if unchanged:
         ctx.store.ingest_lags.confirm_complete(unchanged, min(found[name].looked_at_ms for name in unchanged))
-    changed = {name: name for name in names if name not in unchanged}
+        close_failures(ctx, unchanged)
+    left = {*unchanged, *unfollowed, *(unknown if wanted.follows else ())}
+    changed = {name: name for name in (*names, *lost) if name not in left}
+    outcome = _ingest(ctx, cluster, changed, wanted, heads, found, as_of_ms=as_of_ms)
+    return FollowReport(
+        unchanged=len(unchanged),
+        reports=outcome.reports,
+        failures=outcome.failures,
+        gone=tuple(sorted(gone)),
+        unfollowed=len(unfollowed) + len(outcome.unfollowed),
+    )
+
+
+def _ingest(
+    ctx: Context,
+    cluster: Cluster,
+    changed: Mapping[str, str],
+    wanted: KafkaRequest,
+    heads: Mapping[str, str],
+    found: Mapping[str, BrokerTopic],
+    *,
+    as_of_ms: int,
+) -> KafkaOutcome:
+    """Ingest the topics that changed, and record which logs have everything, and which do not follow their topics."""
     if not changed:
-        return FollowReport(len(unchanged), (), ())
+        return KafkaOutcome((), ())
     outcome = ingest_kafka_topics(ctx, cluster, changed, wanted, as_of_ms=as_of_ms)
     # Nothing was to be committed to these. If another head was looked at than the one named here, or newer offsets than
     # those, they are never current again.
-    complete = [each.topic for each in outcome.reports if each.snapshot_id is None and each.topic in heads]
+    complete = [report.topic for report in outcome.reports if report.snapshot_id is None and report.topic in heads]
+    described = {*found}
     ctx.store.ingest_lags.record_complete(
-        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
+        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in described]
     )
-    return FollowReport(len(unchanged), outcome.reports, outcome.failures)
+    if outcome.unfollowed:
+        record_unfollowed(ctx, outcome.unfollowed)
+    return outcome
 
 
-def _find_unchanged(ctx: Context, heads: dict[str, str], found: dict[str, BrokerTopic]) -> set[str]:
+def _find_unchanged(ctx: Context, heads: Mapping[str, str], found: Mapping[str, BrokerTopic]) -> set[str]:
     """Find the topics whose log had everything at the head that it has now, and to which nothing came since."""
     known = ctx.store.ingest_lags.find_complete(list(found))
     return {
         name
-        for name, each in known.items()
-        if each.metadata_location == heads.get(name) and each.brokers_digest == digest_topic(found[name])
+        for name, complete in known.items()
+        if complete.metadata_location == heads.get(name) and complete.brokers_digest == digest_topic(found[name])
     }
 
 

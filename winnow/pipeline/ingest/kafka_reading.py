@@ -65,7 +65,8 @@ def plan_reading(state: TopicState, topic: BrokerTopic, rules: ReadingRules) -> 
         BadInputError: records would be lost, or those of another topic taken for newer ones.
         UsageError: a new epoch was asked for, and there is no reason for one.
     """
-    _refuse_fewer_partitions(state, topic)
+    if not is_another_topic(state, topic):
+        _refuse_fewer_partitions(state, topic)
     epochs = _complete_epochs(state, topic)
     newest = epochs[-1]
     moved = _describe_change(state, newest, topic)
@@ -103,6 +104,12 @@ def plan_reading(state: TopicState, topic: BrokerTopic, rules: ReadingRules) -> 
     )
 
 
+def is_another_topic(state: TopicState, topic: BrokerTopic) -> bool:
+    """Check whether ``topic`` was created again, or is a mirror: its id is not that of the log's newest epoch."""
+    known = state.epochs[-1].topic_id if state.epochs else None
+    return known is not None and topic.topic_id is not None and known != topic.topic_id
+
+
 def advance_epochs(state: TopicState, reading: KafkaReading, ingest_id: str) -> TopicState:
     """Return ``state`` with the epochs as they are once ``reading`` is committed by the call ``ingest_id``."""
     before = _complete_epochs(state, reading.topic)
@@ -132,10 +139,12 @@ def _refuse_fewer_partitions(state: TopicState, topic: BrokerTopic) -> None:
 
 def _describe_change(state: TopicState, epoch: Epoch, topic: BrokerTopic) -> str | None:
     """Say why ``topic`` cannot be the one of ``epoch``; None if it may be."""
-    if epoch.topic_id is not None and topic.topic_id is not None and epoch.topic_id != topic.topic_id:
+    if is_another_topic(state, topic):
+        fewer = len(topic.partitions) < len(state.partitions)
+        partitions = f" It has {len(topic.partitions)} partitions, and {state.topic} has {len(state.partitions)}."
         return (
             f"Topic {topic.name} is another one than was ingested into {state.topic} before: its topic id is "
-            f"{topic.topic_id}, and was {epoch.topic_id}."
+            f"{topic.topic_id}, and was {epoch.topic_id}.{partitions if fewer else ''}"
         )
     back = [
         f"{topic.name}-{number} ends at offset {found.stable_offset}, but {state.topic}-{number} holds it up to offset "
