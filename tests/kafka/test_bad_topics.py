@@ -7,18 +7,13 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewPartitions
 
 from tests.kafka.test_following import DAY_MS, HOUR_MS, LAG, Follower, list_alerts, note_opened_topics
@@ -26,7 +21,7 @@ from tests.support.cli_runner import winnow_process
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
-from winnow.errors import BadInputError, WinnowError
+from winnow.errors import BadInputError, ConfigurationError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.pipeline.admin.store_maintenance import rebuild_store
@@ -113,7 +108,8 @@ def grant(broker: KafkaBroker, topic: str, operations: Sequence[AclOperation]) -
     """Let alice do ``operations`` on a topic, and nothing else."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     of_topic = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
-    every = AclBindingFilter(*of_topic, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    anybody: Any = None  # which the stubs do not know
+    every = AclBindingFilter(*of_topic, anybody, anybody, AclOperation.ANY, AclPermissionType.ANY)
     for future in admin.delete_acls([every]).values():
         future.result()
     rights = [AclBinding(*of_topic, "User:alice", "*", each, AclPermissionType.ALLOW) for each in operations]
@@ -134,7 +130,9 @@ def test_a_topic_without_permission_fails_alone(
         watcher.produce(topic, "k1")
         grant(broker, topic, READS)
     watcher.cluster = Cluster(read_client_settings(address, str(properties)))
-    assert [report.records_appended for report in watcher.tick().reports] == [1, 1, 1]
+    first = watcher.tick()
+    assert first.failures == ()
+    assert [report.records_appended for report in first.reports] == [1, 1, 1]
     grant(broker, hidden, ())
     grant(broker, closed, (AclOperation.READ,))
     for topic in topics:
@@ -142,14 +140,15 @@ def test_a_topic_without_permission_fails_alone(
     report = watcher.tick()
     assert [(done.topic, done.records_appended) for done in report.reports] == [(good, 1)]
     assert sorted(failure.topic for failure in report.failures) == [closed, hidden]
-    assert all(isinstance(each.error, WinnowError) and each.topic in str(each.error) for each in report.failures)
+    assert all(isinstance(each.error, ConfigurationError) for each in report.failures)
+    assert all(each.topic in str(each.error) for each in report.failures)
     assert report.gone == ()
 
     watcher.produce(good, "k3")
     monkeypatch.setenv("WINNOW_HOME", str(watcher.ctx.settings.home))
     options = ["--bootstrap-servers", address, "--client-properties", properties]
     done = winnow_process("ingest", "kafka", "--topics-regex", watcher.pattern, *options)
-    assert done.exit_code == max(type(each.error).exit_code for each in report.failures if each.topic == closed)
+    assert done.exit_code == ConfigurationError.exit_code
     assert f"{good}: 1 record appended" in done.stdout
     assert closed in done.stderr
 
@@ -234,7 +233,7 @@ def test_a_recreated_topic_goes_on_as_a_new_epoch_where_the_settings_say_so(watc
     assert second.topic_id not in {None, before.topic_id}
     assert second.bases == {0: 2}
     assert watcher.keys(topic) == [b"k1", b"k2", b"k3"]
-    assert watcher.list_actions(topic)[-2:] == ["new_epoch", "ingest"]
+    assert watcher.list_actions(topic).count("new_epoch") == 1
     assert watcher.tick(begins_epochs=True).failures == ()
     assert len(watcher.world.head(topic).state.epochs) == 2
 

@@ -13,8 +13,6 @@ import base64
 import contextlib
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +25,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from winnow.embedded.java import find_java
+from winnow.embedded.kafka_addresses import LOOPBACK, find_free_ports, list_living_brokers
 from winnow.embedded.kafka_jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.processes import Guardian, start_guardian
 from winnow.errors import ServiceError
@@ -37,7 +36,6 @@ QUICK_START: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 START_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 60
 
-_LOOPBACK: Final = "127.0.0.1"
 _POLL_S: Final = 0.05
 _START_ATTEMPTS: Final = 3
 _NOT_NEEDED: Final = ("org.apache.kafka:kafka-tools-api",)
@@ -53,7 +51,6 @@ _CLEANER_LOGGERS: Final = (
 )
 _PROPERTIES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
@@ -84,13 +81,18 @@ class KafkaBroker:
     _java: Path
     _jars: Path
     _guardian: Guardian
-    _ports: tuple[int, int] = (0, 0)
+    node_id: int
+    cluster_id: str
+    voters: str
+    """Kafka's ``controller.quorum.voters``; this node alone when empty."""
+    _ports: tuple[int, int]
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _started_at_byte: int = field(default=0, repr=False)
 
     @property
     def bootstrap_servers(self) -> str:
         """Host and port for clients; the same after a restart."""
-        return f"{_LOOPBACK}:{self._ports[0]}"
+        return f"{LOOPBACK}:{self._ports[0]}"
 
     @property
     def data_folder(self) -> Path:
@@ -123,9 +125,10 @@ class KafkaBroker:
         first = self._ports == (0, 0)
         for attempt in range(_START_ATTEMPTS if first else 1):
             if first:
-                self._ports = _find_free_ports()
+                self._ports = find_free_ports()
             try:
-                self._launch()
+                self.launch()
+                self.wait_until_ready()
                 return
             except ServiceError:
                 # Another process may have taken a port since; the address of a later start is fixed.
@@ -134,6 +137,7 @@ class KafkaBroker:
 
     def stop(self) -> None:
         """Stop the broker in an orderly way (SIGTERM); kill it after a minute."""
+        self.resume()
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -150,11 +154,26 @@ class KafkaBroker:
         self.stop()
         self.start()
 
-    def _launch(self) -> None:
+    def pause(self) -> None:
+        """Let the process stand still (SIGSTOP): it holds its connections and answers nothing."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def launch(self) -> None:
+        """Start the process without waiting for it, as a node that needs others of its quorum must be.
+
+        Raises:
+            ServiceError: its storage could not be formatted.
+        """
         properties = self._write_configuration()
         if not (self.data_folder / "meta.properties").exists():
             self._format_storage(properties)
-        started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as stream:
             # In its own session, so that Ctrl-C in the terminal reaches only this process.
             process = subprocess.Popen(
@@ -167,12 +186,21 @@ class KafkaBroker:
             )
         self._process = process
         self._guardian.tell_begun(process.pid)
+
+    def wait_until_ready(self) -> None:
+        """Return when the launched process answers clients; kill it when it does not.
+
+        Raises:
+            ServiceError: it ended, or does not answer within two minutes.
+        """
+        process = self._process
+        assert process is not None, "not launched"
         try:
             until = time.monotonic() + START_TIMEOUT_S
-            while not _answers(self._ports[0]):
+            while self.node_id not in list_living_brokers(self._ports[0]):
                 if process.poll() is not None or time.monotonic() > until:
                     raise ServiceError(
-                        f"Kafka {self.version} did not start in {self.folder}. {self._read_cause(started_at_byte)} "
+                        f"Kafka {self.version} did not start in {self.folder}. {self._read_cause()} "
                         f"It was stopped; see {self.log_file}."
                     )
                 time.sleep(_POLL_S)
@@ -196,9 +224,10 @@ class KafkaBroker:
         client, controller = self._ports
         more = "".join(f",{each}" for each in self.properties.get("listeners", "").split(",") if each)
         mine = {
-            "controller.quorum.voters": f"1@{_LOOPBACK}:{controller}",
-            "listeners": f"PLAINTEXT://{_LOOPBACK}:{client},CONTROLLER://{_LOOPBACK}:{controller}{more}",
-            "advertised.listeners": f"PLAINTEXT://{_LOOPBACK}:{client}{more}",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": self.voters or f"{self.node_id}@{LOOPBACK}:{controller}",
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{client},CONTROLLER://{LOOPBACK}:{controller}{more}",
+            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{client}{more}",
             "log.dirs": str(self.data_folder),
         }
         path = self.folder / "server.properties"
@@ -211,7 +240,7 @@ class KafkaBroker:
         done = subprocess.run(
             [
                 *self._build_command(QUICK_START),
-                *("kafka.tools.StorageTool", "format", "--cluster-id", _make_cluster_id()),
+                *("kafka.tools.StorageTool", "format", "--cluster-id", self.cluster_id),
                 *("--config", str(properties)),
             ],
             cwd=self.folder,
@@ -237,9 +266,9 @@ class KafkaBroker:
     def _failed_to_bind(self) -> bool:
         return self.log_file.exists() and "Address already in use" in self.log_file.read_text(errors="replace")
 
-    def _read_cause(self, start: int) -> str:
+    def _read_cause(self) -> str:
         with self.log_file.open("rb") as stream:
-            stream.seek(start)
+            stream.seek(self._started_at_byte)
             lines = stream.read().decode(errors="replace").splitlines()
         told = [line for line in lines if "ERROR" in line or "Exception" in line or line.startswith("Error")]
         return " ".join(told[:1]) or f"It said nothing of a cause within {START_TIMEOUT_S} s."
@@ -261,12 +290,10 @@ def run_broker(
         ConfigurationError: PySpark or Java is missing.
         ServiceError: the jars cannot be fetched, or the broker does not start.
     """
-    jars = resolve_broker_jars(version)
-    java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with start_guardian(None, folder / "guardian.log") as guardian:
-        broker = KafkaBroker(folder, version, jvm_options, properties or {}, java, jars, guardian)
+        broker = prepare_broker(folder, guardian, version=version, jvm_options=jvm_options, properties=properties)
         try:
             broker.start()
             yield broker
@@ -274,36 +301,53 @@ def run_broker(
             broker.stop()
 
 
+def prepare_broker(
+    folder: Path,
+    guardian: Guardian,
+    *,
+    version: str = DEFAULT_VERSION,
+    jvm_options: Sequence[str] = QUICK_START,
+    properties: Mapping[str, str] | None = None,
+    node_id: int = 1,
+    cluster_id: str | None = None,
+    ports: tuple[int, int] = (0, 0),
+    voters: str = "",
+) -> KafkaBroker:
+    """Return a broker that has not been started; its ``folder`` is made.
+
+    ``ports``: for clients and for controllers; free ones are chosen at the first start when left out. A node of a
+    quorum needs its ``node_id``, ``cluster_id``, ``ports`` and ``voters``.
+
+    Raises:
+        ConfigurationError: PySpark or Java is missing.
+        ServiceError: the jars cannot be fetched.
+    """
+    jars = resolve_broker_jars(version)
+    java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
+    folder.mkdir(parents=True, exist_ok=True)
+    processes = (java, jars, guardian)
+    return KafkaBroker(
+        folder,
+        version,
+        jvm_options,
+        properties or {},
+        *processes,
+        node_id,
+        cluster_id or make_cluster_id(),
+        voters,
+        ports,
+    )
+
+
 def resolve_broker_jars(version: str = DEFAULT_VERSION) -> Path:
     """Return the folder with the broker's jars; fetched at the first call, see :mod:`winnow.embedded.kafka_jars`."""
     return resolve_jars([f"org.apache.kafka:kafka_2.13:{version}"], f"kafka-{version}", exclude=_NOT_NEEDED)
 
 
-def _find_free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        for each in (first, second):
-            each.bind((_LOOPBACK, 0))
-        return first.getsockname()[1], second.getsockname()[1]
-
-
-def _make_cluster_id() -> str:
+def make_cluster_id() -> str:
+    """Return a new id of a cluster."""
     # One that begins with "-" would be taken for an option.
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a")
-
-
-def _answers(port: int) -> bool:
-    """Check whether the broker answers a request for its metadata and counts itself among the brokers that live."""
-    # Metadata, version 4: correlation id, no client id, no topics, no automatic creation.
-    request = struct.pack(">hhihib", 3, 4, 1, -1, 0, 0)
-    try:
-        with socket.create_connection((_LOOPBACK, port), timeout=5) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            with connection.makefile("rb") as stream:
-                # Length, correlation id, throttle time, number of brokers.
-                answer = struct.Struct(">iiii")
-                return bool(answer.unpack(stream.read(answer.size))[3])
-    except (OSError, struct.error):
-        return False
 
 
 def _describe_logging(cleaner_log: Path) -> str:

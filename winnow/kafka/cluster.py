@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from winnow.clock import read_wall_clock_ms
 from winnow.epochs import format_topic_id
+from winnow.errors import WinnowError
+from winnow.kafka.answers import check_offsets, find_leaderless
 from winnow.kafka.client import ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from confluent_kafka import KafkaError
 
 REQUEST_TIMEOUT_S = 20.0
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -47,6 +51,29 @@ class BrokerTopic:
     looked_at_ms: int = field(default=0, compare=False)
 
 
+class TopicDescriptions(Mapping[str, BrokerTopic]):
+    """The topics that were asked for and exist, by name; iterating gives those that are described.
+
+    ``problems``: of each topic about which the brokers gave no valid answer, why; its own alone. To ask for such a
+    topic (``[name]``, ``get``, ``in``) raises that error, so that it is never taken for a topic that is not there.
+    """
+
+    def __init__(self, topics: Mapping[str, BrokerTopic], problems: Mapping[str, WinnowError]) -> None:
+        self._topics = dict(topics)
+        self.problems: Mapping[str, WinnowError] = dict(problems)
+
+    def __getitem__(self, name: str) -> BrokerTopic:
+        if name in self.problems:
+            raise self.problems[name]
+        return self._topics[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+
 class Cluster:
     """The topics of one Kafka cluster."""
 
@@ -68,50 +95,85 @@ class Cluster:
             topics = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
         except KafkaException as problem:
             raise self._explain(problem.args[0], "listing its topics") from None
-        return sorted(name for name, found in topics.items() if found.error is None and not name.startswith("__"))
+        # One that brokers cannot describe now is there all the same: describing it says why.
+        gone = {name for name, found in topics.items() if _is_unknown(found.error)}
+        return sorted(name for name in topics if name not in gone and not name.startswith("__"))
 
-    def describe_topics(self, names: Iterable[str], *, configuration: bool = False) -> dict[str, BrokerTopic]:
+    def describe_topics(self, names: Iterable[str], *, configuration: bool = False) -> TopicDescriptions:
         """Describe the topics of ``names`` that exist, all of them in three requests.
 
-        ``configuration``: also ask for their configuration.
+        ``configuration``: also ask for their configuration. An answer about one topic that is none (a partition
+        without a leader, an offset that is not valid, no right to ask) is a problem of that topic alone.
 
         Raises:
             ServiceError: the cluster cannot be reached.
             ConfigurationError: the client may not ask it.
         """
-        from confluent_kafka import KafkaError, KafkaException, TopicCollection
-
         wanted = list(dict.fromkeys(names))
         if not wanted:
-            return {}
+            return TopicDescriptions({}, {})
         looked_at_ms = read_wall_clock_ms()
+        problems: dict[str, WinnowError] = {}
+        described = self._describe(wanted, problems)
+        partitions = [(name, part.id) for name, topic in described.items() for part in topic.partitions]
+        starts = self._list_offsets(partitions, problems, earliest=True)
+        ends = self._list_offsets([each for each in partitions if each[0] not in problems], problems, earliest=False)
+        asked = [name for name in described if name not in problems]
+        configurations = self._describe_configurations(asked, problems) if configuration else {}
+        topics: dict[str, BrokerTopic] = {}
+        for name, topic in described.items():
+            numbers = [part.id for part in topic.partitions]
+            if name not in problems:
+                problem = check_offsets(self.settings.bootstrap_servers, name, numbers, starts, ends)
+                if problem is not None:
+                    problems[name] = problem
+            if name not in problems:
+                topic_id = str(topic.topic_id)
+                topics[name] = BrokerTopic(
+                    name,
+                    None if topic_id == NO_TOPIC_ID else format_topic_id(topic_id),
+                    {number: BrokerOffsets(starts[name, number], ends[name, number]) for number in numbers},
+                    configurations.get(name, {}),
+                    looked_at_ms,
+                )
+        return TopicDescriptions(topics, problems)
+
+    def _describe(self, names: list[str], problems: dict[str, WinnowError]) -> dict[str, Any]:
+        """Ask for ids and partitions; topics that have a partition without a leader go to ``problems``."""
+        from confluent_kafka import KafkaException, TopicCollection
+
         described: dict[str, Any] = {}
         asked = self._ask(
-            lambda: self._admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S),
+            lambda: self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S),
             "describing topics",
         )
         for name, future in asked.items():
             try:
                 described[name] = future.result()
-            except KafkaException as problem:
-                if problem.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise self._explain(problem.args[0], f"describing topic {name}") from None
-        partitions = [(name, each.id) for name, topic in described.items() for each in topic.partitions]
-        starts = self._list_offsets(partitions, earliest=True)
-        ends = self._list_offsets(partitions, earliest=False)
-        configurations = self._describe_configurations(described) if configuration else {}
-        return {
-            name: BrokerTopic(
-                name,
-                None if str(topic.topic_id) == NO_TOPIC_ID else format_topic_id(str(topic.topic_id)),
-                {each.id: BrokerOffsets(starts[name, each.id], ends[name, each.id]) for each in topic.partitions},
-                configurations.get(name, {}),
-                looked_at_ms,
-            )
+            except KafkaException as refusal:
+                error = refusal.args[0]
+                if _is_unknown(error):
+                    continue
+                problem = self._explain(error, f"describing topic {name}")
+                if _is_of_the_client(error):
+                    raise problem from None
+                problems[name] = problem
+        leaders = {
+            name: {part.id: None if part.leader is None else part.leader.id for part in topic.partitions}
             for name, topic in described.items()
         }
+        # One partition without a leader would let the request for the offsets of all topics fail.
+        for name, of_topic in leaders.items():
+            leaderless = find_leaderless(self.settings.bootstrap_servers, name, of_topic)
+            if leaderless is not None:
+                problems[name] = leaderless
+                del described[name]
+        return described
 
-    def _list_offsets(self, partitions: Iterable[tuple[str, int]], *, earliest: bool) -> dict[tuple[str, int], int]:
+    def _list_offsets(
+        self, partitions: Iterable[tuple[str, int]], problems: dict[str, WinnowError], *, earliest: bool
+    ) -> dict[tuple[str, int], int]:
+        """Ask for an offset of each partition; the topic of one without an answer goes to ``problems``."""
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
         from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -120,22 +182,31 @@ class Cluster:
         asked = {TopicPartition(name, number): spec for name, number in partitions}
         if not asked:
             return {}
-        found = self._ask(
+        answers = self._ask(
             lambda: self._admin.list_offsets(
                 asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
             ),
             "listing offsets",
         )
-        offsets = {}
-        for partition, future in found.items():
+        offsets: dict[tuple[str, int], int] = {}
+        failure: WinnowError | None = None
+        is_of_the_client = True
+        for partition, future in answers.items():
             try:
                 offsets[partition.topic, partition.partition] = future.result().offset
-            except KafkaException as problem:
+            except KafkaException as refusal:
+                error = refusal.args[0]
                 what = f"asking for offsets of {partition.topic}-{partition.partition}"
-                raise self._explain(problem.args[0], what) from None
+                failure = self._explain(error, what)
+                is_of_the_client &= _is_of_the_client(error)
+                problems.setdefault(partition.topic, failure)
+        if failure is not None and not offsets and is_of_the_client:
+            raise failure
         return offsets
 
-    def _describe_configurations(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    def _describe_configurations(
+        self, names: Iterable[str], problems: dict[str, WinnowError]
+    ) -> dict[str, dict[str, str]]:
         from confluent_kafka import KafkaException, admin
 
         # The stubs do not export them.
@@ -150,9 +221,13 @@ class Cluster:
         for asked_of, future in futures.items():
             try:
                 entries = future.result()
-            except KafkaException as problem:
-                what = f"describing the configuration of topic {asked_of.name}"
-                raise self._explain(problem.args[0], what) from None
+            except KafkaException as refusal:
+                error = refusal.args[0]
+                problem = self._explain(error, f"describing the configuration of topic {asked_of.name}")
+                if _is_of_the_client(error):
+                    raise problem from None
+                problems[asked_of.name] = problem
+                continue
             found[asked_of.name] = {
                 name: entry.value
                 for name, entry in entries.items()
@@ -169,6 +244,18 @@ class Cluster:
             raise self._explain(problem.args[0], what) from None
         return asked
 
-    def _explain(self, error: Any, what: str) -> Exception:
+    def _explain(self, error: Any, what: str) -> WinnowError:
         self._admin.poll(0)  # this is when the library says why connections failed
         return explain_kafka_error(self._trouble.find_cause(error), self.settings.bootstrap_servers, what)
+
+
+def _is_of_the_client(error: KafkaError) -> bool:
+    """Check whether an error was made by the client, which had no answer, and not by a broker about a topic."""
+    return error.code() < 0
+
+
+def _is_unknown(error: KafkaError | None) -> bool:
+    """Check whether brokers say that they have no such topic."""
+    from confluent_kafka import KafkaError
+
+    return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART

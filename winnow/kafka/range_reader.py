@@ -153,6 +153,8 @@ class RangeReader:
             )
         if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
             return False  # the library tries again; the wait above ends it
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return False  # assigned partitions need no group; the library looks for its coordinator all the same
         raise self._explain(error, wanted)
 
     def _explain(self, error: Any, wanted: BrokerRange) -> Exception:

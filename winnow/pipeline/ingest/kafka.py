@@ -151,9 +151,11 @@ def ingest_kafka_topics(
         )
         by_topic = {each.log.topic: each for each in distributed}
         reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
-    failed = {each.topic: found[topics[each.topic]] for each in results.failures if topics[each.topic] in found}
+    # Of a topic without a valid answer nothing is known.
+    failures = [each for each in results.failures if topics[each.topic] not in found.problems]
+    failed = {each.topic: found[topics[each.topic]] for each in failures if topics[each.topic] in found}
     # A service that did not answer would be waited for again, topic by topic.
-    if not any(isinstance(each.error, ServiceError) for each in results.failures):
+    if not any(isinstance(each.error, ServiceError) for each in failures):
         record_failed_lags(ctx, cluster, failed)
     close_failures(ctx, [report.topic for report in reports])
     return KafkaOutcome(

@@ -86,8 +86,11 @@ def follow_topics(
     states = ctx.store.source_states.list_all() if wanted.follows else {}
     unfollowed = select_unfollowed(names, states, heads)
     lost = select_followed_before(ctx, missing or (), states, heads)
-    found = cluster.describe_topics([*(name for name in names if name not in unfollowed), *lost])
-    unknown = [name for name in (*names, *lost) if name not in unfollowed | found.keys() | found.problems.keys()]
+    answers = cluster.describe_topics([*(name for name in names if name not in unfollowed), *lost])
+    found = dict(answers.items())
+    # No valid answer is not that there is no such topic.
+    answered = unfollowed | found.keys() | answers.problems.keys()
+    unknown = [name for name in (*names, *lost) if name not in answered]
     gone: list[str] = []
     if wanted.follows:
         # One that was listed a moment ago is gone too; one that never was here has nothing to lose.
@@ -130,9 +133,8 @@ def _ingest(
     # Nothing was to be committed to these. If another head was looked at than the one named here, or newer offsets than
     # those, they are never current again.
     complete = [report.topic for report in outcome.reports if report.snapshot_id is None and report.topic in heads]
-    described = {*found}
     ctx.store.ingest_lags.record_complete(
-        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in described]
+        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
     )
     if outcome.unfollowed:
         record_unfollowed(ctx, outcome.unfollowed)
