@@ -110,11 +110,12 @@ def _follow(
     from winnow.pipeline.admin.topic_deletion import withdraw_topics
     from winnow.pipeline.ingest.kafka import KafkaRequest
     from winnow.pipeline.ingest.kafka_following import follow_topics
+    from winnow.planning.kafka_configuration import TakingRules
 
     source = ctx.settings.source
     wanted = KafkaRequest(
         creates=source.create if params["create"] is None else params["create"],
-        takes_configuration=source.sync_config,
+        configuration=TakingRules(takes=source.sync_config),
         follows=chosen.follows,
         begins_epochs=source.recreated == "new_epoch",
     )

@@ -30,6 +30,7 @@ from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
 from winnow.pipeline.monitor.watch import watch_topics
 from winnow.pipeline.topic_sources import list_missing_topics, set_following
+from winnow.planning.kafka_configuration import TakingRules
 from winnow.report import alert_templates
 from winnow.store.source_states import SourceKind
 from winnow.store.values import Window
@@ -51,7 +52,8 @@ class Watcher(Follower):
         self.world.clock.now_ms = max(self.world.clock.now_ms, read_wall_clock_ms())
         listed = [name for name in self.cluster.list_topics() if re.fullmatch(self.pattern, name)]
         missing = list_missing_topics(self.ctx, self.pattern, listed)
-        wanted = KafkaRequest(creates=True, takes_configuration=True, follows=True, begins_epochs=begins_epochs)
+        taking = TakingRules(takes=True)
+        wanted = KafkaRequest(creates=True, configuration=taking, follows=True, begins_epochs=begins_epochs)
         return follow_topics(self.ctx, self.cluster, listed, wanted, as_of_ms=self.world.clock(), missing=missing)
 
     def recreate(self, topic: str, *, partitions: int = 1) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from confluent_kafka import Message
 
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest, ingest_all
@@ -16,10 +18,13 @@ from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import ServiceError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
+from winnow.kafka.range_reader import BrokerRange, RangeReader
+from winnow.model import Headers
 from winnow.pipeline.ingest.kafka import KafkaRequest
 from winnow.pipeline.ingest.kafka_following import follow_topics
 
 NO_OFFSET = -1001
+Row: TypeAlias = tuple[int, bytes | None, bytes | None, int, Headers]
 
 
 @pytest.fixture
@@ -82,3 +87,27 @@ def test_one_topic_without_a_valid_answer_stops_no_other(
         assert failure.topic == lost.name
         assert isinstance(failure.error, ServiceError)
         assert f"{lost.name}-0" in str(failure.error)
+
+
+class LateProducer(RangeReader):
+    """A reader to whose partition further records come whenever the broker says that there is nothing more."""
+
+    def __init__(self, topic: LiveTopic, rows: Iterable[Row]) -> None:
+        super().__init__(read_client_settings(topic.broker.bootstrap_servers))
+        self.topic, self.rows = topic, iter(rows)
+        self.ends = 0
+
+    def _judge(self, event: Message, wanted: BrokerRange) -> bool:
+        self.ends += 1
+        self.topic.write(list(itertools.islice(self.rows, 5)))
+        return super()._judge(event, wanted)
+
+
+def test_early_end_of_a_partition_is_not_the_end_of_the_range(broker: KafkaBroker) -> None:
+    """A broker that does not know of the newest records yet says that the partition ends before them."""
+    topic = create_live_topic(broker, partitions=1)
+    topic.write(make_rows(random.Random(4), 5, partitions=1))
+    with LateProducer(topic, make_rows(random.Random(5), 10, partitions=1)) as reader:
+        batches = list(reader.read(BrokerRange(topic.name, 0, 0, 15)))
+    assert reader.ends >= 2
+    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(range(15))

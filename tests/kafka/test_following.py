@@ -25,9 +25,10 @@ from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines, measure_topic
 from winnow.pipeline.monitor.watch import watch_topics
+from winnow.planning.kafka_configuration import TakingRules
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-LAG = {"max.compaction.lag.ms": str(DAY_MS)}
+LAG = {"cleanup.policy": "compact", "max.compaction.lag.ms": str(DAY_MS)}
 
 
 class Follower:
@@ -76,7 +77,7 @@ class Follower:
     def follow(self, topics: Sequence[str]) -> FollowReport:
         """Follow ``topics`` once, now."""
         self.world.clock.now_ms = max(self.world.clock.now_ms, read_wall_clock_ms())
-        wanted = KafkaRequest(creates=True, takes_configuration=True)
+        wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=True))
         return follow_topics(self.ctx, self.cluster, topics, wanted, as_of_ms=self.world.clock())
 
     def keys(self, topic: str) -> list[bytes | None]:
@@ -213,7 +214,7 @@ def test_a_deadline_that_the_ingest_makes_impossible_is_alerted_and_recovers(
     follower: Follower, is_missing: bool
 ) -> None:
     """Deleted within a day in the archive too: a record counts from its timestamp in Kafka."""
-    (topic,) = follower.create("erased", config={**LAG, "cleanup.policy": "compact"})
+    (topic,) = follower.create("erased", config=LAG)
     ctx, clock = follower.ctx, follower.world.clock
     follower.produce(topic, "k1", timestamp_ms=clock() - 2 * DAY_MS)
     follower.follow([topic])

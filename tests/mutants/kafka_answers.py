@@ -2,6 +2,38 @@
 
 from __future__ import annotations
 
+from tests.mutants.changes import drop_statement, never, replace, return_value
 from tests.mutants.mutant import Mutant
 
-KAFKA_ANSWERS: tuple[Mutant, ...] = ()
+KAFKA_ANSWERS: tuple[Mutant, ...] = (
+    Mutant("special-number-taken-for-an-offset", "an offset of -1001 is one below all others")
+    .changes("is_offset", replace("offset >= 0", "True"))
+    .caught_by("test_number_that_is_no_offset_makes_the_topic_run_again"),
+    Mutant("offsets-of-brokers-unchecked", "what a client hands out as an offset is believed")
+    .changes("Cluster.describe_topics", never("problem"))
+    .caught_by("test_offset_that_is_none_is_run_again_and_begins_no_epoch"),
+    Mutant("leaderless-partition-asked", "a partition without a leader is asked for its offsets")
+    .changes("find_leaderless", never("without"))
+    .caught_by("test_partition_without_a_leader_is_named"),
+    Mutant("topic-without-an-answer-taken-for-gone", "a topic that brokers could not describe is not there")
+    .changes("TopicDescriptions.__getitem__", never("problems"))
+    .caught_by("test_topic_without_a_valid_answer_is_never_taken_for_one_that_is_not_there"),
+    Mutant("gap-of-one-record-accepted", "one record that the brokers deleted before it was read is passed over")
+    .changes("_list_ranges", replace("start > position and is_known", "start > position + 1 and is_known"))
+    .caught_by("test_gap_of_one_record_is_refused_and_named"),
+    Mutant("offset-set-back-by-one-not-seen", "a topic that lost its newest record is gone on with")
+    .changes("_find_set_back", replace("A + B < C", "A + B < C - 1"))
+    .caught_by("test_offset_set_back_by_one_is_refused_and_begins_no_epoch_of_the_same_topic"),
+    Mutant("early-end-taken-as-the-end", "a range ends where the broker knows no more records yet")
+    .changes("RangeReader._judge", return_value("True", "_get_offset"))
+    .caught_by("test_early_end_of_a_partition_is_not_the_end_of_the_range"),
+    Mutant("timestamp-0-read-as-missing", "a record of 1970-01-01 gets the time of its ingest")
+    .changes("make_batch", replace("stamps < 0", "stamps <= 0"))
+    .caught_by("test_timestamp_of_0_is_a_time_and_a_missing_one_is_none"),
+    Mutant("epoch-of-the-same-topic", "a topic that lost records begins an epoch that repeats what is here")
+    .changes("plan_reading", drop_statement("_refuse_lost_records"))
+    .caught_by("test_offset_set_back_by_one_is_refused_and_begins_no_epoch_of_the_same_topic"),
+    Mutant("added-partition-begins-anywhere", "the first records of an added partition are passed over once deleted")
+    .changes("_list_ranges", replace("bool(epoch.ends)", "number in epoch.ends"))
+    .caught_by("test_first_offsets_of_a_partition_that_was_added_are_a_gap_when_they_are_deleted"),
+)

@@ -51,6 +51,9 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
     AlertKind.SEGMENT_DAMAGED: lambda: alert_templates.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
     AlertKind.INGEST_FAILED: lambda: alert_templates.make_ingest_failed("orders", "It was refused.", at_ms=AT_MS),
     AlertKind.SOURCE_GONE: lambda: alert_templates.make_source_gone("orders", AT_MS - HOUR_MS, at_ms=AT_MS),
+    AlertKind.CONFIGURATION_HELD: lambda: alert_templates.make_configuration_held(
+        "orders", "orders", "retention.ms is 1 day at Kafka (topic)", effect="", at_ms=AT_MS
+    ),
 }
 
 

@@ -18,6 +18,7 @@ from winnow.sources.choices import check_choice
 if TYPE_CHECKING:
     from winnow.pipeline.ingest.commit import IngestReport
     from winnow.pipeline.ingest.kafka import KafkaOutcome
+    from winnow.planning.kafka_configuration import TakingRules
 
 BootstrapServers = Annotated[
     str | None,
@@ -56,8 +57,27 @@ def kafka(
         bool, typer.Option("--create", help="Create topics that are not there, with the brokers' partitions.")
     ] = False,
     sync_config: Annotated[
-        bool, typer.Option("--sync-config", help="Take over the topic configuration that the brokers have.")
+        bool,
+        typer.Option("--sync-config", help="Take over what the topic sets at the brokers, and what it set back there."),
     ] = False,
+    accept_kafka_config: Annotated[
+        bool,
+        typer.Option(
+            "--accept-kafka-config",
+            help="With --sync-config: also take changes that were held because they remove records; with --create, all "
+            "that is in force at Kafka.",
+        ),
+    ] = False,
+    accept_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept-key",
+            metavar="KEY",
+            help="With --accept-kafka-config: take this key as it is in force at Kafka, its default included; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
     accept_gap: Annotated[
         bool, typer.Option("--accept-gap", help="Go on although the brokers deleted records before they were read.")
     ] = False,
@@ -85,6 +105,9 @@ def kafka(
     every record exactly once. Gaps of aborted transactions and of compaction are normal. Refused, and said: a topic
     that was created again, offsets that were set back, records that the brokers deleted before they were read.
 
+    A topic that --create makes has the cleanup.policy in force at Kafka. What Kafka's retention does by default removes
+    nothing here, and a change of configuration that would remove records waits for --accept-kafka-config.
+
     Example: winnow ingest kafka orders --bootstrap-servers localhost:9092 --create
     """
     from winnow.kafka.client_settings import read_client_settings
@@ -98,7 +121,10 @@ def kafka(
     if topics_regex is not None and (source_topic is not None or new_epoch):
         raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
     rules = ReadingRules(accepts_gap=accept_gap, begins_epoch=new_epoch, trusts_offsets=trust_offsets)
-    wanted = KafkaRequest(rules, creates=create, takes_configuration=sync_config)
+    configuration = _read_taking_rules(
+        takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None
+    )
+    wanted = KafkaRequest(rules, creates=create, configuration=configuration)
     with open_installation() as ctx:
         source = ctx.settings.source
         servers = bootstrap_servers or source.bootstrap_servers
@@ -119,6 +145,28 @@ def kafka(
         withdraw_created(ctx, wanted.created, (each.topic for each in outcome.failures))
     _show_outcome(outcome, topic, as_json=as_json)
     exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
+
+
+def _read_taking_rules(*, takes: bool, accepts: bool, keys: list[str], is_one_topic: bool) -> TakingRules:
+    """Check the options about configuration.
+
+    Raises:
+        UsageError: they do not go together.
+        ConfigurationError: there is no such key.
+    """
+    from winnow.config.topic import is_topic_key, make_unknown_key_error
+    from winnow.planning.kafka_configuration import TakingRules
+
+    if accepts and not takes:
+        raise UsageError("--accept-kafka-config goes with --sync-config. Nothing was ingested.")
+    if keys and not accepts:
+        raise UsageError("--accept-key goes with --sync-config --accept-kafka-config. Nothing was ingested.")
+    if accepts and not is_one_topic:
+        raise UsageError("--accept-kafka-config is about one topic: name it instead of --topics-regex.")
+    for key in keys:
+        if not is_topic_key(key):
+            raise make_unknown_key_error(key)
+    return TakingRules(takes=takes, accepts=accepts, accepted_keys=frozenset(keys))
 
 
 def _show_outcome(outcome: KafkaOutcome, topic: str | None, *, as_json: bool) -> None:

@@ -220,7 +220,7 @@ class SourceSettings(_Frozen):
     )
     sync_config: bool = describe_setting(
         "Whether followed topics take over the topic configuration that the brokers have, such as "
-        "`max.compaction.lag.ms`, each time something of them is ingested.",
+        "`max.compaction.lag.ms`. A change that would remove records waits for a person.",
         default=False,
         example="sync_config = true",
     )

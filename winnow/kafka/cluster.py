@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from winnow.clock import read_wall_clock_ms
+from winnow.config.kafka_settings import Origin, SourceSetting
+from winnow.config.topic import is_topic_key
 from winnow.epochs import format_topic_id
 from winnow.errors import WinnowError
 from winnow.kafka.answers import check_offsets, find_leaderless
@@ -40,14 +42,16 @@ class BrokerTopic:
     """A topic as its brokers describe it.
 
     ``topic_id``: given at its creation; another one after it was deleted and created again. None where brokers give
-    none. ``configuration``: the values that are set for the topic itself, by Kafka's names. ``looked_at_ms``: a time
-    before the brokers were asked for its offsets.
+    none. ``configuration``: the values that are set for the topic itself, by Kafka's names. ``settings``: those in
+    force, set for the topic or not, of the keys that mean something here. ``looked_at_ms``: a time before the brokers
+    were asked for its offsets.
     """
 
     name: str
     topic_id: str | None
     partitions: Mapping[int, BrokerOffsets]
     configuration: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, SourceSetting] = field(default_factory=dict)
     looked_at_ms: int = field(default=0, compare=False)
 
 
@@ -128,12 +132,13 @@ class Cluster:
                 if problem is not None:
                     problems[name] = problem
             if name not in problems:
-                topic_id = str(topic.topic_id)
+                topic_id, settings = str(topic.topic_id), configurations.get(name, {})
                 topics[name] = BrokerTopic(
                     name,
                     None if topic_id == NO_TOPIC_ID else format_topic_id(topic_id),
                     {number: BrokerOffsets(starts[name, number], ends[name, number]) for number in numbers},
-                    configurations.get(name, {}),
+                    {key: each.value for key, each in settings.items() if each.origin is Origin.TOPIC},
+                    {key: each for key, each in settings.items() if is_topic_key(key)},
                     looked_at_ms,
                 )
         return TopicDescriptions(topics, problems)
@@ -206,15 +211,23 @@ class Cluster:
 
     def _describe_configurations(
         self, names: Iterable[str], problems: dict[str, WinnowError]
-    ) -> dict[str, dict[str, str]]:
+    ) -> dict[str, dict[str, SourceSetting]]:
+        """Ask for all values in force, also of keys that mean nothing here."""
         from confluent_kafka import KafkaException, admin
 
         # The stubs do not export them.
         resource, source = vars(admin)["ConfigResource"], vars(admin)["ConfigSource"]
+        origins = {
+            source.DYNAMIC_TOPIC_CONFIG.value: Origin.TOPIC,
+            source.DYNAMIC_BROKER_CONFIG.value: Origin.BROKER,
+            source.STATIC_BROKER_CONFIG.value: Origin.BROKER,
+            source.DYNAMIC_DEFAULT_BROKER_CONFIG.value: Origin.CLUSTER,
+            source.DEFAULT_CONFIG.value: Origin.DEFAULT,
+        }
         asked = [resource(resource.Type.TOPIC, name) for name in names]
         if not asked:
             return {}
-        found: dict[str, dict[str, str]] = {}
+        found: dict[str, dict[str, SourceSetting]] = {}
         futures = self._ask(
             lambda: self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_S), "describing configurations"
         )
@@ -229,9 +242,9 @@ class Cluster:
                 problems[asked_of.name] = problem
                 continue
             found[asked_of.name] = {
-                name: entry.value
+                name: SourceSetting(entry.value, origins.get(entry.source, Origin.UNKNOWN))
                 for name, entry in entries.items()
-                if entry.source == source.DYNAMIC_TOPIC_CONFIG.value and entry.value is not None
+                if entry.value is not None
             }
         return found
 

@@ -194,6 +194,22 @@ def make_source_gone(topic: str, since_ms: int, *, at_ms: int) -> Situation:
     )
 
 
+def make_configuration_held(topic: str, source_topic: str, changes: str, *, effect: str, at_ms: int) -> Situation:
+    """Make the alert about changes at Kafka that would remove records here. ``effect``: sentences; may be empty."""
+    return Situation(
+        kind=AlertKind.CONFIGURATION_HELD,
+        topic=topic,
+        findings=(Finding(None, at_ms, changes),),
+        summary=f"The configuration of Kafka's {source_topic} would remove records of the log",
+        safe="It is not in force here: nothing is removed because of it, and records go on being ingested.",
+        next=(
+            f"{effect} To have it in force here: winnow topics alter {topic} --accept-kafka-config. To keep the "
+            "records, set it back at Kafka."
+        ).strip(),
+        at_ms=at_ms,
+    )
+
+
 def describe_overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
     """Describe how many files outlive their grace, and for how long."""
     return (

@@ -37,6 +37,7 @@ class AlertKind(StrEnum):
     SEGMENT_DAMAGED = "segment_damaged"
     INGEST_FAILED = "ingest_failed"
     SOURCE_GONE = "source_gone"
+    CONFIGURATION_HELD = "configuration_held"
     RECOVERED = "recovered"
 
 
@@ -51,6 +52,7 @@ SEVERITIES: dict[AlertKind, str] = {
     AlertKind.SEGMENT_DAMAGED: "critical",
     AlertKind.INGEST_FAILED: "error",
     AlertKind.SOURCE_GONE: "warning",
+    AlertKind.CONFIGURATION_HELD: "warning",
     AlertKind.RECOVERED: "info",
 }
 """Severity per kind, in the four words of paging services."""

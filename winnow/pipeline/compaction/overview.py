@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from winnow.config.topic import list_entries
 from winnow.errors import WinnowError
 from winnow.log.head import Head
+from winnow.log.recorded_configuration import read_kafka_record
 from winnow.model import Segment
 from winnow.pipeline.compaction.table_health import build_table_health
 from winnow.pipeline.compaction.topic_view import EarlierRuns, load_topic_view
@@ -202,8 +203,9 @@ def _format_configuration(view: TopicView) -> str:
             "source": each.source,
             "is_default": each.name not in view.config.overrides,
             "sentence": each.sentence,
+            "kafka": each.kafka,
         }
-        for each in list_entries(view.config)
+        for each in list_entries(view.config, read_kafka_record(view.head.table.properties))
     ]
     return json.dumps(rows, ensure_ascii=False)
 

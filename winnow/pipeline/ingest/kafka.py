@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from winnow.config.topic import is_topic_key, list_entries
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
@@ -22,11 +21,11 @@ from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange, PartitionState, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
-from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
-from winnow.pipeline.ingest.creation import CreatedTopics, create_topic
+from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
+from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
@@ -43,6 +42,7 @@ from winnow.pipeline.ingest.recreated_topics import (
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
 from winnow.pipeline.topic_sources import close_failures, is_followed
+from winnow.planning.kafka_configuration import TakingRules
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
@@ -53,14 +53,14 @@ GAP_CHOICE = "accepted-gap"
 class KafkaRequest:
     """The options of one call. ``creates``: create topics that are not there, with the partitions at the brokers.
 
-    ``takes_configuration``: set the topic configuration that the brokers have, where it differs. ``created``: the
-    topics that the call created are noted here. ``follows``: the settings name the topics, not a person: logs that do
-    not follow theirs are left. ``begins_epochs``: topics that were created again begin an epoch by themselves.
+    ``configuration``: what is taken of the topic configuration that the brokers have. ``created``: the topics that the
+    call created are noted here. ``follows``: the settings name the topics, not a person: logs that do not follow theirs
+    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves.
     """
 
     rules: ReadingRules = field(default_factory=ReadingRules)
     creates: bool = False
-    takes_configuration: bool = False
+    configuration: TakingRules = field(default_factory=TakingRules)
     created: CreatedTopics = field(default_factory=dict)
     follows: bool = False
     begins_epochs: bool = False
@@ -220,9 +220,9 @@ def prepare_topic(
     """Create the topic or its new partitions if need be, and decide what is read; raises as the ingest."""
     started_ms = ctx.now_ms()
     notices: list[str] = []
-    if wanted.creates and topic not in ctx.log.names():
-        create_topic(ctx, topic, len(found.partitions), wanted.created)
-        notices.append(f"Topic {topic} was created, partitions: {len(found.partitions)}.")
+    is_new = wanted.creates and topic not in ctx.log.names()
+    if is_new:
+        notices += create_from_kafka(ctx, topic, found, wanted.configuration, wanted.created)
     log = ctx.log.open(topic)
     try:
         head = log.newest_head()
@@ -244,7 +244,8 @@ def prepare_topic(
             f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "
             "many. Keys that moved are in two partitions since."
         )
-    notices += _compare_configuration(ctx, log, head, found, takes=wanted.takes_configuration)
+    if not is_new:
+        notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
     reading = plan_reading(head.state, found, rules)
     if reading.unproven:
@@ -257,27 +258,6 @@ def prepare_topic(
 
 def _add_partitions(state: TopicState, found: BrokerTopic) -> TopicState:
     return replace(state, partitions={**{number: PartitionState() for number in found.partitions}, **state.partitions})
-
-
-def _compare_configuration(ctx: Context, log: TopicLog, head: Head, found: BrokerTopic, *, takes: bool) -> list[str]:
-    """Compare what the brokers' topic sets with the topic here; take it over if so wished. Return notices."""
-    mine = {entry.name: entry.value for entry in list_entries(log.config(head))}
-    different = {
-        name: value
-        for name, value in sorted(found.configuration.items())
-        if is_topic_key(name) and mine.get(name) != value
-    }
-    if not different:
-        return []
-    listed = ", ".join(f"{name}={value} (here {mine.get(name)})" for name, value in different.items())
-    if not takes:
-        return [f"Kafka's {found.name} is configured otherwise: {listed}. To take that over: --sync-config"]
-    log.set_config(different, [])
-    release_marks(ctx, log.topic, why="its configuration changed")
-    taken = ", ".join(f"{name}={value}" for name, value in different.items())
-    record_action(ctx, AuditAction.ALTER, log.topic, detail=taken)
-    effect = f"What the next run removes because of it: winnow explain {log.topic}"
-    return [f"Taken over from Kafka's {found.name}: {taken}. {effect}"]
 
 
 def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:

@@ -86,7 +86,8 @@ def follow_topics(
     states = ctx.store.source_states.list_all() if wanted.follows else {}
     unfollowed = select_unfollowed(names, states, heads)
     lost = select_followed_before(ctx, missing or (), states, heads)
-    answers = cluster.describe_topics([*(name for name in names if name not in unfollowed), *lost])
+    asked = [*(name for name in names if name not in unfollowed), *lost]
+    answers = cluster.describe_topics(asked, configuration=wanted.configuration.takes)
     found = dict(answers.items())
     # No valid answer is not that there is no such topic.
     answered = unfollowed | found.keys() | answers.problems.keys()
@@ -152,6 +153,7 @@ def _find_unchanged(ctx: Context, heads: Mapping[str, str], found: Mapping[str, 
 
 
 def digest_topic(found: BrokerTopic) -> str:
-    """Compute a digest of a topic's id, partitions and offsets at its brokers."""
+    """Compute a digest of a topic's id, partitions and offsets at its brokers, and of its configuration if known."""
     offsets = sorted((number, each.start_offset, each.stable_offset) for number, each in found.partitions.items())
-    return documents.compute_digest((found.topic_id, offsets))
+    configuration = sorted((name, each.value, each.origin.value) for name, each in found.settings.items())
+    return documents.compute_digest((found.topic_id, offsets, configuration))

@@ -178,7 +178,7 @@ class _KafkaSegments(SparkSegments):
             count = sum(each.keyless.count for each in keyless if each.keyless is not None)
             partition = plan.ranges[first_range.number].partition
             path = plan.objects[first_range.number].uri
-            raise build_keyless_error(self.log.topic, path, place.row, partition, place.offset, count)
+            raise build_keyless_error(self.head, self.log.topic, path, place.row, partition, place.offset, count)
         facts = {fact.number: fact for each in found.ranges for fact in each.findings.objects}
         self.files = []
         for number, each in enumerate(plan.objects):
