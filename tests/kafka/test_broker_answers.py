@@ -33,29 +33,31 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
-def lose_offset(monkeypatch: pytest.MonkeyPatch, topic: LiveTopic, partition: int, *, earliest: bool) -> None:
+def lose_offset(monkeypatch: pytest.MonkeyPatch, topic: LiveTopic, partition: int, **asked: bool) -> None:
     """Let the client hand out no offset of a partition; all else is the broker's own answer."""
     genuine = Cluster._list_offsets
 
     def list_offsets(self: Cluster, *args: Any, **options: Any) -> dict[tuple[str, int], int]:
         answer = genuine(self, *args, **options)
-        if options["earliest"] is earliest and (topic.name, partition) in answer:
+        if options.items() >= asked.items() and (topic.name, partition) in answer:
             answer[topic.name, partition] = NO_OFFSET
         return answer
 
     monkeypatch.setattr(Cluster, "_list_offsets", list_offsets)
 
 
-@pytest.mark.parametrize("earliest", [True, False])
+@pytest.mark.parametrize(
+    "asked", [{"earliest": True}, {"earliest": False}, {"uncommitted": True}], ids=["start", "end", "high watermark"]
+)
 @pytest.mark.parametrize("begins_epoch", [True, False])
 def test_offset_that_is_none_is_run_again_and_begins_no_epoch(
-    broker: KafkaBroker, world: World, monkeypatch: pytest.MonkeyPatch, *, earliest: bool, begins_epoch: bool
+    broker: KafkaBroker, world: World, monkeypatch: pytest.MonkeyPatch, *, asked: dict[str, bool], begins_epoch: bool
 ) -> None:
     topic = create_live_topic(broker, partitions=2)
     topic.write(make_rows(random.Random(1), 30))
     ingest(world, topic)
     with monkeypatch.context() as patched:
-        lose_offset(patched, topic, 1, earliest=earliest)
+        lose_offset(patched, topic, 1, **asked)
         with pytest.raises(ServiceError, match=f"no valid answer about {topic.name}-1: .*-1001.* Run it again") as told:
             ingest(world, topic, begins_epoch=begins_epoch)
     assert "set back" not in str(told.value)

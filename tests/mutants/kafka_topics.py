@@ -7,12 +7,10 @@ from tests.mutants.mutant import Mutant
 
 KAFKA_TOPICS: tuple[Mutant, ...] = (
     Mutant("no-answer-taken-for-gone", "a topic of which brokers tell nothing counts as one that they do not have")
-    .changes(
-        "follow_topics", replace("unfollowed | found.keys() | answers.problems.keys()", "unfollowed | found.keys()")
-    )
+    .changes("_look_at_brokers", replace("found.keys() | answers.problems.keys()", "found.keys()"))
     .caught_by("test_a_topic_without_permission_fails_alone"),
     Mutant("gone-topic-fails", "a topic that is gone at Kafka is a failure of each call")
-    .changes("follow_topics", replace("unknown if wanted.follows else ()", "()"))
+    .changes("_look_at_brokers", replace("(name for name in asked if name in answered)", "asked"))
     .caught_by("test_a_topic_that_is_gone_is_a_state_with_an_alert_and_no_failure"),
     Mutant("files-taken-for-gone", "a log that never was a copy of its namesake at Kafka counts as gone there")
     .changes("_find_kind", drop_operand("epochs", "topic"))

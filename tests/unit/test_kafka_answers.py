@@ -55,7 +55,7 @@ def test_partition_that_a_description_leaves_out_is_named() -> None:
 
 
 def test_topic_without_a_valid_answer_is_never_taken_for_one_that_is_not_there() -> None:
-    topic = BrokerTopic("orders", None, {0: BrokerOffsets(0, 1)})
+    topic = BrokerTopic("orders", None, {0: BrokerOffsets(0, 1, 1)})
     found = TopicDescriptions({"orders": topic}, {"payments": ServiceError("no leader")})
     assert dict(found) == {"orders": topic}
     assert found.get("unknown") is None

@@ -18,7 +18,9 @@ BEGINS = ReadingRules(begins_epoch=True)
 
 def describe(*offsets: tuple[int, int], topic_id: str | None = "one") -> BrokerTopic:
     """A topic at its brokers: log start offset and last stable offset of each partition."""
-    return BrokerTopic("orders", topic_id, {number: BrokerOffsets(*pair) for number, pair in enumerate(offsets)})
+    return BrokerTopic(
+        "orders", topic_id, {number: BrokerOffsets(start, end, end) for number, (start, end) in enumerate(offsets)}
+    )
 
 
 def make_state(*ends: int, topic_id: str | None = "one") -> TopicState:

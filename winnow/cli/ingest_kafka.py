@@ -189,6 +189,8 @@ def format_kafka_summary(report: IngestReport) -> str:
     """What one call did to a topic, in one sentence."""
     text = f"{report.topic}: {format_count(report.records_appended, 'record')} appended from Kafka"
     text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
+    held = sum(part.records for part in report.uncommitted)
+    text += f", {held:,} held by an open transaction" if held else ""
     return text + (
         f". Snapshot {report.snapshot_id}." if report.snapshot_id is not None else ". Nothing was committed."
     )

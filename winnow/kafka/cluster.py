@@ -30,11 +30,20 @@ class BrokerOffsets:
     """Offsets of a topic partition at its brokers.
 
     ``start_offset``: the log start offset. ``stable_offset``: the last stable offset; every record below it is
-    committed or aborted for good.
+    committed or aborted for good. ``end_offset``: the high watermark, or what it was before the last stable offset was
+    asked for. ``open_since_ms``: the timestamp of the record at the last stable offset where that is below the high
+    watermark; None if it was not read.
     """
 
     start_offset: int
     stable_offset: int
+    end_offset: int
+    open_since_ms: int | None = None
+
+    @property
+    def records_uncommitted(self) -> int:
+        """Offsets that no reader of committed records gets: of an open transaction, and whatever follows them."""
+        return max(0, self.end_offset - self.stable_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,11 @@ class BrokerTopic:
     configuration: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, SourceSetting] = field(default_factory=dict)
     looked_at_ms: int = field(default=0, compare=False)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an open transaction holds back records in any of its partitions."""
+        return any(part.records_uncommitted for part in self.partitions.values())
 
 
 class TopicDescriptions(Mapping[str, BrokerTopic]):
@@ -104,7 +118,7 @@ class Cluster:
         return sorted(name for name in topics if name not in gone and not name.startswith("__"))
 
     def describe_topics(self, names: Iterable[str], *, configuration: bool = False) -> TopicDescriptions:
-        """Describe the topics of ``names`` that exist, all of them in three requests.
+        """Describe the topics of ``names`` that exist, all of them in four requests.
 
         ``configuration``: also ask for their configuration. An answer about one topic that is none (a partition
         without a leader, an offset that is not valid, no right to ask) is a problem of that topic alone.
@@ -121,14 +135,20 @@ class Cluster:
         described = self._describe(wanted, problems)
         partitions = [(name, part.id) for name, topic in described.items() for part in topic.partitions]
         starts = self._list_offsets(partitions, problems, earliest=True)
-        ends = self._list_offsets([each for each in partitions if each[0] not in problems], problems, earliest=False)
+        # In this order: what was below the high watermark before, and is not stable now, is held by a transaction.
+        partitions = [partition for partition in partitions if partition[0] not in problems]
+        ends = self._list_offsets(partitions, problems, earliest=False, uncommitted=True)
+        partitions = [partition for partition in partitions if partition[0] not in problems]
+        stable = self._list_offsets(partitions, problems, earliest=False)
         asked = [name for name in described if name not in problems]
         configurations = self._describe_configurations(asked, problems) if configuration else {}
         topics: dict[str, BrokerTopic] = {}
         for name, topic in described.items():
             numbers = [part.id for part in topic.partitions]
             if name not in problems:
-                problem = check_offsets(self.settings.bootstrap_servers, name, numbers, starts, ends)
+                servers = self.settings.bootstrap_servers
+                problem = check_offsets(servers, name, numbers, starts, stable)
+                problem = problem or check_offsets(servers, name, numbers, starts, ends)
                 if problem is not None:
                     problems[name] = problem
             if name not in problems:
@@ -136,7 +156,10 @@ class Cluster:
                 topics[name] = BrokerTopic(
                     name,
                     None if topic_id == NO_TOPIC_ID else format_topic_id(topic_id),
-                    {number: BrokerOffsets(starts[name, number], ends[name, number]) for number in numbers},
+                    {
+                        number: BrokerOffsets(starts[name, number], stable[name, number], ends[name, number])
+                        for number in numbers
+                    },
                     {key: each.value for key, each in settings.items() if each.origin is Origin.TOPIC},
                     {key: each for key, each in settings.items() if is_topic_key(key)},
                     looked_at_ms,
@@ -176,7 +199,12 @@ class Cluster:
         return described
 
     def _list_offsets(
-        self, partitions: Iterable[tuple[str, int]], problems: dict[str, WinnowError], *, earliest: bool
+        self,
+        partitions: Iterable[tuple[str, int]],
+        problems: dict[str, WinnowError],
+        *,
+        earliest: bool,
+        uncommitted: bool = False,
     ) -> dict[tuple[str, int], int]:
         """Ask for an offset of each partition; the topic of one without an answer goes to ``problems``."""
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -184,13 +212,12 @@ class Cluster:
 
         make: Any = OffsetSpec.earliest if earliest else OffsetSpec.latest
         spec = make()
+        isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
         asked = {TopicPartition(name, number): spec for name, number in partitions}
         if not asked:
             return {}
         answers = self._ask(
-            lambda: self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
-            ),
+            lambda: self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S),
             "listing offsets",
         )
         offsets: dict[tuple[str, int], int] = {}

@@ -119,6 +119,8 @@ class IngestLagTable(Base):
     records_behind: Mapped[int]
     complete_until_ms: Mapped[int]
     deadline_ms: Mapped[int | None]
+    records_uncommitted: Mapped[int] = mapped_column(server_default="0")
+    open_since_ms: Mapped[int | None]
 
 
 class CompleteTopicTable(Base):

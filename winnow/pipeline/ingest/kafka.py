@@ -14,7 +14,8 @@ from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.client_settings import ClientSettings
-from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
+from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
@@ -29,6 +30,7 @@ from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
+from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
@@ -122,7 +124,8 @@ def ingest_kafka_topics(
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    found = cluster.describe_topics(topics.values(), configuration=True)
+    described = cluster.describe_topics(topics.values(), configuration=True)
+    found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
     unfollowed: dict[str, str] = {}
 
@@ -200,10 +203,13 @@ def _append_locally(
 def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
     config = prepared.log.config(prepared.head)
     record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
+    uncommitted = list_uncommitted(prepared.reading.topic)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     if begins_further_epoch(prepared.head.state, prepared.reading):
         record_new_epoch(ctx, prepared.head.state, prepared.reading, done)
-    return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
+    return finish_ingest(
+        ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
+    )
 
 
 def refuse_unknown_topic(cluster: Cluster, name: str) -> BadInputError:
@@ -336,7 +342,10 @@ def describe_reading(reading: KafkaReading) -> list[str]:
     if reading.number > 1:
         found.append(f"These records are of epoch {reading.number} (topic id {reading.topic.topic_id}).")
     if not reading.is_due:
-        found.append(f"Nothing new in Kafka's {reading.topic.name}.")
+        found.append(
+            f"Nothing new{' that is committed' if reading.topic.is_held else ''} in Kafka's {reading.topic.name}."
+        )
+    found += describe_uncommitted(reading.topic)
     return found
 
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from winnow import documents
 from winnow.failures import TopicFailure
 from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.open_transactions import date_open_transactions
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka_lag import confirm_complete_lags
 from winnow.pipeline.topic_sources import (
     close_failures,
     end_gone,
@@ -31,13 +33,15 @@ from winnow.store.ingest_lag import CompleteTopic
 class FollowReport:
     """What following topics did.
 
-    ``unchanged``: topics with nothing new, told without opening their logs. ``gone``: topics that were followed, and
-    which the brokers say they do not have. ``unfollowed``: topics whose logs do not follow them.
+    ``unchanged``: topics with nothing new, told without opening their logs. ``held``: topics of which open transactions
+    hold back records at the brokers. ``gone``: topics that were followed, and which the brokers say they do not have.
+    ``unfollowed``: topics whose logs do not follow them.
     """
 
     unchanged: int
     reports: tuple[IngestReport, ...]
     failures: tuple[TopicFailure, ...]
+    held: int = 0
     gone: tuple[str, ...] = ()
     unfollowed: int = 0
 
@@ -49,6 +53,7 @@ class FollowReport:
         topics = self.unchanged + len(self.reports) + len(self.failures)
         parts = [
             f"Followed {topics:,} topics: {records:,} records appended to {len(appended):,} of them.",
+            f"Open transactions hold back records of {self.held:,}." if self.held else "",
             f"{len(self.failures)} failed." if self.failures else "",
             f"{len(self.gone):,} are gone at Kafka." if self.gone else "",
             f"{self.unfollowed:,} are not followed (winnow topics unfollow)." if self.unfollowed else "",
@@ -83,38 +88,67 @@ def follow_topics(
         ServiceError: brokers, catalog or metadata store cannot be reached; what was appended before stays.
     """
     heads = ctx.log.find_metadata_locations([*names, *(missing or ())])
+    look = _look_at_brokers(ctx, cluster, names, missing, wanted, heads)
+    unchanged = _find_unchanged(ctx, heads, look.found)
+    # An open transaction goes on writing while the last stable offset stays, so it is looked at here as well.
+    confirmed = date_open_transactions(cluster.settings, {name: look.found[name] for name in unchanged})
+    confirm_complete_lags(ctx, confirmed)
+    close_failures(ctx, unchanged)
+    changed = {name: name for name in look.names if name not in unchanged}
+    outcome = _ingest(ctx, cluster, changed, wanted, heads, look.found, as_of_ms=as_of_ms)
+    return FollowReport(
+        unchanged=len(unchanged),
+        reports=outcome.reports,
+        failures=outcome.failures,
+        held=sum(topic.is_held for topic in confirmed.values())
+        + sum(bool(each.uncommitted) for each in outcome.reports),
+        gone=look.gone,
+        unfollowed=look.unfollowed + len(outcome.unfollowed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What brokers and logs say of the topics of a call. ``names``: those to ingest, unless nothing changed.
+
+    ``found``: those of them that the brokers described. ``gone`` and ``unfollowed``: as in a report.
+    """
+
+    names: tuple[str, ...]
+    found: Mapping[str, BrokerTopic]
+    gone: tuple[str, ...]
+    unfollowed: int
+
+
+def _look_at_brokers(
+    ctx: Context,
+    cluster: Cluster,
+    names: Sequence[str],
+    missing: Sequence[str] | None,
+    wanted: KafkaRequest,
+    heads: Mapping[str, str],
+) -> _Look:
+    """Ask the brokers about the topics that are to be followed, and record which of them are gone."""
     states = ctx.store.source_states.list_all() if wanted.follows else {}
     unfollowed = select_unfollowed(names, states, heads)
     lost = select_followed_before(ctx, missing or (), states, heads)
     asked = [*(name for name in names if name not in unfollowed), *lost]
     answers = cluster.describe_topics(asked, configuration=wanted.configuration.takes)
     found = dict(answers.items())
+    if not wanted.follows:
+        return _Look(tuple(asked), found, (), 0)
     # No valid answer is not that there is no such topic.
-    answered = unfollowed | found.keys() | answers.problems.keys()
-    unknown = [name for name in (*names, *lost) if name not in answered]
-    gone: list[str] = []
-    if wanted.follows:
-        # One that was listed a moment ago is gone too; one that never was here has nothing to lose.
-        lost_now = [name for name in unknown if name not in lost]
-        gone = [name for name in unknown if name in lost] + select_followed_before(ctx, lost_now, states, heads)
-        record_gone(ctx, gone, states, heads)
-        end_gone(ctx, found.keys(), states)
-        if missing is not None:
-            forget_unnamed(ctx, {*names, *missing}, states)
-    unchanged = _find_unchanged(ctx, heads, found)
-    if unchanged:
-        ctx.store.ingest_lags.confirm_complete(unchanged, min(found[name].looked_at_ms for name in unchanged))
-        close_failures(ctx, unchanged)
-    left = {*unchanged, *unfollowed, *(unknown if wanted.follows else ())}
-    changed = {name: name for name in (*names, *lost) if name not in left}
-    outcome = _ingest(ctx, cluster, changed, wanted, heads, found, as_of_ms=as_of_ms)
-    return FollowReport(
-        unchanged=len(unchanged),
-        reports=outcome.reports,
-        failures=outcome.failures,
-        gone=tuple(sorted(gone)),
-        unfollowed=len(unfollowed) + len(outcome.unfollowed),
-    )
+    answered = found.keys() | answers.problems.keys()
+    unknown = [name for name in asked if name not in answered]
+    # One that was listed a moment ago is gone too; one that never was here has nothing to lose.
+    unlisted = set(lost)
+    gone = [name for name in unknown if name in unlisted]
+    gone += select_followed_before(ctx, [name for name in unknown if name not in unlisted], states, heads)
+    record_gone(ctx, gone, states, heads)
+    end_gone(ctx, found.keys(), states)
+    if missing is not None:
+        forget_unnamed(ctx, {*names, *missing}, states)
+    return _Look(tuple(name for name in asked if name in answered), found, tuple(sorted(gone)), len(unfollowed))
 
 
 def _ingest(
@@ -153,7 +187,7 @@ def _find_unchanged(ctx: Context, heads: Mapping[str, str], found: Mapping[str, 
 
 
 def digest_topic(found: BrokerTopic) -> str:
-    """Compute a digest of a topic's id, partitions and offsets at its brokers, and of its configuration if known."""
+    """Compute a digest of a topic's id, partitions, offsets of committed records, and configuration if known."""
     offsets = sorted((number, each.start_offset, each.stable_offset) for number, each in found.partitions.items())
     configuration = sorted((name, each.value, each.origin.value) for name, each in found.settings.items())
     return documents.compute_digest((found.topic_id, offsets, configuration))

@@ -58,8 +58,9 @@ def describe_missing(lag: IngestLag) -> str:
     """Say what is missing, as of which look."""
     looked = format_ms(lag.looked_at_ms)
     if lag.is_missing:
+        held = f" and {lag.records_uncommitted:,} held by an open transaction" if lag.records_uncommitted else ""
         return (
-            f"offsets of the Kafka topic that are not in the log: {lag.records_behind:,}, the first of "
+            f"offsets of the Kafka topic that are not in the log: {lag.records_behind:,}{held}, the first of "
             f"{format_ms(lag.complete_until_ms)}, as of {looked}"
         )
     return f"nothing was ingested from Kafka since {looked}, so what came to the topic since is not in the log"
