@@ -87,7 +87,7 @@ ui: setup ## Airflow with Winnow's DAGs and its page, on this machine
 airflow: setup ## one of Airflow's own commands in it: CMD="dags list"
 	@$(BIN)/winnow airflow $(CMD)
 
-kafka: setup ## a Kafka broker on this machine, to try things with; ARGS="FOLDER --version 4.3.1"; Ctrl-C ends it
+kafka: setup ## a Kafka broker on this machine, to try things with; ARGS="--port 9093 FOLDER"; Ctrl-C ends it
 	@$(BIN)/python -m winnow.embedded.kafka_broker $(ARGS)
 
 bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more
@@ -138,6 +138,7 @@ mutants: setup ## break the rules one by one; the named test must notice; NAMES=
 docs: setup ## write the generated pages of docs/ anew
 	@$(BIN)/python -m winnow.config.reference > docs/configuration.md
 	@$(BIN)/python -m winnow.sources.layouts.reference > docs/archives.md
+	@$(BIN)/python -m winnow.kafka.client_properties_page > docs/kafka-clients.md
 	@$(BIN)/python -m tests.catalogue.parity > docs/kafka-parity.md
 	@$(BIN)/python -m scripts.docs_site.drawings
 	@$(BIN)/python -m bench.cost_page > docs/cost.md

@@ -15,7 +15,7 @@ from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, run_between_head_and_commit, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.epochs import Epoch
+from winnow.epochs import Epoch, LeaderEpoch
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
@@ -452,7 +452,8 @@ def test_the_state_names_the_topic_s_id_and_how_far_it_was_read(broker: KafkaBro
     report = ingest(world, topic)
     (epoch,) = world.head(topic.name).state.epochs
     found = Cluster(read_client_settings(broker.bootstrap_servers)).describe_topics([topic.name])[topic.name]
-    assert epoch == Epoch(topic.name, found.topic_id, {}, {0: 10}, report.ingest_id or "")
+    leader_epochs: dict[int, tuple[LeaderEpoch, ...]] = {0: (LeaderEpoch(0, 0, 10),)}
+    assert epoch == Epoch(topic.name, found.topic_id, {}, {0: 10}, report.ingest_id or "", leader_epochs=leader_epochs)
 
 
 def test_small_calls_stay_in_the_process_and_large_ones_go_to_spark(

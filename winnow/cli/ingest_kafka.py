@@ -84,6 +84,15 @@ def kafka(
     new_epoch: Annotated[
         bool, typer.Option("--new-epoch", help="The topic was created again, or is a mirror: go on at the log's end.")
     ] = False,
+    diverged: Annotated[
+        str | None,
+        typer.Option(
+            "--diverged",
+            metavar="keep",
+            help="The brokers lost records that were read: keep ours, and append theirs after them as a new epoch.",
+            show_default=False,
+        ),
+    ] = None,
     trust_offsets: Annotated[
         bool, typer.Option("--trust-offsets", help="The records that came from files are of this topic.")
     ] = False,
@@ -113,14 +122,17 @@ def kafka(
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
-    from winnow.pipeline.ingest.kafka_reading import ReadingRules
+    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, ReadingRules
 
     check_choice("--on", on, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
         raise UsageError("Name one topic, or say --topics-regex: winnow ingest kafka TOPIC")
     if topics_regex is not None and (source_topic is not None or new_epoch):
         raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
-    rules = ReadingRules(accepts_gap=accept_gap, begins_epoch=new_epoch, trusts_offsets=trust_offsets)
+    check_choice("--diverged", diverged, DIVERGED_CHOICES)
+    rules = ReadingRules(
+        accepts_gap=accept_gap, begins_epoch=new_epoch, trusts_offsets=trust_offsets, diverged=diverged
+    )
     configuration = _read_taking_rules(
         takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None
     )

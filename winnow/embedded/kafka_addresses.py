@@ -8,6 +8,8 @@ import socket
 import struct
 from typing import Final
 
+from winnow.errors import ConfigurationError
+
 LOOPBACK: Final = "127.0.0.1"
 
 _PORTS: Final = (16_000, 32_000)
@@ -25,6 +27,25 @@ def find_free_ports() -> tuple[int, int]:
             one.bind((LOOPBACK, first))
             another.bind((LOOPBACK, first + 1))
             return first, first + 1
+
+
+def check_port(port: int) -> int:
+    """Return ``port`` if a broker can listen there, at the loopback interface.
+
+    Raises:
+        ConfigurationError: another process does, or this one may not.
+    """
+    with socket.socket() as probe:
+        # As the broker binds: connections that have just ended do not keep it away.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            raise ConfigurationError(
+                f"Another process listens at port {port}, or it may not be used. Nothing was started. Say another one: "
+                'make kafka ARGS="--port N", and N for 9092 in what you paste.'
+            ) from None
+    return port
 
 
 def list_living_brokers(port: int) -> set[int]:

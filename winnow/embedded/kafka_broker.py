@@ -1,6 +1,6 @@
 """Runs a Kafka broker of one node (KRaft) as a process, for tests, for measurements and for trying things.
 
-    python -m winnow.embedded.kafka_broker [FOLDER] [--version VERSION]
+    python -m winnow.embedded.kafka_broker [FOLDER] [--version VERSION] [--port PORT]
 
 The broker listens on the loopback interface only, knows transactions and consumer groups, and is ready within seconds.
 It ends with the process that started it, also when that one is killed. Not for data that anybody wants to keep.
@@ -25,12 +25,14 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_addresses import LOOPBACK, find_free_ports, list_living_brokers
+from winnow.embedded.kafka_addresses import LOOPBACK, check_port, find_free_ports, list_living_brokers
 from winnow.embedded.kafka_jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.processes import Guardian, start_guardian
-from winnow.errors import ServiceError
+from winnow.errors import ServiceError, WinnowError
 
 DEFAULT_VERSION: Final = "4.3.1"
+DEFAULT_PORT: Final = 9092
+"""Of the program, as the commands in the documents have it; :func:`run_broker` takes a free one."""
 QUICK_START: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """Options of the JVM that save time at its start; measurements of speed take others."""
 START_TIMEOUT_S: Final = 120
@@ -281,19 +283,24 @@ def run_broker(
     version: str = DEFAULT_VERSION,
     jvm_options: Sequence[str] = QUICK_START,
     properties: Mapping[str, str] | None = None,
+    port: int | None = None,
 ) -> Iterator[KafkaBroker]:
     """Run a broker with its data in ``folder`` until the block ends; data of an earlier run is taken up again.
 
-    ``properties`` are added to the broker's, or replace them; ``listeners`` are further ones.
+    ``properties`` are added to the broker's, or replace them; ``listeners`` are further ones. ``port``: for clients,
+    from 1 to 65535; a free one when left out.
 
     Raises:
-        ConfigurationError: PySpark or Java is missing.
+        ConfigurationError: PySpark or Java is missing, or another process listens at ``port``.
         ServiceError: the jars cannot be fetched, or the broker does not start.
     """
+    ports = (0, 0) if port is None else (check_port(port), find_free_ports()[1])
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with start_guardian(None, folder / "guardian.log") as guardian:
-        broker = prepare_broker(folder, guardian, version=version, jvm_options=jvm_options, properties=properties)
+        broker = prepare_broker(
+            folder, guardian, version=version, jvm_options=jvm_options, properties=properties, ports=ports
+        )
         try:
             broker.start()
             yield broker
@@ -368,16 +375,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run a Kafka broker of one node on this machine, until Ctrl-C.")
     parser.add_argument("folder", nargs="?", type=Path, help="its data; a temporary folder when left out")
     parser.add_argument("--version", default=DEFAULT_VERSION, help="Kafka's version (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="for clients (default: %(default)s)")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="winnow-kafka-")))
         try:
-            broker = stack.enter_context(run_broker(folder, version=options.version))
-        except ServiceError as problem:
+            broker = stack.enter_context(run_broker(folder, version=options.version, port=options.port))
+        except WinnowError as problem:
             sys.stderr.write(f"{problem}\n")
             return problem.exit_code
-        sys.stdout.write(f"Kafka {broker.version}: bootstrap.servers={broker.bootstrap_servers}\n")
+        sys.stdout.write(f"Kafka {broker.version}: bootstrap.servers=localhost:{options.port}\n")
         sys.stdout.write(f"Data: {broker.folder}   Ctrl-C ends it.\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):

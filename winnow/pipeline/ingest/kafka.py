@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
@@ -28,6 +29,7 @@ from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
+from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
@@ -49,6 +51,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
+DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +242,8 @@ def prepare_topic(
     count = len(head.state.partitions)
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
-    plan_reading(_add_partitions(head.state, found), found, rules)
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    plan_reading(_add_partitions(head.state, found), found, rules, compared)
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(
@@ -253,7 +257,7 @@ def prepare_topic(
     if not is_new:
         notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
-    reading = plan_reading(head.state, found, rules)
+    reading = plan_reading(head.state, found, rules, compared)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
@@ -293,10 +297,11 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         for partition, state in prepared.head.state.partitions.items()
         if partition in ends and ends[partition] > state.log_end_offset
     }
+    source = KafkaInput(cluster.settings, topic, reading.ranges, check_source)
     return IngestRequest(
         ctx,
         prepared.log,
-        KafkaInput(cluster.settings, topic, reading.ranges, check_source),
+        source,
         as_of_ms,
         again=False,
         trust_compacted=False,
@@ -305,7 +310,7 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         continues=True if reading.is_due else None,
         check_position=check_position,
         offsets_read=offsets,
-        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id),
+        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
     )
 
 
@@ -320,6 +325,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[TOPIC_ID] = reading.topic.topic_id
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
+    for each in reading.divergences:
+        found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
     return found
 
 
@@ -331,6 +338,12 @@ def describe_reading(reading: KafkaReading) -> list[str]:
             f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
             "before they were read; the gap is recorded."
         )
+    found += [
+        f"{reading.topic.name}-{each.partition}: the brokers lost what was read from offset {each.offset} to "
+        f"{each.end - 1}. Up to {each.records:,} such records stay in the log, and Kafka's from offset {each.offset} "
+        "on come after them: readers see both, and a compaction keeps Kafka's of a key that both have."
+        for each in reading.divergences
+    ]
     late = {
         number: part.start_offset
         for number, part in sorted(reading.topic.partitions.items())

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from winnow.epochs import Epoch
+from winnow.epochs import Epoch, LeaderEpoch, append_leader_epochs, shorten_leader_epochs
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError, join_first
 from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.range_reader import BrokerRange
 from winnow.model import OffsetRange, TopicState
+from winnow.pipeline.ingest.kafka_divergence import Comparison, Divergence, refuse_divergences
 from winnow.sources.input_errors import NOTHING_INGESTED
 
 MAXIMUM_NAMED = 5
+KEEP = "keep"
+"""Keep the records that the brokers lost, and append theirs as a new epoch."""
+DIVERGED_CHOICES = (KEEP,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +31,14 @@ class ReadingRules:
     ``begins_epoch``: the topic was created again, or is a mirror: go on at the end of the log. ``accepts_overlap``:
     begin that epoch although the brokers hold records that the log has already, or older ones. ``trusts_offsets``: the
     records of files, with which the log ends, are of this topic, although nothing is left at the brokers to compare.
+    ``diverged``: where the brokers lost the end of a partition, one of :data:`DIVERGED_CHOICES`; None: refuse it.
     """
 
     accepts_gap: bool = False
     begins_epoch: bool = False
     accepts_overlap: bool = False
     trusts_offsets: bool = False
+    diverged: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,8 @@ class KafkaReading:
     the brokers that are lost. ``unproven``: per partition the offset of the log from which on its records came from
     files: whether they are of this topic is still to be shown. ``is_due``: whether there is anything to commit.
     ``skipped``: per partition the offsets at the brokers that are passed over, as the log has their records.
+    ``divergences``: where the epoch leaves the one before. ``continued``: partitions whose log ends with what was read
+    from brokers.
     """
 
     topic: BrokerTopic
@@ -55,11 +63,13 @@ class KafkaReading:
     unproven: Mapping[int, int]
     is_due: bool
     skipped: Mapping[int, OffsetRange] = field(default_factory=dict)
+    divergences: tuple[Divergence, ...] = ()
+    continued: frozenset[int] = frozenset()
 
     @property
     def begins_next_epoch(self) -> bool:
-        """Whether this call begins an epoch behind another one."""
-        return self.is_new and self.number > 1
+        """Whether this call begins an epoch of another topic behind that of the one before."""
+        return self.is_new and self.number > 1 and not self.divergences
 
     @property
     def offsets(self) -> int:
@@ -67,8 +77,12 @@ class KafkaReading:
         return sum(each.end - each.start for each in self.ranges)
 
 
-def plan_reading(state: TopicState, topic: BrokerTopic, rules: ReadingRules) -> KafkaReading:
+def plan_reading(
+    state: TopicState, topic: BrokerTopic, rules: ReadingRules, compared: Comparison | None = None
+) -> KafkaReading:
     """Decide what a call reads of ``topic`` into the log in ``state``, which has all of its partitions.
+
+    ``compared``: what comparing both showed.
 
     Raises:
         BadInputError: records would be lost, or those of another topic taken for newer ones.
@@ -79,6 +93,12 @@ def plan_reading(state: TopicState, topic: BrokerTopic, rules: ReadingRules) -> 
         _refuse_fewer_partitions(state, topic)
     epochs = _complete_epochs(state, topic)
     newest = epochs[-1]
+    divergences = () if compared is None else compared.divergences
+    if divergences:
+        if rules.diverged != KEEP:
+            raise refuse_divergences(state, topic, divergences)
+        newest = _begin_at_divergences(state, newest, divergences)
+        epochs = (*epochs, newest)
     is_same = newest.topic_id is not None and newest.topic_id == topic.topic_id
     back = _find_set_back(state, newest, topic)
     if is_same and back:
@@ -102,7 +122,10 @@ def plan_reading(state: TopicState, topic: BrokerTopic, rules: ReadingRules) -> 
     ranges, gaps = _list_ranges(state, newest, topic, is_first=len(epochs) == 1)
     if gaps and not rules.accepts_gap:
         raise _refuse_gaps(state.topic, topic, gaps)
-    unproven = {} if rules.trusts_offsets or rules.begins_epoch else _list_unproven(state, newest)
+    from_files = _list_unproven(state, newest)
+    unproven = {} if rules.trusts_offsets or rules.begins_epoch else from_files
+    positions = {} if compared is None else compared.positions
+    ranges = tuple(replace(each, after=_find_position(each, topic, newest, positions)) for each in ranges)
     ends = {number: part.stable_offset + newest.get_base(number) for number, part in topic.partitions.items()}
     after = replace(newest, topic=topic.name, topic_id=topic.topic_id or newest.topic_id, ends=ends)
     known = state.epochs[-1] if state.epochs else None
@@ -111,10 +134,12 @@ def plan_reading(state: TopicState, topic: BrokerTopic, rules: ReadingRules) -> 
         ranges=ranges,
         epoch=after,
         number=len(epochs),
-        is_new=rules.begins_epoch or not state.epochs,
+        is_new=rules.begins_epoch or bool(divergences) or not state.epochs,
         gaps=gaps,
         unproven=unproven,
         is_due=bool(ranges) or known != after,
+        divergences=divergences,
+        continued=frozenset(state.partitions.keys() - from_files.keys()),
     )
 
 
@@ -142,13 +167,50 @@ def skip_known(reading: KafkaReading, positions: Mapping[int, int]) -> KafkaRead
     return replace(reading, ranges=tuple(part for part in ranges if part.start < part.end), skipped=offsets)
 
 
-def advance_epochs(state: TopicState, reading: KafkaReading, ingest_id: str) -> TopicState:
-    """Return ``state`` with the epochs as they are once ``reading`` is committed by the call ``ingest_id``."""
+def advance_epochs(
+    state: TopicState,
+    reading: KafkaReading,
+    ingest_id: str,
+    leader_epochs: Mapping[int, tuple[LeaderEpoch, ...]],
+) -> TopicState:
+    """Return ``state`` with the epochs as they are once ``reading`` is committed by the call ``ingest_id``.
+
+    ``leader_epochs``: of the records that were read, per partition.
+    """
     before = _complete_epochs(state, reading.topic)
-    epoch = reading.epoch
+    known = dict(reading.epoch.leader_epochs)
+    for partition, observed in leader_epochs.items():
+        joins = partition in reading.continued
+        known[partition] = append_leader_epochs(known.get(partition, ()), observed, joins=joins)
+    epoch = replace(reading.epoch, leader_epochs={partition: parts for partition, parts in known.items() if parts})
     if reading.is_new:
         epoch = replace(epoch, ingest_id=ingest_id)
     return replace(state, epochs=(*before[: reading.number - 1], epoch))
+
+
+def _begin_at_divergences(state: TopicState, epoch: Epoch, divergences: Sequence[Divergence]) -> Epoch:
+    """Make the epoch that goes on at the end of the log with what the brokers have from the divergences on."""
+    log_ends = {number: partition.log_end_offset for number, partition in state.partitions.items()}
+    left = {each.partition: each.offset for each in divergences}
+    return replace(
+        epoch,
+        bases={**epoch.bases, **{number: log_ends[number] - offset for number, offset in left.items()}},
+        begins=log_ends,
+        ends={**epoch.ends, **{number: log_ends[number] for number in left}},
+        leader_epochs={
+            number: shorten_leader_epochs(parts, left[number]) if number in left else parts
+            for number, parts in epoch.leader_epochs.items()
+        },
+    )
+
+
+def _find_position(
+    wanted: BrokerRange, topic: BrokerTopic, epoch: Epoch, positions: Mapping[int, LeaderEpoch]
+) -> LeaderEpoch | None:
+    """Find the newest record before a range that the brokers can still be asked about; None if none is known."""
+    position = positions.get(wanted.partition, epoch.find_leader_epoch(wanted.partition))
+    begin = topic.partitions[wanted.partition].start_offset
+    return position if position is not None and begin <= position.end <= wanted.start else None
 
 
 def _complete_epochs(state: TopicState, topic: BrokerTopic) -> tuple[Epoch, ...]:

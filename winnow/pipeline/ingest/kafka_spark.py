@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from winnow import __version__
 from winnow.engine.ingest import RECORD_BYTES
 from winnow.engine.ingest_documents import compute_ingest_plan_id
-from winnow.epochs import KAFKA_LAYOUT
+from winnow.epochs import KAFKA_LAYOUT, LeaderEpoch, append_leader_epochs
 from winnow.errors import BadInputError, CommitConflictError, WinnowError, make_error
 from winnow.failures import TopicResults
 from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, PlannedObject
@@ -89,9 +89,23 @@ def divide_ranges(ranges: Sequence[BrokerRange], wanted: int) -> list[BrokerRang
         count = max(1, round((each.end - each.start) / wanted))
         cuts = [each.start + (each.end - each.start) * number // count for number in range(count + 1)]
         parts += [
-            BrokerRange(each.topic, each.partition, start, end, each.base) for start, end in itertools.pairwise(cuts)
+            BrokerRange(each.topic, each.partition, start, end, each.base, each.after if start == each.start else None)
+            for start, end in itertools.pairwise(cuts)
         ]
     return parts
+
+
+def join_leader_epochs(
+    ranges: Sequence[BrokerRange], plan: IngestPlan, result: IngestResult
+) -> dict[int, tuple[LeaderEpoch, ...]]:
+    """Join the leader epochs that the tasks of ``plan`` saw, per range by its place in ``ranges``."""
+    observed: dict[int, list[LeaderEpoch]] = {}
+    for part in sorted(result.ranges, key=lambda part: plan.ranges[part.number].offsets.start):
+        observed.setdefault(plan.ranges[part.number].partition, []).extend(part.leader_epochs)
+    return {
+        number: append_leader_epochs((), observed.get(whole.partition, ()), joins=True)
+        for number, whole in enumerate(ranges)
+    }
 
 
 class _KafkaSegments(SparkSegments):
@@ -132,6 +146,7 @@ class _KafkaSegments(SparkSegments):
                     (number,),
                     first_offset=each.start + each.base,
                     log_end_offset=states[each.partition].log_end_offset,
+                    after=each.after,
                 )
                 for number, each in enumerate(parts)
             ),
@@ -153,6 +168,7 @@ class _KafkaSegments(SparkSegments):
                 raise found
             check_result(plan, found)
             self._judge(plan, found)
+            self._source.leader_epochs = join_leader_epochs(self._source.ranges, plan, found)
             self.prepare_commit(plan, found)
             self.remove_others()
             self._source.check()

@@ -28,8 +28,8 @@ def choose_rules(state: TopicState, topic: BrokerTopic, rules: ReadingRules, *, 
 
 
 def begins_further_epoch(state: TopicState, reading: KafkaReading) -> bool:
-    """Check whether a call begins an epoch of a log that has one."""
-    return reading.is_new and bool(state.epochs)
+    """Check whether a call begins an epoch of another topic than the one that brokers were asked about before."""
+    return reading.begins_next_epoch and bool(state.epochs)
 
 
 def describe_new_life(
