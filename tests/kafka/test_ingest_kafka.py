@@ -390,7 +390,7 @@ def test_a_new_epoch_goes_on_at_the_end_of_the_log(broker: KafkaBroker, world: W
     ends = [world.state(p, topic.name).log_end_offset for p in range(2)]
     topic.delete()
     again = create_live_topic(broker, 2, topic.name)
-    again.write(make_rows(random.Random(15), 30))
+    again.write(make_rows(random.Random(15), 30, start_ms=BASE_MS + 60_000))
     report = ingest(world, again, on, begins_epoch=True)
     moved = [Record(r.offset + ends[r.partition], *_rest(r)) for r in again.records]
     assert read(world, topic) == sorted([*first, *moved], key=lambda each: (each.partition, each.offset))

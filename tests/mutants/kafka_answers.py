@@ -36,4 +36,25 @@ KAFKA_ANSWERS: tuple[Mutant, ...] = (
     Mutant("added-partition-begins-anywhere", "the first records of an added partition are passed over once deleted")
     .changes("_list_ranges", replace("bool(epoch.ends)", "number in epoch.ends"))
     .caught_by("test_first_offsets_of_a_partition_that_was_added_are_a_gap_when_they_are_deleted"),
+    Mutant("overlap-appended-again", "what a mirror repeats of the log is appended once more")
+    .changes("skip_known", replace("A > B", "False"))
+    .caught_by("test_what_is_skipped_leaves_the_offsets_of_the_epoch_as_they_are"),
+    Mutant("mirror-that-lags-taken", "an epoch begins with a topic whose newest records are older than the log's")
+    .changes("PartitionOverlap.is_older", return_value("False", "newest_there_ms"))
+    .caught_by("test_mirror_that_lags_lacks_the_newest_records_and_is_older"),
+    Mutant("overlap-accepted-by-nobody", "an epoch begins though nobody accepted that it repeats or is older")
+    .changes("refuse_overlap", replace("not doubtful or accepts_overlap", "True"))
+    .caught_by("test_topic_with_only_older_records_is_refused"),
+    Mutant("unknown-records-skipped", "records between those of the log that it never had are lost")
+    .changes("refuse_overlap", never("strange"))
+    .caught_by("test_records_between_those_of_the_log_that_it_never_had_are_never_skipped"),
+    Mutant("newer-records-skipped", "records newer than the log are skipped, as an old one comes after them")
+    .changes("compare_partition", replace("A and B and time_ms > newest_here_ms", "False"))
+    .caught_by("test_record_newer_than_the_log_before_one_that_both_have_was_never_in_it"),
+    Mutant("records-equal-without-their-time", "a value that was written again is taken for the one of the log")
+    .changes("compare_partition", replace("exact.get(A)", "by_content.get(record.digest)"))
+    .caught_by("test_same_key_and_value_at_another_time_is_another_record"),
+    Mutant("epoch-begins-unasked", "a new epoch begins before anybody was asked")
+    .changes("ingest_kafka.kafka", drop_statement("_confirm_epoch"))
+    .caught_by("test_new_epoch_says_what_it_will_do_and_asks"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,6 +85,13 @@ def kafka(
     new_epoch: Annotated[
         bool, typer.Option("--new-epoch", help="The topic was created again, or is a mirror: go on at the log's end.")
     ] = False,
+    accept_overlap: Annotated[
+        bool,
+        typer.Option("--accept-overlap", help="With --new-epoch: Kafka has records that are here already, or older."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before --new-epoch; a script needs it.", show_default=False)
+    ] = False,
     diverged: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +121,7 @@ def kafka(
     The log's own end is the position, and it is committed with the records: a call that dies or runs twice appends
     every record exactly once. Gaps of aborted transactions and of compaction are normal. Refused, and said: a topic
     that was created again, offsets that were set back, records that the brokers deleted before they were read.
+    --new-epoch compares first, says what it would do to readers, and asks.
 
     A topic that --create makes has the cleanup.policy in force at Kafka. What Kafka's retention does by default removes
     nothing here, and a change of configuration that would remove records waits for --accept-kafka-config.
@@ -122,6 +131,7 @@ def kafka(
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
+    from winnow.pipeline.ingest.kafka_new_epoch import preview_epoch
     from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, ReadingRules
 
     check_choice("--on", on, ("local", "spark"))
@@ -130,8 +140,14 @@ def kafka(
     if topics_regex is not None and (source_topic is not None or new_epoch):
         raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
     check_choice("--diverged", diverged, DIVERGED_CHOICES)
+    if accept_overlap and not new_epoch:
+        raise UsageError("--accept-overlap is about the beginning of an epoch: say --new-epoch, too.")
     rules = ReadingRules(
-        accepts_gap=accept_gap, begins_epoch=new_epoch, trusts_offsets=trust_offsets, diverged=diverged
+        accepts_gap=accept_gap,
+        begins_epoch=new_epoch,
+        accepts_overlap=accept_overlap,
+        trusts_offsets=trust_offsets,
+        diverged=diverged,
     )
     configuration = _read_taking_rules(
         takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None
@@ -147,6 +163,9 @@ def kafka(
             topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
             topics = {topic: source_topic or topic}
+            found = cluster.describe_topics(topics.values()).get(topics[topic]) if new_epoch and not yes else None
+            if found is not None and topic in ctx.log.names():
+                _confirm_epoch(topic, preview_epoch(ctx, topic, cluster, found, rules))
         with (
             withdraw_if_refused(ctx, wanted.created),
             ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
@@ -157,6 +176,21 @@ def kafka(
         withdraw_created(ctx, wanted.created, (each.topic for each in outcome.failures))
     _show_outcome(outcome, topic, as_json=as_json)
     exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
+
+
+def _confirm_epoch(topic: str, effect: str) -> None:
+    """Ask before an epoch begins.
+
+    Raises:
+        UsageError: the answer is no, or there is nobody to ask.
+    """
+    print_message(effect)
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"No epoch of {topic} was begun. Nothing was ingested. Add --yes to --new-epoch if that is what you want."
+        )
+    if not typer.confirm(f"Begin this epoch of {topic}?", err=True):
+        raise UsageError(f"No epoch of {topic} was begun. Nothing was ingested.")
 
 
 def _read_taking_rules(*, takes: bool, accepts: bool, keys: list[str], is_one_topic: bool) -> TakingRules:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_S = 20.0
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Kafka's ``Uuid.ZERO_UUID``: these brokers give topics no ids."""
+_NO_SUCH_RECORD = -1
+"""What brokers answer where no record is as new as the time that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,49 @@ class Cluster:
                     looked_at_ms,
                 )
         return TopicDescriptions(topics, problems)
+
+    def find_offsets_at(self, name: str, times_ms: Mapping[int, int]) -> dict[int, int]:
+        """Find per partition of topic ``name`` the first offset whose record is not older than a time.
+
+        ``times_ms``: milliseconds since the epoch per partition. Partitions without such a record are left out.
+
+        Raises:
+            ServiceError: the cluster cannot be reached, or its answer is none.
+            ConfigurationError: the client may not ask it.
+        """
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+        from confluent_kafka.admin._listoffsets import OffsetSpec
+
+        make: Any = OffsetSpec.for_timestamp
+        asked = {TopicPartition(name, number): make(max(time_ms, 0)) for number, time_ms in times_ms.items()}
+        if not asked:
+            return {}
+        answers = self._ask(
+            lambda: self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
+            ),
+            "listing offsets by time",
+        )
+        offsets: dict[int, int] = {}
+        for partition, future in answers.items():
+            try:
+                offset = future.result().offset
+            except KafkaException as refusal:
+                what = f"asking for an offset by time of {name}-{partition.partition}"
+                raise self._explain(refusal.args[0], what) from None
+            if offset == _NO_SUCH_RECORD:
+                continue
+            offsets[partition.partition] = offset
+        problem = check_offsets(
+            self.settings.bootstrap_servers,
+            name,
+            offsets,
+            {(name, number): offset for number, offset in offsets.items()},
+            {(name, number): offset for number, offset in offsets.items()},
+        )
+        if problem is not None:
+            raise problem
+        return offsets
 
     def _describe(self, names: list[str], problems: dict[str, WinnowError]) -> dict[str, Any]:
         """Ask for ids and partitions; topics that have a partition without a leader go to ``problems``."""

@@ -20,7 +20,7 @@ from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import OffsetRange, PartitionState, TopicState
+from winnow.model import OffsetRange, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
@@ -32,8 +32,16 @@ from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
+from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
 from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
-from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
+from winnow.pipeline.ingest.kafka_reading import (
+    KafkaReading,
+    ReadingRules,
+    advance_epochs,
+    include_partitions,
+    plan_reading,
+    skip_known,
+)
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
@@ -51,6 +59,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
+OVERLAP_CHOICE = "skipped-overlap"
 DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
@@ -243,7 +252,12 @@ def prepare_topic(
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
     compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
-    plan_reading(_add_partitions(head.state, found), found, rules, compared)
+    planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
+    known: Mapping[int, int] = {}
+    if planned.begins_next_epoch:
+        epoch = compare_epoch(log, head, planned, cluster, rules)
+        known = epoch.positions
+        notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(
@@ -257,17 +271,13 @@ def prepare_topic(
     if not is_new:
         notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
-    reading = plan_reading(head.state, found, rules, compared)
+    reading = skip_known(plan_reading(head.state, found, rules, compared), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
     if begins_further_epoch(head.state, reading):
         notices += describe_new_life(head.state, reading, log.segments(head), by_policy=rules != wanted.rules)
     return PreparedTopic(log, head, reading, tuple(notices), started_ms)
-
-
-def _add_partitions(state: TopicState, found: BrokerTopic) -> TopicState:
-    return replace(state, partitions={**{number: PartitionState() for number in found.partitions}, **state.partitions})
 
 
 def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:
@@ -315,7 +325,10 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
 
 
 def _find_start(reading: KafkaReading, partition: int) -> int:
-    return reading.topic.partitions[partition].start_offset + reading.epoch.get_base(partition)
+    start = reading.topic.partitions[partition].start_offset
+    if partition in reading.skipped:
+        start = max(start, reading.skipped[partition].end)
+    return start + reading.epoch.get_base(partition)
 
 
 def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str, str]:
@@ -325,6 +338,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[TOPIC_ID] = reading.topic.topic_id
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
+    for partition, skipped in sorted(reading.skipped.items()):
+        found[f"{OVERLAP_CHOICE}.{partition}"] = f"{skipped.start}-{skipped.end - 1}"
     for each in reading.divergences:
         found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
     return found

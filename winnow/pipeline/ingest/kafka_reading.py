@@ -14,7 +14,7 @@ from winnow.epochs import Epoch, LeaderEpoch, append_leader_epochs, shorten_lead
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError, join_first
 from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.range_reader import BrokerRange
-from winnow.model import OffsetRange, TopicState
+from winnow.model import OffsetRange, PartitionState, TopicState
 from winnow.pipeline.ingest.kafka_divergence import Comparison, Divergence, refuse_divergences
 from winnow.sources.input_errors import NOTHING_INGESTED
 
@@ -75,6 +75,11 @@ class KafkaReading:
     def offsets(self) -> int:
         """Offsets that are to be read: more than there are records, as some hold none."""
         return sum(each.end - each.start for each in self.ranges)
+
+
+def include_partitions(state: TopicState, topic: BrokerTopic) -> TopicState:
+    """Return ``state`` as it is once the log has been given all partitions of ``topic``."""
+    return replace(state, partitions={**{number: PartitionState() for number in topic.partitions}, **state.partitions})
 
 
 def plan_reading(
