@@ -122,7 +122,7 @@ class RangeReader:
             messages, done = self._take(found, wanted)
             if messages:
                 if _get_offset(messages[0]) < wanted.start:
-                    raise self._refuse_truncation(wanted)  # where there was no record, there is one now
+                    raise refuse_truncation(wanted)  # where there was no record, there is one now
                 position = _get_offset(messages[-1]) + 1
                 self._note_leader_epochs(messages)
                 batch = make_batch(messages, wanted)
@@ -191,18 +191,12 @@ class RangeReader:
         if error.code() == KafkaError._PARTITION_EOF:
             return _get_offset(event) >= wanted.end
         if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-            raise self._refuse_truncation(wanted)
+            raise refuse_truncation(wanted)
         if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
             return False  # the library tries again; the wait above ends it
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return False  # assigned partitions need no group; the library looks for its coordinator all the same
         raise self._explain(error, wanted)
-
-    def _refuse_truncation(self, wanted: BrokerRange) -> TruncatedRangeError:
-        return TruncatedRangeError(
-            f"The broker deleted records of {wanted}, or lost the end of its log, while it was read: in the range from "
-            f"offset {wanted.start} to {wanted.end - 1}. {NOTHING_CHANGED} Run it again: it says what is lost."
-        )
 
     def _note_leader_epochs(self, messages: Sequence[Message]) -> None:
         first, last = _get_leader_epoch(messages[0]), _get_leader_epoch(messages[-1])
@@ -217,6 +211,14 @@ class RangeReader:
 
     def _explain(self, error: Any, wanted: BrokerRange) -> Exception:
         return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}")
+
+
+def refuse_truncation(wanted: BrokerRange) -> TruncatedRangeError:
+    """Make the error about records of a range that the brokers do not have any more."""
+    return TruncatedRangeError(
+        f"The broker deleted records of {wanted}, or lost the end of its log, while it was read: in the range from "
+        f"offset {wanted.start} to {wanted.end - 1}. {NOTHING_CHANGED} Run it again: it says what is lost."
+    )
 
 
 def _get_offset(message: Message) -> int:

@@ -196,6 +196,9 @@ def _estimate_reclaimable_bytes(
 
 
 def _format_configuration(view: TopicView) -> str:
+    """Format the entries. ``held``: the value at Kafka that waits for acceptance; None: none does."""
+    record = read_kafka_record(view.head.table.properties)
+    held = {name: each.value for name, each in record.items() if each.held}
     rows = [
         {
             "name": each.name,
@@ -204,8 +207,9 @@ def _format_configuration(view: TopicView) -> str:
             "is_default": each.name not in view.config.overrides,
             "sentence": each.sentence,
             "kafka": each.kafka,
+            "held": held.get(each.name),
         }
-        for each in list_entries(view.config, read_kafka_record(view.head.table.properties))
+        for each in list_entries(view.config, record)
     ]
     return json.dumps(rows, ensure_ascii=False)
 

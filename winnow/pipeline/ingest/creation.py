@@ -41,6 +41,21 @@ def create_topic(
     record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s), for an ingest{origin}{config}")
 
 
+def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]:
+    """Say what runs remove of a topic that a call created without saying its policy; nothing if they remove nothing.
+
+    ``records``: how many the call appended.
+    """
+    if not records or not ctx.log.open(topic).config().compacts:
+        return []
+    text = (
+        f"Topic {topic} is compacted by default: of {records:,} records a run keeps the newest of each key. What the "
+        f"first one may remove: winnow explain {topic} --now. To keep all: winnow topics alter {topic} --config "
+        "cleanup.policy=delete"
+    )
+    return [text]
+
+
 def create_missing_topic(
     ctx: Context,
     topic: str,

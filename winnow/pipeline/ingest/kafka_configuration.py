@@ -7,8 +7,10 @@ taken back at Kafka is removed here, and one that a person set here is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from winnow.config.kafka_settings import RETENTION_KEYS, Origin, SourceSetting, format_setting
+from winnow.config.kafka_settings import RETENTION_KEYS, KafkaRecord, Origin, SourceSetting, format_setting
+from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, ConfigurationError, UsageError
 from winnow.kafka.cluster import BrokerTopic
 from winnow.log.head import Change, Head
@@ -16,6 +18,7 @@ from winnow.log.recorded_configuration import make_kafka_property, read_kafka_re
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.consequences import describe_consequences
+from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.topic_view import load_partition_logs
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
@@ -100,30 +103,44 @@ def accept_held(ctx: Context, topic: str, expected: Mapping[str, str] | None = N
 def _take(
     ctx: Context, log: TopicLog, source_topic: str, kafka: Mapping[str, SourceSetting], rules: TakingRules
 ) -> list[str]:
-    def decide(head: Head) -> ConfigurationDecision:
-        record = read_kafka_record(head.table.properties)
-        return decide_configuration(log.config(head), record, kafka, parse=log.parse, rules=rules)
+    def decide(head: Head) -> _Decided:
+        before, record = log.config(head), read_kafka_record(head.table.properties)
+        return _Decided(before, record, decide_configuration(before, record, kafka, parse=log.parse, rules=rules))
 
-    decided: list[tuple[Head, ConfigurationDecision]] = []
+    made: list[_Decided] = []
 
     def build(head: Head) -> Change:
         # Decided anew after each conflict: a person may have set a key meanwhile.
-        decided[:] = [(head, decide(head))]
-        return _build_change(*decided[0])
+        made[:] = [decide(head)]
+        return _build_change(head, made[0].decision)
 
-    head = log.newest_head()
-    decision = decide(head)
-    if decision.overrides != log.config(head).overrides or decision.record != read_kafka_record(head.table.properties):
-        log.commit(build)
-        head, decision = decided[0]
-    notices = _report_taken(ctx, log, head, source_topic, decision, rules) if decision.taken else []
-    notices += _report_held(ctx, log, head, source_topic, decision)
+    decided = decide(log.newest_head())
+    if decided.changes:
+        committed = log.commit(build)
+        decided = made[0]
+        refresh_overview(ctx, log.topic, committed.head)
+    notices = _report_taken(ctx, log, source_topic, decided, rules) if decided.decision.taken else []
+    notices += _report_held(ctx, log, source_topic, decided)
     notices += [
         _describe_difference(each)
-        for each in decision.different
+        for each in decided.decision.different
         if each.is_news or (each.kafka.origin is Origin.TOPIC and not rules.takes)
     ]
-    return notices + _describe_refused(decision)
+    return notices + _describe_refused(decided.decision)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A decision, and the configuration and the record that it was made on."""
+
+    before: TopicConfig
+    record: KafkaRecord
+    decision: ConfigurationDecision
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.decision.overrides != self.before.overrides or self.decision.record != self.record
 
 
 def _build_change(head: Head, decision: ConfigurationDecision) -> Change:
@@ -141,10 +158,9 @@ def _build_change(head: Head, decision: ConfigurationDecision) -> Change:
     )
 
 
-def _report_taken(
-    ctx: Context, log: TopicLog, head: Head, source_topic: str, decision: ConfigurationDecision, rules: TakingRules
-) -> list[str]:
+def _report_taken(ctx: Context, log: TopicLog, source_topic: str, decided: _Decided, rules: TakingRules) -> list[str]:
     """Release marks, audit what was taken, and describe it."""
+    decision = decided.decision
     release_marks(ctx, log.topic, why="its configuration changed")
     changes = ", ".join(
         _format_change(each)
@@ -153,34 +169,36 @@ def _report_taken(
     )
     accepted = " (accepted by a person)" if rules.accepts or rules.accepted_keys else ""
     record_action(ctx, AuditAction.ALTER, log.topic, detail=f"from Kafka's {source_topic}: {changes}{accepted}")
-    before, after = log.config(head), log.parse(decision.overrides)
-    effects = describe_consequences(load_partition_logs(log, log.head()), before, after, now_ms=ctx.now_ms())
+    effects = _describe_effects(ctx, log, decided.before, decision.overrides)
     effects = effects or (f"What the next run removes because of it: winnow explain {log.topic}",)
     return [f"Taken over from Kafka's {source_topic}: {changes}. {' '.join(effects)}"]
 
 
-def _report_held(
-    ctx: Context, log: TopicLog, head: Head, source_topic: str, decision: ConfigurationDecision
-) -> list[str]:
-    """Alert about what waits, or end the alert; return a notice for each key."""
+def _describe_effects(
+    ctx: Context, log: TopicLog, before: TopicConfig, overrides: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Describe what the next run does with ``overrides``; nothing if they cannot be had together."""
+    try:
+        after = log.parse(overrides)
+    except ConfigurationError:
+        return ()
+    return describe_consequences(load_partition_logs(log, log.head()), before, after, now_ms=ctx.now_ms())
+
+
+def _report_held(ctx: Context, log: TopicLog, source_topic: str, decided: _Decided) -> list[str]:
+    """Alert about what waits, or end the alert; return a notice about it."""
     topic, kinds = log.topic, {AlertKind.CONFIGURATION_HELD}
     is_open = bool(ctx.store.alerts.list_open(kinds, topic))
+    decision = decided.decision
     held = {name: each for name, each in decision.record.items() if each.held}
     if not held:
         if is_open:
             ctx.alerts.recover(topic, kinds, None, "has no change of configuration that waits")
         return []
-    earlier = read_kafka_record(head.table.properties)
-    if is_open and held != {name: each for name, each in earlier.items() if each.held}:
+    if is_open and held != {name: each for name, each in decided.record.items() if each.held}:
         ctx.alerts.supersede(topic, kinds, None)  # it named other values
-    config = log.config(head)
-    proposed = {**config.overrides, **{name: each.value for name, each in held.items()}}
-    try:
-        effects = describe_consequences(
-            load_partition_logs(log, head), config, log.parse(proposed), now_ms=ctx.now_ms()
-        )
-    except ConfigurationError:
-        effects = ()
+    proposed = {**decision.overrides, **{name: each.value for name, each in held.items()}}
+    effects = _describe_effects(ctx, log, log.parse(decision.overrides), proposed)
     changes = ", ".join(
         f"{name} is {format_setting(name, each.value)} at Kafka ({each.origin})" for name, each in held.items()
     )
