@@ -20,6 +20,7 @@ from winnow.pipeline.compaction.topic_view import TopicView, build_rules, load_p
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.store.audit import AuditAction
+from winnow.store.source_states import SourceState
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class TopicDescription:
     """A topic for people: configuration with sources, and size and state per partition.
 
     ``last_checked_ms`` and ``oldest_checked_ms``: the newest and the oldest last check among the live segments; None:
-    none was checked. ``segments_unchecked``: those never checked.
+    none was checked. ``segments_unchecked``: those never checked. ``source``: what became of its Kafka topic; None: as
+    far as is known that is there and followed, or never was.
     """
 
     name: str
@@ -42,6 +44,7 @@ class TopicDescription:
     oldest_checked_ms: int | None
     segments_unchecked: int
     scrub_findings: int
+    source: SourceState | None = None
 
 
 def list_topics(ctx: Context) -> list[str]:
@@ -91,6 +94,7 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         oldest_checked_ms=min(times_ms, default=None),
         segments_unchecked=len(live) - len(times_ms),
         scrub_findings=sum(check.finding is not None for check in checks.values()),
+        source=ctx.store.source_states.find(name),
     )
 
 
