@@ -22,6 +22,7 @@ effect. Deleting a topic takes a shell: `winnow topics delete`.
 | --- | --- |
 | `action` | **alter**: set `config`, reset `reset`. **create**: a topic with `partitions` and `config`. |
 | | **add_partitions**: to `partitions` in all; keys do not move. **undo_ingest**: take back `ingest_id` |
+| | **accept_kafka_config**: take what waits of the topic's configuration at Kafka, if it has the `expected` values |
 | `topic` | the topic |
 | `config`, `reset` | configuration by Kafka's names, `{"retention.ms": "604800000"}`; keys to set to their defaults |
 | `expected` | refuse the change if these keys have other values by now; null: not set |
@@ -60,7 +61,8 @@ with DAG(
             type="string",
             enum=list(topic_changes.ACTIONS),
             title="Action",
-            description="Change the configuration, create a topic, add partitions, or undo an ingest call.",
+            description="Change the configuration, create a topic, add partitions, undo an ingest call, or accept a "
+            "configuration of Kafka's that waits.",
         ),
         "topic": Param(type="string", pattern=TOPIC_PATTERN, minLength=1, title="Topic", description="The topic."),
         "config": Param(

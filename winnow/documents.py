@@ -19,7 +19,7 @@ from winnow.model import Plan
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Newest document format that this version reads."""
 
 _PLACE = re.compile(r"at `\$\.?(.*)`$")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from winnow.epochs import LeaderEpoch
 from winnow.model import OffsetRange, Segment
 
 OFFSETS_END: Final = 2**63 - 1
@@ -53,7 +54,8 @@ class IngestRange:
     ``reaching``: objects of other ranges that reach into this one. ``first_offset``: the lowest offset that names or a
     survey tell. ``log_end_offset``: records below it are compared
     with ``segments``, the live ones that overlap the range. Absent records below ``cleaned_offset`` may have been
-    compacted away. ``newest_ms``: the newest timestamp in the log's partition.
+    compacted away. ``newest_ms``: the newest timestamp in the log's partition. ``after``: of a range at brokers, as
+    :class:`winnow.kafka.range_reader.BrokerRange`.
     """
 
     partition: int
@@ -65,6 +67,7 @@ class IngestRange:
     cleaned_offset: int = 0
     segments: tuple[Segment, ...] = ()
     newest_ms: int | None = None
+    after: LeaderEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ class RangeResult:
     ``records``: those in the range. Of them ``repeats`` were there twice and ``skipped`` are in the log already; the
     others are in ``segments``. ``appended_objects``: numbers of objects with a record in ``segments``. ``keyless``: the
     first new record without a key. ``absent``: per object the first record that the log has gone on without;
-    ``absent_records`` of them, ``absent_later`` later than all of the log.
+    ``absent_records`` of them, ``absent_later`` later than all of the log. ``leader_epochs``: of records at brokers.
     """
 
     number: int
@@ -174,6 +177,7 @@ class RangeResult:
     absent: tuple[RecordPlace, ...] = ()
     absent_records: int = 0
     absent_later: int = 0
+    leader_epochs: tuple[LeaderEpoch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

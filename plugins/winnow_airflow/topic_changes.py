@@ -1,4 +1,4 @@
-"""Steps of the DAG change_topics: create a topic, change its configuration, add partitions, undo an ingest call.
+"""Steps of the DAG change_topics: create a topic, change or accept its configuration, add partitions, undo an ingest.
 
 Each is one commit and may run again: what is as wanted already is left alone, and said.
 """
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("airflow.task")
 
 CREATE, ALTER, ADD_PARTITIONS, UNDO_INGEST = "create", "alter", "add_partitions", "undo_ingest"
-ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST)
+ACCEPT_KAFKA_CONFIG = "accept_kafka_config"
+ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST, ACCEPT_KAFKA_CONFIG)
 
 
 class TopicChange(TypedDict):
@@ -51,6 +52,7 @@ def change_topic(ctx: Pipeline, change: TopicChange) -> str:
         ALTER: _alter_configuration,
         ADD_PARTITIONS: _add_partitions,
         UNDO_INGEST: _undo_ingest,
+        ACCEPT_KAFKA_CONFIG: _accept_kafka_config,
     }
     step = steps.get(change["action"])
     if step is None:
@@ -122,6 +124,18 @@ def _undo_ingest(ctx: Pipeline, change: TopicChange) -> str:
         f"Undone: the ingest call {ingest_id} of {topic}. {report.records_removed:,} records left the log, and the "
         "same files can be ingested again."
     )
+
+
+def _accept_kafka_config(ctx: Pipeline, change: TopicChange) -> str:
+    from winnow.log.recorded_configuration import read_kafka_record
+    from winnow.pipeline.ingest.kafka_configuration import accept_held
+
+    topic, expected = change["topic"], change["expected"]
+    record = read_kafka_record(ctx.log.open(topic).head().table.properties)
+    if not any(each.held for each in record.values()):
+        return f"Nothing was changed: no change of configuration at Kafka waits for {topic}."
+    values = {key: value for key, value in expected.items() if value is not None}
+    return _join(f"Accepted what waited for {topic}.", accept_held(ctx, topic, values or None))
 
 
 def _require_partitions(change: TopicChange) -> int:

@@ -17,8 +17,11 @@ from pathlib import Path
 
 from tests.support.world import FakeClock, World, open_world, record
 from winnow.clock import read_wall_clock_ms
+from winnow.config.kafka_settings import Origin, RecordedSetting
 from winnow.errors import ValidationFailedError
 from winnow.files import storage
+from winnow.log.head import Change
+from winnow.log.recorded_configuration import make_kafka_property
 from winnow.model import Record
 from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.compaction.assess import assess_topics
@@ -124,6 +127,7 @@ def build(folder: Path, now_ms: int) -> None:
         for topic, (partitions, config) in TOPICS.items():
             world.create(partitions, topic, **{**COMMON, **config})
             writers[topic] = Writer(topic, partitions, keys=90)
+        _hold_configuration(world, "sessions")
         for turn in range(TURNS):
             begins_ms = now_ms - (TURNS - turn) * DAYS * 24 * HOUR_MS // TURNS
             is_last = turn == TURNS - 1
@@ -135,6 +139,12 @@ def build(folder: Path, now_ms: int) -> None:
                 world.clock.now_ms += 7 * HOUR_MS
                 compact(world, topic, judged=is_last and topic == "orders")
         _present(world, writers, now_ms)
+
+
+def _hold_configuration(world: World, topic: str) -> None:
+    """At Kafka tombstones stay for an hour only, and nobody has accepted that."""
+    held = {"delete.retention.ms": RecordedSetting(str(HOUR_MS), Origin.TOPIC, held=True)}
+    world.ctx.log.open(topic).commit(lambda head: Change(head.state, properties=make_kafka_property(held)))
 
 
 def _present(world: World, writers: dict[str, Writer], now_ms: int) -> None:

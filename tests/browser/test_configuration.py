@@ -42,6 +42,19 @@ def test_a_configuration_is_edited_reviewed_and_sent_with_what_was_seen(look: Op
     expect(page.get_by_role("button", name="Edit configuration")).to_be_visible()
 
 
+def test_a_change_at_kafka_that_waits_is_accepted_with_the_value_that_was_seen(look: Open) -> None:
+    """The page says what is not in force here, and a person agrees to exactly that."""
+    seen = look("small")
+    page = seen.at("#/topics/sessions/configuration")
+    expect(page.locator(".edit-bar")).to_contain_text("delete.retention.ms=3600000")
+    page.get_by_role("button", name="Accept").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("as at Kafka")
+    agree(page, "Accept")
+    conf = triggered(seen, "change_topics")["conf"]
+    assert (conf["action"], conf["topic"]) == ("accept_kafka_config", "sessions")
+    assert conf["expected"] == {"delete.retention.ms": "3600000"}
+
+
 def test_a_topic_is_created_and_grows_and_wrong_values_are_named_while_typing(look: Open) -> None:
     """Name and configuration are checked as Kafka does before anything is sent."""
     seen = look("small")

@@ -27,6 +27,21 @@ def test_a_topics_lag_is_the_sum_of_its_partitions_and_the_earliest_of_their_tim
     assert store.ingest_lags.summarize("orders") == TopicLag(2, NOW_MS, 5, NOW_MS - 10, BEHIND.deadline_ms)
 
 
+def test_what_open_transactions_hold_is_the_sum_and_the_oldest_of_them(store: Store) -> None:
+    """It is due like what is missing, and a look that finds everything stable forgets it."""
+    held = replace(LEVEL, records_uncommitted=120, open_since_ms=NOW_MS - 7)
+    store.ingest_lags.record([BEHIND, held, replace(held, partition=2, open_since_ms=None)])
+    store.ingest_lags.record([replace(held, topic="clicks")])
+    assert store.ingest_lags.find("orders")[1] == held
+    found = store.ingest_lags.summarize("orders")
+    assert found is not None
+    assert (found.records_behind, found.records_uncommitted, found.open_since_ms) == (5, 240, NOW_MS - 7)
+    assert store.ingest_lags.list_topics_due_by(NOW_MS + DAY_MS) == {"clicks": True, "orders": True}
+    store.ingest_lags.confirm_complete(["orders"], NOW_MS + 1)
+    free = {(each.records_uncommitted, each.open_since_ms) for each in store.ingest_lags.find("orders").values()}
+    assert free == {(0, None)}
+
+
 def test_an_older_look_replaces_no_newer_one(store: Store) -> None:
     """A process that was paused records what it found long ago."""
     store.ingest_lags.record([BEHIND])

@@ -9,11 +9,15 @@ import pytest
 
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, make_topic
+from winnow.config.kafka_settings import Origin, SourceSetting
 from winnow.errors import ConfigurationError, UsageError
+from winnow.kafka.cluster import BrokerTopic
 from winnow.log.recorded_configuration import read_overrides
 from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import list_ingests
+from winnow.pipeline.ingest.kafka_configuration import follow_configuration
+from winnow.planning.kafka_configuration import TakingRules
 from winnow.store.values import Window
 from winnow_airflow.topic_changes import change_topic
 
@@ -104,6 +108,21 @@ def test_the_answer_says_what_retention_will_take(ctx: Context, tmp_path: Path) 
     said = change(ctx, "alter", config={"cleanup.policy": "compact,delete", "retention.ms": "1000"})
     assert "Retention would remove" in said
     assert "cannot be brought back" in said
+
+
+def test_a_change_at_kafka_that_waits_is_accepted_as_it_was_seen_and_once(ctx: Context) -> None:
+    """By a person of whom the values are known that were on the page."""
+    create_topic(ctx, "orders", 1, {})
+    shorter = {"delete.retention.ms": SourceSetting("1000", Origin.TOPIC)}
+    found = BrokerTopic("orders", None, {}, settings=shorter)
+    follow_configuration(ctx, ctx.log.open("orders"), found, TakingRules(takes=True))
+    with pytest.raises(UsageError, match="other values wait"):
+        change(ctx, "accept_kafka_config", expected={"delete.retention.ms": "5"})
+    assert overrides(ctx) == {}
+    said = change(ctx, "accept_kafka_config", expected={"delete.retention.ms": "1000"})
+    assert "delete.retention.ms 86400000 → 1000" in said
+    assert overrides(ctx) == {"delete.retention.ms": "1000"}
+    assert "Nothing was changed" in change(ctx, "accept_kafka_config", expected={"delete.retention.ms": "1000"})
 
 
 def test_an_ingest_call_is_undone_once(ctx: Context, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
+from winnow.pipeline.admin.topics import alter_topic
 
 PREFIX = "shop"
 PARTITIONS = 2
@@ -120,6 +121,8 @@ class Shop:
         with self.database.connect() as connection:
             for table in TABLES:
                 topic = f"{PREFIX}.public.{table.name}"
+                # Debezium's topics delete; with the archive the tables are to be had at any time.
+                alter_topic(self.world.ctx, topic, {"cleanup.policy": "compact"}, [])
                 self.world.compact(topic=topic, attempt=f"a{self.attempts}")
                 found = read_events(table, self.world.read(topic=topic))
                 rows = load_rows(connection, table)

@@ -155,7 +155,7 @@ def test_a_mirror_is_an_epoch_of_its_own(broker: KafkaBroker, tmp_path: Path) ->
     with open_world(tmp_path) as world:
         source, mirror = create_live_topic(broker, 1), create_live_topic(broker, 1)
         source.write(make_rows(random.Random(3), 10, partitions=1))
-        mirror.write(make_rows(random.Random(4), 5, partitions=1))
+        mirror.write(make_rows(random.Random(4), 5, partitions=1, start_ms=BASE_MS + 60_000))
         ingest(world, source)
         moved = LiveTopic(broker, mirror.name, 1)
         with pytest.raises(BadInputError, match="--new-epoch"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker
@@ -25,9 +27,11 @@ from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines, measure_topic
 from winnow.pipeline.monitor.watch import watch_topics
+from winnow.planning.kafka_configuration import TakingRules
+from winnow.store.ingest_lag import IngestLag
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-LAG = {"max.compaction.lag.ms": str(DAY_MS)}
+LAG = {"cleanup.policy": "compact", "max.compaction.lag.ms": str(DAY_MS)}
 
 
 class Follower:
@@ -38,6 +42,7 @@ class Follower:
         self.ctx = world.ctx
         self.prefix = prefix
         self.cluster = Cluster(read_client_settings(broker.bootstrap_servers))
+        self.servers = broker.bootstrap_servers
         self._producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         self._admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
@@ -72,10 +77,24 @@ class Follower:
         assert self._producer.flush(30) == 0
         assert set(refused) == {None}
 
+    @contextmanager
+    def open_transaction(self) -> Iterator[Producer]:
+        """Begin a transaction that is committed at the end of the block."""
+        options = {"bootstrap.servers": self.cluster.settings.bootstrap_servers, "transactional.id": self.prefix}
+        writer = Producer({**options, "transaction.timeout.ms": 600_000})
+        writer.init_transactions()
+        writer.begin_transaction()
+        yield writer
+        writer.commit_transaction()
+
+    def wait_until_stable(self, topic: str) -> None:
+        """Wait until the markers that end a transaction are there."""
+        wait_until(lambda: not self.cluster.describe_topics([topic])[topic].is_held)
+
     def follow(self, topics: Sequence[str]) -> FollowReport:
         """Follow ``topics`` once, now."""
         self.world.clock.now_ms = max(self.world.clock.now_ms, read_wall_clock_ms())
-        wanted = KafkaRequest(creates=True, takes_configuration=True)
+        wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=True))
         return follow_topics(self.ctx, self.cluster, topics, wanted, as_of_ms=self.world.clock())
 
     def keys(self, topic: str) -> list[bytes | None]:
@@ -95,6 +114,11 @@ def follower(tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics whose logs were opened at a head."""
+    return note_opened_topics(monkeypatch)
+
+
+def note_opened_topics(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note the topics whose logs are opened at a head from here on."""
     found: list[str] = []
     for name in ("head", "newest_head"):
         monkeypatch.setattr(TopicLog, name, _note_topic(getattr(TopicLog, name), found))
@@ -191,6 +215,52 @@ def test_lag_counts_what_is_missing_since_the_first_record_that_is(follower: Fol
     assert (prospect.outlook.value, prospect.deadline_ms) == ("not_ingested", stamp_ms + DAY_MS)
 
 
+def test_a_transaction_that_goes_on_writing_is_counted_anew_though_the_log_is_not_opened(
+    follower: Follower, opened: list[str]
+) -> None:
+    """And what a failed call left out is said beside it."""
+    (topic,) = follower.create("held", config=LAG)
+    began_ms = read_wall_clock_ms() - HOUR_MS
+    follower.produce(topic, "k1")
+    follower.follow([topic])
+    with follower.open_transaction() as writer:
+        writer.produce(topic, "t1", "t1", timestamp=began_ms)
+        assert writer.flush(30) == 0
+        follower.follow([topic])
+        lags = []
+        for key in ("t2", "t3"):
+            writer.produce(topic, key, key)
+            assert writer.flush(30) == 0
+            opened.clear()
+            report = follower.follow([topic])
+            assert (report.unchanged, report.held) == (1, 1)
+            assert "Open transactions hold back records of 1." in report.sentence
+            assert opened == []
+            lags.append(follower.ctx.store.ingest_lags.find(topic)[0])
+        looked_ms = [lag.looked_at_ms for lag in lags]
+        assert lags == [
+            IngestLag(topic, 0, looked_ms[number], 0, began_ms, began_ms + DAY_MS, 2 + number, began_ms)
+            for number in range(2)
+        ]
+        # The state of the log is the same, so nothing is read; an alert names what is held.
+        watch_topics(follower.ctx)
+        assert list_alerts(follower, topic) == {}
+        follower.world.clock.now_ms = began_ms + DAY_MS + HOUR_MS
+        watch_topics(follower.ctx)
+        assert "0 and 3 held by an open transaction" in list_alerts(follower, topic)["deadline_missed"]
+        follower.world.clock.now_ms = read_wall_clock_ms()
+    follower.wait_until_stable(topic)
+    fail_to_ingest(follower, topic)
+    lag = follower.ctx.store.ingest_lags.find(topic)[0]
+    assert (lag.records_behind, lag.records_uncommitted, lag.open_since_ms) == (4, 0, None)
+    assert lag.complete_until_ms == began_ms
+    follower.follow([topic])
+    lag = follower.ctx.store.ingest_lags.find(topic)[0]
+    assert (lag.records_behind, lag.records_uncommitted) == (0, 0)
+    assert lag.complete_until_ms == lag.looked_at_ms
+    assert follower.keys(topic) == [b"k1", b"t1", b"t2", b"t3"]
+
+
 def fail_to_ingest(follower: Follower, topic: str) -> None:
     """Follow a topic whose log takes no commit."""
     with pytest.MonkeyPatch.context() as patch:
@@ -207,7 +277,7 @@ def test_a_deadline_that_the_ingest_makes_impossible_is_alerted_and_recovers(
     follower: Follower, is_missing: bool
 ) -> None:
     """Deleted within a day in the archive too: a record counts from its timestamp in Kafka."""
-    (topic,) = follower.create("erased", config={**LAG, "cleanup.policy": "compact"})
+    (topic,) = follower.create("erased", config=LAG)
     ctx, clock = follower.ctx, follower.world.clock
     follower.produce(topic, "k1", timestamp_ms=clock() - 2 * DAY_MS)
     follower.follow([topic])

@@ -15,7 +15,7 @@ from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, run_between_head_and_commit, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.epochs import Epoch
+from winnow.epochs import Epoch, LeaderEpoch
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
@@ -27,6 +27,7 @@ from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, choose_topics, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_reading import ReadingRules
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.planning.kafka_configuration import TakingRules
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def ingest_all(
     world: World, topics: Mapping[str, str], broker: KafkaBroker, on: str = "local", **rules: Any
 ) -> KafkaOutcome:
-    options = {name: rules.pop(name) for name in ("creates", "takes_configuration") if name in rules}
+    options = {name: rules.pop(name) for name in ("creates", "configuration") if name in rules}
     wanted = KafkaRequest(ReadingRules(**rules), **{"creates": True, **options})
     cluster = Cluster(read_client_settings(broker.bootstrap_servers))
     return ingest_kafka_topics(world.ctx, cluster, topics, wanted, as_of_ms=world.clock(), on=on)
@@ -268,8 +269,9 @@ def test_offsets_that_were_set_back_are_refused(broker: KafkaBroker, world: Worl
 
 
 def test_records_without_a_key_are_refused_with_their_offset(broker: KafkaBroker, world: World, on: str) -> None:
-    topic = create_live_topic(broker, partitions=1)
+    topic = create_live_topic(broker, 1)
     topic.write([(0, b"k", b"1", BASE_MS, ()), (0, None, b"2", BASE_MS, ())])
+    world.create(1, topic.name)
     with pytest.raises(BadInputError, match="offset 1"):
         ingest(world, topic, on)
     assert not read(world, topic)
@@ -298,11 +300,34 @@ def test_added_partitions_are_added_here_and_said(broker: KafkaBroker, world: Wo
     assert any("has 3 partitions now" in notice for notice in report.notices)
 
 
+def test_first_records_of_an_added_partition_deleted_before_they_were_read_are_a_gap(
+    broker: KafkaBroker, world: World, on: str
+) -> None:
+    topic = create_live_topic(broker, partitions=1)
+    topic.write(make_rows(random.Random(9), 5, partitions=1))
+    ingest(world, topic, on)
+    kept = read(world, topic)
+    topic.add_partitions(2)
+    topic.write([(1, b"k%d" % number, b"v", BASE_MS, ()) for number in range(6)])
+    topic.delete_records(1, 4)
+    with pytest.raises(BadInputError, match=rf"{topic.name}-1 from 0 to 3.* --accept-gap"):
+        ingest(world, topic, on)
+    assert read(world, topic) == kept
+    assert len(world.head(topic.name).state.partitions) == 1
+    report = ingest(world, topic, on, accepts_gap=True)
+    assert read(world, topic) == topic.records
+    assert any("offsets 0 to 3 were deleted" in notice for notice in report.notices)
+    *_, ledger = read_ledgers(world.head(topic.name).state)
+    assert ledger.choices["accepted-gap.1"] == "0-3"
+
+
 def test_another_configuration_is_said_and_taken_over_on_demand(broker: KafkaBroker, world: World) -> None:
     topic = create_live_topic(broker, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.25")
     report = ingest(world, topic)
-    assert any("min.cleanable.dirty.ratio=0.25 (here 0.5)" in notice for notice in report.notices)
-    ingest(world, topic, takes_configuration=True)
+    assert any(
+        "min.cleanable.dirty.ratio differs: here 0.5, at Kafka 0.25 (topic)" in notice for notice in report.notices
+    )
+    ingest(world, topic, configuration=TakingRules(takes=True))
     log = world.ctx.log.open(topic.name)
     assert log.config(log.head()).min_cleanable_dirty_ratio == 0.25
 
@@ -365,7 +390,7 @@ def test_a_new_epoch_goes_on_at_the_end_of_the_log(broker: KafkaBroker, world: W
     ends = [world.state(p, topic.name).log_end_offset for p in range(2)]
     topic.delete()
     again = create_live_topic(broker, 2, topic.name)
-    again.write(make_rows(random.Random(15), 30))
+    again.write(make_rows(random.Random(15), 30, start_ms=BASE_MS + 60_000))
     report = ingest(world, again, on, begins_epoch=True)
     moved = [Record(r.offset + ends[r.partition], *_rest(r)) for r in again.records]
     assert read(world, topic) == sorted([*first, *moved], key=lambda each: (each.partition, each.offset))
@@ -427,7 +452,8 @@ def test_the_state_names_the_topic_s_id_and_how_far_it_was_read(broker: KafkaBro
     report = ingest(world, topic)
     (epoch,) = world.head(topic.name).state.epochs
     found = Cluster(read_client_settings(broker.bootstrap_servers)).describe_topics([topic.name])[topic.name]
-    assert epoch == Epoch(topic.name, found.topic_id, {}, {0: 10}, report.ingest_id or "")
+    leader_epochs: dict[int, tuple[LeaderEpoch, ...]] = {0: (LeaderEpoch(0, 0, 10),)}
+    assert epoch == Epoch(topic.name, found.topic_id, {}, {0: 10}, report.ingest_id or "", leader_epochs=leader_epochs)
 
 
 def test_small_calls_stay_in_the_process_and_large_ones_go_to_spark(

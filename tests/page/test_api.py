@@ -203,12 +203,15 @@ def test_topic_says_how_far_it_is_behind_kafka_and_when_the_brokers_were_asked(
     """The page asks no broker."""
     put(home_store)
     late = IngestLag("orders", 0, NOW_MS, 12, NOW_MS - 60_000, NOW_MS + 7)
-    home_store.ingest_lags.record([late, replace(late, partition=1, records_behind=3, complete_until_ms=NOW_MS)])
+    other = replace(late, partition=1, records_behind=3, complete_until_ms=NOW_MS)
+    home_store.ingest_lags.record([late, replace(other, records_uncommitted=120, open_since_ms=NOW_MS - 9)])
     assert viewer.json("api/topics/orders")["ingest_lag"] == {
         "looked_at_ms": NOW_MS,
         "records_behind": 15,
         "complete_until_ms": NOW_MS - 60_000,
         "deadline_ms": NOW_MS + 7,
+        "records_uncommitted": 120,
+        "open_since_ms": NOW_MS - 9,
     }
 
 

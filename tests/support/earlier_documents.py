@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +12,8 @@ import pytest
 from winnow.files import storage
 from winnow.log import document_copies, document_places
 from winnow.log import state as carried
-from winnow.log.document_places import DocumentPlaces
+from winnow.log.document_copies import Document
+from winnow.log.document_places import DocumentKind, DocumentPlaces
 from winnow.model import TopicState
 
 
@@ -30,4 +32,22 @@ def write_as_earlier_winnow() -> Iterator[None]:
         patch.setattr(document_places, "FOLDER", document_places.FORMER_FOLDER)
         patch.setattr(document_copies, "_write_both", write_alone)
         patch.setattr(carried, "write_state", write_state)
+        yield
+
+
+@contextmanager
+def write_states_of_format_six() -> Iterator[None]:
+    """Commit states as before epochs had leader epochs, within the block."""
+    genuine = document_copies.write_document
+
+    def write_document(places: DocumentPlaces, kind: DocumentKind, name: str, data: bytes) -> Document:
+        if kind is DocumentKind.STATE:
+            state = json.loads(data) | {"format_version": 6}
+            for epoch in state["epochs"]:
+                del epoch["begins"], epoch["leader_epochs"]
+            data = json.dumps(state, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return genuine(places, kind, name, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(carried, "write_document", write_document)
         yield

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from winnow.errors import ConfigurationError
 from winnow.kafka.client_settings import (
-    parse_properties,
     read_client_properties,
     read_client_settings,
     translate_properties,
 )
+from winnow.kafka.library_properties import LIBRARY_NAMES, UNKNOWN_NAME, try_properties
+from winnow.kafka.properties_file import parse_properties
 
 JAVA = r"""
 # comment
@@ -122,3 +124,93 @@ def test_processes_on_other_machines_get_certificates_themselves(tmp_path: Path)
     assert read_client_properties(path) == {"ssl.ca.pem": "-----BEGIN CERTIFICATE-----"}
     with pytest.raises(ConfigurationError, match="cannot be read as PEM"):
         read_client_properties(write(tmp_path, "ssl.ca.location=/nowhere.pem\n"))
+
+
+def test_a_java_client_s_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    """An empty algorithm is no check of the host's name; what only Java's client knows changes nothing."""
+    text = """
+ssl.endpoint.identification.algorithm=
+default.api.timeout.ms=60000
+request.timeout.ms=600000
+sasl.login.refresh.window.factor=0.8
+sasl.login.connect.timeout.ms=10000
+sasl.login.class=org.apache.kafka.common.security.authenticator.DefaultLogin
+security.providers=com.company.Provider
+ssl.enabled.protocols=TLSv1.2,TLSv1.3
+partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor
+acks=1
+retries=0
+connections.max.idle.ms=-1
+client.dns.lookup=default
+client.rack=
+schema.registry.url=https://registry
+compression.type=zstd
+compression.zstd.level=9
+compression.gzip.level=1
+"""
+    assert dict(read_client_settings("kafka:9092", write(tmp_path, text)).properties) == {
+        "ssl.endpoint.identification.algorithm": "none",
+        "socket.timeout.ms": "300000",
+        "connections.max.idle.ms": "0",
+        "compression.type": "zstd",
+        "compression.level": "9",
+    }
+
+
+def test_all_that_cannot_be_used_is_said_in_one_answer_with_its_line_and_no_value(tmp_path: Path) -> None:
+    text = """security.protcol=SSL
+request.timeout.ms=soon
+ssl.truststore.location=t.jks
+company.own=secret-1
+security.protocol=TLS-secret-2
+sasl.login.callback.handler.class=com.company.Handler
+config.providers=file
+sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="alice"
+password="secret-3";
+secret-4;
+"""
+    with pytest.raises(ConfigurationError) as refused:
+        read_client_settings("kafka:9092", write(tmp_path, text))
+    said = str(refused.value).splitlines()
+    assert [line.split(":")[0].strip() for line in said[1:-1]] == [f"line {n}" for n in (1, 2, 3, 4, 5, 6, 7, 9, 10)]
+    assert "security.protcol: no client of Kafka has it; did you mean security.protocol?" in said[1]
+    assert "request.timeout.ms: the client library does not take its value (as socket.timeout.ms)" in said[2]
+    assert "keytool -exportcert" in said[3]
+    assert "leave it out" in said[4]
+    assert "security.protocol: the client library does not take its value" in said[5]
+    assert "winnow.oauth.callback=MODULE:FUNCTION" in said[6]
+    assert "its name is not one of a property: as a part of sasl.jaas.config it belongs to the line before" in said[8]
+    assert said[-1] == "What becomes of each property: docs/kafka-clients.md."
+    assert not re.search("secret-[1-4]", str(refused.value))
+
+
+@pytest.mark.parametrize("bound", ["500", "1000"])
+def test_a_number_below_what_the_library_knows_is_the_smallest_that_it_knows(bound: str) -> None:
+    assert translate_properties({"request.timeout.ms": bound}, "f") == {"socket.timeout.ms": "1000"}
+
+
+def test_java_s_cipher_suites_are_refused_and_openssl_s_are_taken() -> None:
+    assert translate_properties({"ssl.cipher.suites": "ECDHE-RSA-AES256-GCM-SHA384"}, "f")
+    with pytest.raises(ConfigurationError, match="OpenSSL's"):
+        translate_properties({"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}, "f")
+
+
+def test_pkcs12_is_taken_under_the_name_of_a_java_key_store(tmp_path: Path) -> None:
+    """Java reads it so, and keytool writes PKCS12 whatever the file is called; a real JKS is still refused."""
+    store = tmp_path / "client.jks"
+    store.write_bytes(b"\x30\x82")
+    given = {"ssl.keystore.location": str(store), "ssl.keystore.password": "x"}
+    assert translate_properties(given, "f") == given
+    store.write_bytes(b"\xfe\xed\xfe\xed")
+    with pytest.raises(ConfigurationError, match="PKCS12"):
+        translate_properties(given, "f")
+
+
+def test_a_key_without_its_certificates_is_said() -> None:
+    with pytest.raises(ConfigurationError, match=r"ssl\.keystore\.key: it needs ssl\.keystore\.certificate\.chain"):
+        translate_properties({"ssl.keystore.key": "KEY"}, "f")
+
+
+def test_names_for_what_is_misspelt_are_names_that_the_library_knows() -> None:
+    said = try_properties(dict.fromkeys(LIBRARY_NAMES, ""))
+    assert [name for name, problem in said.items() if problem == UNKNOWN_NAME] == []

@@ -157,6 +157,7 @@ def test_topic_that_was_never_compacted_has_no_figures_of_a_last_run() -> None:
         "num-logs-compacted-by-max-compaction-lag", "cleaner-recopy-percent", "max-clean-time-secs", "cleaner-io",
         "time-since-last-run-ms", "no-key-compacted-topic-records", "next-deadline-secs", "header-missing-records",
         "header-malformed-records", "ingest-lag-records", "ingest-lag-secs", "ingest-look-age-secs",
+        "ingest-uncommitted-records", "ingest-open-transaction-secs",
     ]  # fmt: skip
 
 
@@ -170,6 +171,21 @@ def test_lag_behind_kafka_is_the_sum_of_records_and_the_worst_of_times() -> None
     told = list_metric_values(sum_measurements(found))
     assert (told["ingest-lag-records"], told["ingest-lag-secs"], told["ingest-look-age-secs"]) == (3, 9.0, 2.0)
     assert list_metric_values(sum_measurements(found[2:]))["ingest-lag-secs"] is None
+
+
+def test_open_transactions_of_all_topics_are_their_records_and_the_oldest_age() -> None:
+    """One whose age is not known is not taken for none."""
+    free = Measurement("a", records_behind=0, records_uncommitted=0, open_transaction_ms=0)
+    held = Measurement("b", records_behind=0, records_uncommitted=120, open_transaction_ms=7_200_000)
+    undated = replace(held, open_transaction_ms=None)
+
+    def tell(*found: Measurement) -> list[float | None]:
+        told = list_metric_values(sum_measurements(found))
+        return [told["ingest-uncommitted-records"], told["ingest-open-transaction-secs"]]
+
+    assert tell(free, held, undated) == [240, 7_200.0]
+    assert tell(free, Measurement("files")) == [0, 0.0]
+    assert tell(free, undated) == [120, None]
 
 
 def test_run_that_did_not_tell_its_time_has_no_rate() -> None:

@@ -225,9 +225,10 @@ def _ingest(ctx: Context, topic: str, paths: list[str], options: IngestOptions, 
 def _create_and_ingest(
     ctx: Context, topic: str, paths: list[str], options: IngestOptions, as_of_ms: int, created: dict[str, str]
 ) -> IngestReport:
-    from winnow.pipeline.ingest.creation import create_missing_topic
+    from winnow.pipeline.ingest.creation import create_missing_topic, describe_default_policy
     from winnow.pipeline.ingest.ingest import ingest_files
 
+    partitions = None
     if options.creates:
         partitions = create_missing_topic(
             ctx,
@@ -242,7 +243,7 @@ def _create_and_ingest(
         if partitions is not None:
             print_message(f"Created topic {topic} with {format_count(partitions, 'partition')}.")
     with ProgressBar(f"Reading {topic}") as bar:
-        return ingest_files(
+        report = ingest_files(
             ctx,
             topic,
             paths,
@@ -256,6 +257,9 @@ def _create_and_ingest(
             epoch=options.epoch,
             progress=bar.follow_reading,
         )
+    if partitions is None:
+        return report
+    return replace(report, notices=(*report.notices, *describe_default_policy(ctx, topic, report.records_appended)))
 
 
 def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_ms: int, *, as_json: bool) -> None:

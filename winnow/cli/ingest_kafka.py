@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from winnow.sources.choices import check_choice
 if TYPE_CHECKING:
     from winnow.pipeline.ingest.commit import IngestReport
     from winnow.pipeline.ingest.kafka import KafkaOutcome
+    from winnow.planning.kafka_configuration import TakingRules
 
 BootstrapServers = Annotated[
     str | None,
@@ -56,14 +58,49 @@ def kafka(
         bool, typer.Option("--create", help="Create topics that are not there, with the brokers' partitions.")
     ] = False,
     sync_config: Annotated[
-        bool, typer.Option("--sync-config", help="Take over the topic configuration that the brokers have.")
+        bool,
+        typer.Option("--sync-config", help="Take over what the topic sets at the brokers, and what it set back there."),
     ] = False,
+    accept_kafka_config: Annotated[
+        bool,
+        typer.Option(
+            "--accept-kafka-config",
+            help="With --sync-config: also take changes that were held because they remove records; with --create, all "
+            "that is in force at Kafka.",
+        ),
+    ] = False,
+    accept_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept-key",
+            metavar="KEY",
+            help="With --accept-kafka-config: take this key as it is in force at Kafka, its default included; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
     accept_gap: Annotated[
         bool, typer.Option("--accept-gap", help="Go on although the brokers deleted records before they were read.")
     ] = False,
     new_epoch: Annotated[
         bool, typer.Option("--new-epoch", help="The topic was created again, or is a mirror: go on at the log's end.")
     ] = False,
+    accept_overlap: Annotated[
+        bool,
+        typer.Option("--accept-overlap", help="With --new-epoch: Kafka has records that are here already, or older."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before --new-epoch; a script needs it.", show_default=False)
+    ] = False,
+    diverged: Annotated[
+        str | None,
+        typer.Option(
+            "--diverged",
+            metavar="keep",
+            help="The brokers lost records that were read: keep ours, and append theirs after them as a new epoch.",
+            show_default=False,
+        ),
+    ] = None,
     trust_offsets: Annotated[
         bool, typer.Option("--trust-offsets", help="The records that came from files are of this topic.")
     ] = False,
@@ -84,21 +121,38 @@ def kafka(
     The log's own end is the position, and it is committed with the records: a call that dies or runs twice appends
     every record exactly once. Gaps of aborted transactions and of compaction are normal. Refused, and said: a topic
     that was created again, offsets that were set back, records that the brokers deleted before they were read.
+    --new-epoch compares first, says what it would do to readers, and asks.
+
+    A topic that --create makes has the cleanup.policy in force at Kafka. What Kafka's retention does by default removes
+    nothing here, and a change of configuration that would remove records waits for --accept-kafka-config.
 
     Example: winnow ingest kafka orders --bootstrap-servers localhost:9092 --create
     """
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
-    from winnow.pipeline.ingest.kafka_reading import ReadingRules
+    from winnow.pipeline.ingest.kafka_new_epoch import preview_epoch
+    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, ReadingRules
 
     check_choice("--on", on, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
         raise UsageError("Name one topic, or say --topics-regex: winnow ingest kafka TOPIC")
     if topics_regex is not None and (source_topic is not None or new_epoch):
         raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
-    rules = ReadingRules(accepts_gap=accept_gap, begins_epoch=new_epoch, trusts_offsets=trust_offsets)
-    wanted = KafkaRequest(rules, creates=create, takes_configuration=sync_config)
+    check_choice("--diverged", diverged, DIVERGED_CHOICES)
+    if accept_overlap and not new_epoch:
+        raise UsageError("--accept-overlap is about the beginning of an epoch: say --new-epoch, too.")
+    rules = ReadingRules(
+        accepts_gap=accept_gap,
+        begins_epoch=new_epoch,
+        accepts_overlap=accept_overlap,
+        trusts_offsets=trust_offsets,
+        diverged=diverged,
+    )
+    configuration = _read_taking_rules(
+        takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None
+    )
+    wanted = KafkaRequest(rules, creates=create, configuration=configuration)
     with open_installation() as ctx:
         source = ctx.settings.source
         servers = bootstrap_servers or source.bootstrap_servers
@@ -109,6 +163,9 @@ def kafka(
             topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
             topics = {topic: source_topic or topic}
+            found = cluster.describe_topics(topics.values()).get(topics[topic]) if new_epoch and not yes else None
+            if found is not None and topic in ctx.log.names():
+                _confirm_epoch(topic, preview_epoch(ctx, topic, cluster, found, rules))
         with (
             withdraw_if_refused(ctx, wanted.created),
             ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
@@ -119,6 +176,43 @@ def kafka(
         withdraw_created(ctx, wanted.created, (each.topic for each in outcome.failures))
     _show_outcome(outcome, topic, as_json=as_json)
     exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
+
+
+def _confirm_epoch(topic: str, effect: str) -> None:
+    """Ask before an epoch begins.
+
+    Raises:
+        UsageError: the answer is no, or there is nobody to ask.
+    """
+    print_message(effect)
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"No epoch of {topic} was begun. Nothing was ingested. Add --yes to --new-epoch if that is what you want."
+        )
+    if not typer.confirm(f"Begin this epoch of {topic}?", err=True):
+        raise UsageError(f"No epoch of {topic} was begun. Nothing was ingested.")
+
+
+def _read_taking_rules(*, takes: bool, accepts: bool, keys: list[str], is_one_topic: bool) -> TakingRules:
+    """Check the options about configuration.
+
+    Raises:
+        UsageError: they do not go together.
+        ConfigurationError: there is no such key.
+    """
+    from winnow.config.topic import is_topic_key, make_unknown_key_error
+    from winnow.planning.kafka_configuration import TakingRules
+
+    if accepts and not takes:
+        raise UsageError("--accept-kafka-config goes with --sync-config. Nothing was ingested.")
+    if keys and not accepts:
+        raise UsageError("--accept-key goes with --sync-config --accept-kafka-config. Nothing was ingested.")
+    if accepts and not is_one_topic:
+        raise UsageError("--accept-kafka-config is about one topic: name it instead of --topics-regex.")
+    for key in keys:
+        if not is_topic_key(key):
+            raise make_unknown_key_error(key)
+    return TakingRules(takes=takes, accepts=accepts, accepted_keys=frozenset(keys))
 
 
 def _show_outcome(outcome: KafkaOutcome, topic: str | None, *, as_json: bool) -> None:
@@ -141,6 +235,8 @@ def format_kafka_summary(report: IngestReport) -> str:
     """What one call did to a topic, in one sentence."""
     text = f"{report.topic}: {format_count(report.records_appended, 'record')} appended from Kafka"
     text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
+    held = sum(part.records for part in report.uncommitted)
+    text += f", {held:,} held by an open transaction" if held else ""
     return text + (
         f". Snapshot {report.snapshot_id}." if report.snapshot_id is not None else ". Nothing was committed."
     )

@@ -213,9 +213,10 @@ def _name_epochs(batches: Iterator[pa.RecordBatch], epochs: Sequence[Epoch]) -> 
         partitions, offsets = batch.column("partition").to_numpy(), batch.column("offset").to_numpy()
         numbers, bases = np.ones(len(offsets), np.int64), np.zeros(len(offsets), np.int64)
         for number, epoch in enumerate(epochs, 1):
-            begins = np.array([epoch.get_base(int(partition)) for partition in partitions], np.int64)
+            begins = np.array([epoch.get_begin(int(partition)) for partition in partitions], np.int64)
+            moved = np.array([epoch.get_base(int(partition)) for partition in partitions], np.int64)
             mine = offsets >= begins
-            numbers[mine], bases[mine] = number, begins[mine]
+            numbers[mine], bases[mine] = number, moved[mine]
         found = batch.append_column("epoch", pa.array(numbers))
         yield found.append_column("sourceOffset", pa.array(offsets - bases))
 

@@ -20,6 +20,7 @@ from winnow.cli.output import (
     print_table,
     write_json,
 )
+from winnow.cli.topic_sources import format_source
 from winnow.errors import ServiceError, UsageError, WinnowError
 
 if TYPE_CHECKING:
@@ -123,17 +124,29 @@ def describe(topic: Topic, as_json: Json = False) -> None:
     print_heading("Configuration")
     print_table(
         ["key", "value", "from", "what it does"],
-        [[entry.name, entry.value, entry.source, entry.sentence] for entry in found.config],
+        [
+            [
+                entry.name,
+                entry.value,
+                f"{entry.source}; {entry.kafka}" if entry.kafka else entry.source,
+                entry.sentence,
+            ]
+            for entry in found.config
+        ],
         sentences=(3,),
     )
     print_heading("Log")
     _show_log(found)
     print_lines(_check_changes(found))
+    source = format_source(found.source)
+    if source is not None:
+        print_lines(source)
     print_lines(f"Next: winnow assess {topic}")
 
 
 def alter(
     topic: Topic,
+    *,
     config: Config = None,
     delete_config: Annotated[
         list[str] | None,
@@ -155,6 +168,14 @@ def alter(
             show_default=False,
         ),
     ] = False,
+    accept_kafka_config: Annotated[
+        bool,
+        typer.Option(
+            "--accept-kafka-config",
+            help="Take the changes at Kafka that wait because they would remove records. Asks no broker.",
+            show_default=False,
+        ),
+    ] = False,
     accept_older_head: Annotated[
         bool,
         typer.Option(
@@ -170,20 +191,23 @@ def alter(
 
     The result is checked as a whole before anything is written, and the answer says what the change will remove for
     good. A changed configuration releases uncleanable partitions. If another tool changed the table's properties,
-    Winnow does not work on the topic until --accept-config accepts or corrects them. If the catalog is older than what
+    Winnow does not work on the topic until --accept-config accepts or corrects them. What its topic at Kafka was
+    configured to and would remove records here waits for --accept-kafka-config. If the catalog is older than what
     was committed, --accept-older-head goes on from it, after it has written down what is given up.
 
     Example: winnow topics alter orders --config max.compaction.lag.ms=86400000 --delete-config segment.ms
     """
     changes = parse_config(config)
     alters = bool(changes or delete_config or partitions is not None or accept_config)
-    if not alters and not accept_older_head:
+    if not alters and not accept_older_head and not accept_kafka_config:
         raise UsageError(
             f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY, --partitions N, "
-            "--accept-config or --accept-older-head."
+            "--accept-config, --accept-kafka-config or --accept-older-head."
         )
     if accept_older_head:
         _accept_older_head(topic, reason or "")
+    if accept_kafka_config:
+        _accept_kafka_config(topic, reason)
     if not alters:
         print_lines(f"Next: winnow assess {topic}")
         return
@@ -200,6 +224,14 @@ def alter(
         shown = [e for e in found.config if e.name in changed or (accept_config and e.source == "topic")]
         print_table(["key", "value", "from"], [[e.name, e.value, e.source] for e in shown])
     print_lines(f"Next: winnow assess {topic}")
+
+
+def _accept_kafka_config(topic: str, reason: str | None) -> None:
+    with open_installation(reason=reason) as ctx:
+        from winnow.pipeline.ingest.kafka_configuration import accept_held
+
+        notices = accept_held(ctx, topic)
+    print_lines("\n".join(notices))
 
 
 def _accept_older_head(topic: str, reason: str) -> None:
@@ -332,6 +364,7 @@ def _build_document(found: TopicDescription) -> dict[str, Any]:
         "oldest_checked_ms": found.oldest_checked_ms,
         "segments_unchecked": found.segments_unchecked,
         "scrub_findings": found.scrub_findings,
+        "source": None if found.source is None else {"state": found.source.kind, "since_ms": found.source.since_ms},
         "log": [
             {
                 "partition": number,

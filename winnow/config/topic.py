@@ -6,7 +6,7 @@ Errors have Kafka's words (ConfigDef, LogConfig.validate); all are Configuration
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import cast
 
@@ -19,6 +19,7 @@ from winnow.config.definitions import (
     MAXIMUM_TAGS,
     TOPIC_KEY_OF_BROKER_NAME,
 )
+from winnow.config.kafka_settings import KafkaRecord, describe_recorded
 from winnow.config.names import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
@@ -39,13 +40,15 @@ class ConfigEntry:
     """One line of ``topics describe``.
 
     ``source``: ``topic``, ``default``, ``default (Winnow)`` where that differs from Kafka's, or
-    ``default (PLACE: NAME)`` where the installation sets it, under the broker's name for it.
+    ``default (PLACE: NAME)`` where the installation sets it, under the broker's name for it. ``kafka``: where the value
+    stands to the one in force at Kafka; None: nothing is known, or there is nothing to say.
     """
 
     name: str
     value: str
     source: str
     sentence: str
+    kafka: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class TopicConfig:
     late_arrival_ms: int
     retention_protect_latest: bool
     latest_table: bool
+    follow: bool
     expectations: str
     owner: str
     tags: tuple[str, ...]
@@ -143,10 +147,10 @@ def make_unknown_key_error(name: str) -> ConfigurationError:
     return ConfigurationError(f"Unknown topic config name: {name}. {hint}")
 
 
-def list_entries(config: TopicConfig) -> tuple[ConfigEntry, ...]:
+def list_entries(config: TopicConfig, kafka: KafkaRecord | None = None) -> tuple[ConfigEntry, ...]:
     """List every key with value, origin and description, in the table's order.
 
-    A key without a default appears only where the topic sets it.
+    A key without a default appears only where the topic sets it. ``kafka``: what is known of the topic at Kafka.
     """
     found: list[ConfigEntry] = []
     for each in DEFINITIONS:
@@ -158,6 +162,8 @@ def list_entries(config: TopicConfig) -> tuple[ConfigEntry, ...]:
         elif each.default is not None:
             source = "default" if each.kafka_default is None else "default (Winnow)"
             found.append(ConfigEntry(each.name, each.default, source, each.sentence))
+    if kafka:
+        found = [replace(each, kafka=describe_recorded(each.name, kafka.get(each.name), each.value)) for each in found]
     return tuple(found)
 
 
@@ -222,6 +228,7 @@ def _make_config(
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
         latest_table=cast(bool, found["winnow.latest.table"]),
+        follow=cast(bool, found["winnow.follow"]),
         expectations=str(found["winnow.expectations"]),
         owner=str(found["winnow.owner"]),
         tags=tuple(sorted(set(cast(tuple[str, ...], found["winnow.tags"])))),

@@ -1,6 +1,6 @@
 """Runs a Kafka broker of one node (KRaft) as a process, for tests, for measurements and for trying things.
 
-    python -m winnow.embedded.kafka_broker [FOLDER] [--version VERSION]
+    python -m winnow.embedded.kafka_broker [FOLDER] [--version VERSION] [--port PORT]
 
 The broker listens on the loopback interface only, knows transactions and consumer groups, and is ready within seconds.
 It ends with the process that started it, also when that one is killed. Not for data that anybody wants to keep.
@@ -13,8 +13,6 @@ import base64
 import contextlib
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -27,17 +25,19 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from winnow.embedded.java import find_java
+from winnow.embedded.kafka_addresses import LOOPBACK, check_port, find_free_ports, list_living_brokers
 from winnow.embedded.kafka_jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.processes import Guardian, start_guardian
-from winnow.errors import ServiceError
+from winnow.errors import ServiceError, WinnowError
 
 DEFAULT_VERSION: Final = "4.3.1"
+DEFAULT_PORT: Final = 9092
+"""Of the program, as the commands in the documents have it; :func:`run_broker` takes a free one."""
 QUICK_START: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """Options of the JVM that save time at its start; measurements of speed take others."""
 START_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 60
 
-_LOOPBACK: Final = "127.0.0.1"
 _POLL_S: Final = 0.05
 _START_ATTEMPTS: Final = 3
 _NOT_NEEDED: Final = ("org.apache.kafka:kafka-tools-api",)
@@ -53,7 +53,6 @@ _CLEANER_LOGGERS: Final = (
 )
 _PROPERTIES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
@@ -84,13 +83,18 @@ class KafkaBroker:
     _java: Path
     _jars: Path
     _guardian: Guardian
-    _ports: tuple[int, int] = (0, 0)
+    node_id: int
+    cluster_id: str
+    voters: str
+    """Kafka's ``controller.quorum.voters``; this node alone when empty."""
+    _ports: tuple[int, int]
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _started_at_byte: int = field(default=0, repr=False)
 
     @property
     def bootstrap_servers(self) -> str:
         """Host and port for clients; the same after a restart."""
-        return f"{_LOOPBACK}:{self._ports[0]}"
+        return f"{LOOPBACK}:{self._ports[0]}"
 
     @property
     def data_folder(self) -> Path:
@@ -108,6 +112,10 @@ class KafkaBroker:
         return self.folder / "cleaner.log"
 
     @property
+    def _properties_file(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
     def pid(self) -> int | None:
         """The process id while the broker runs."""
         return self._process.pid if self._process is not None else None
@@ -123,9 +131,10 @@ class KafkaBroker:
         first = self._ports == (0, 0)
         for attempt in range(_START_ATTEMPTS if first else 1):
             if first:
-                self._ports = _find_free_ports()
+                self._ports = find_free_ports()
             try:
-                self._launch()
+                self.launch()
+                self.wait_until_ready()
                 return
             except ServiceError:
                 # Another process may have taken a port since; the address of a later start is fixed.
@@ -134,6 +143,7 @@ class KafkaBroker:
 
     def stop(self) -> None:
         """Stop the broker in an orderly way (SIGTERM); kill it after a minute."""
+        self.resume()
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -150,15 +160,28 @@ class KafkaBroker:
         self.stop()
         self.start()
 
-    def _launch(self) -> None:
-        properties = self._write_configuration()
-        if not (self.data_folder / "meta.properties").exists():
-            self._format_storage(properties)
-        started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
+    def pause(self) -> None:
+        """Let the process stand still (SIGSTOP): it holds its connections and answers nothing."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def launch(self) -> None:
+        """Start the process without waiting for it, as a node that needs others of its quorum must be.
+
+        Raises:
+            ServiceError: its storage could not be formatted.
+        """
+        self.format_storage()
+        self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as stream:
             # In its own session, so that Ctrl-C in the terminal reaches only this process.
             process = subprocess.Popen(
-                [*self._build_command(self.jvm_options), "kafka.Kafka", str(properties)],
+                [*self._build_command(self.jvm_options), "kafka.Kafka", str(self._properties_file)],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -167,12 +190,21 @@ class KafkaBroker:
             )
         self._process = process
         self._guardian.tell_begun(process.pid)
+
+    def wait_until_ready(self) -> None:
+        """Return when the launched process answers clients; kill it when it does not.
+
+        Raises:
+            ServiceError: it ended, or does not answer within two minutes.
+        """
+        process = self._process
+        assert process is not None, "not launched"
         try:
             until = time.monotonic() + START_TIMEOUT_S
-            while not _answers(self._ports[0]):
+            while self.node_id not in list_living_brokers(self._ports[0]):
                 if process.poll() is not None or time.monotonic() > until:
                     raise ServiceError(
-                        f"Kafka {self.version} did not start in {self.folder}. {self._read_cause(started_at_byte)} "
+                        f"Kafka {self.version} did not start in {self.folder}. {self._read_cause()} "
                         f"It was stopped; see {self.log_file}."
                     )
                 time.sleep(_POLL_S)
@@ -192,27 +224,34 @@ class KafkaBroker:
             process.wait()
         self._guardian.tell_ended(process.pid)
 
-    def _write_configuration(self) -> Path:
+    def _write_configuration(self) -> None:
         client, controller = self._ports
         more = "".join(f",{each}" for each in self.properties.get("listeners", "").split(",") if each)
         mine = {
-            "controller.quorum.voters": f"1@{_LOOPBACK}:{controller}",
-            "listeners": f"PLAINTEXT://{_LOOPBACK}:{client},CONTROLLER://{_LOOPBACK}:{controller}{more}",
-            "advertised.listeners": f"PLAINTEXT://{_LOOPBACK}:{client}{more}",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": self.voters or f"{self.node_id}@{LOOPBACK}:{controller}",
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{client},CONTROLLER://{LOOPBACK}:{controller}{more}",
+            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{client}{more}",
             "log.dirs": str(self.data_folder),
         }
-        path = self.folder / "server.properties"
         lines = [f"{name}={value}\n" for name, value in {**_PROPERTIES, **self.properties, **mine}.items()]
-        path.write_text("".join(lines))
+        self._properties_file.write_text("".join(lines))
         (self.folder / "log4j2.xml").write_text(_describe_logging(self.cleaner_log_file))
-        return path
 
-    def _format_storage(self, properties: Path) -> None:
+    def format_storage(self) -> None:
+        """Write the configuration, and make the empty storage that a first start needs.
+
+        Raises:
+            ServiceError: it could not be made.
+        """
+        self._write_configuration()
+        if (self.data_folder / "meta.properties").exists():
+            return
         done = subprocess.run(
             [
                 *self._build_command(QUICK_START),
-                *("kafka.tools.StorageTool", "format", "--cluster-id", _make_cluster_id()),
-                *("--config", str(properties)),
+                *("kafka.tools.StorageTool", "format", "--cluster-id", self.cluster_id),
+                *("--config", str(self._properties_file)),
             ],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -237,9 +276,9 @@ class KafkaBroker:
     def _failed_to_bind(self) -> bool:
         return self.log_file.exists() and "Address already in use" in self.log_file.read_text(errors="replace")
 
-    def _read_cause(self, start: int) -> str:
+    def _read_cause(self) -> str:
         with self.log_file.open("rb") as stream:
-            stream.seek(start)
+            stream.seek(self._started_at_byte)
             lines = stream.read().decode(errors="replace").splitlines()
         told = [line for line in lines if "ERROR" in line or "Exception" in line or line.startswith("Error")]
         return " ".join(told[:1]) or f"It said nothing of a cause within {START_TIMEOUT_S} s."
@@ -252,21 +291,24 @@ def run_broker(
     version: str = DEFAULT_VERSION,
     jvm_options: Sequence[str] = QUICK_START,
     properties: Mapping[str, str] | None = None,
+    port: int | None = None,
 ) -> Iterator[KafkaBroker]:
     """Run a broker with its data in ``folder`` until the block ends; data of an earlier run is taken up again.
 
-    ``properties`` are added to the broker's, or replace them; ``listeners`` are further ones.
+    ``properties`` are added to the broker's, or replace them; ``listeners`` are further ones. ``port``: for clients,
+    from 1 to 65535; a free one when left out.
 
     Raises:
-        ConfigurationError: PySpark or Java is missing.
+        ConfigurationError: PySpark or Java is missing, or another process listens at ``port``.
         ServiceError: the jars cannot be fetched, or the broker does not start.
     """
-    jars = resolve_broker_jars(version)
-    java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
+    ports = (0, 0) if port is None else (check_port(port), find_free_ports()[1])
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with start_guardian(None, folder / "guardian.log") as guardian:
-        broker = KafkaBroker(folder, version, jvm_options, properties or {}, java, jars, guardian)
+        broker = prepare_broker(
+            folder, guardian, version=version, jvm_options=jvm_options, properties=properties, ports=ports
+        )
         try:
             broker.start()
             yield broker
@@ -274,36 +316,43 @@ def run_broker(
             broker.stop()
 
 
+def prepare_broker(
+    folder: Path,
+    guardian: Guardian,
+    *,
+    version: str = DEFAULT_VERSION,
+    jvm_options: Sequence[str] = QUICK_START,
+    properties: Mapping[str, str] | None = None,
+    node_id: int = 1,
+    cluster_id: str | None = None,
+    ports: tuple[int, int] = (0, 0),
+    voters: str = "",
+) -> KafkaBroker:
+    """Return a broker that has not been started; its ``folder`` is made.
+
+    ``ports``: for clients and for controllers; free ones are chosen at the first start when left out. A node of a
+    quorum needs its ``node_id``, ``cluster_id``, ``ports`` and ``voters``.
+
+    Raises:
+        ConfigurationError: PySpark or Java is missing.
+        ServiceError: the jars cannot be fetched.
+    """
+    jars = resolve_broker_jars(version)
+    java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
+    folder.mkdir(parents=True, exist_ok=True)
+    identity = (node_id, cluster_id or make_cluster_id(), voters, ports)
+    return KafkaBroker(folder, version, jvm_options, properties or {}, java, jars, guardian, *identity)
+
+
 def resolve_broker_jars(version: str = DEFAULT_VERSION) -> Path:
     """Return the folder with the broker's jars; fetched at the first call, see :mod:`winnow.embedded.kafka_jars`."""
     return resolve_jars([f"org.apache.kafka:kafka_2.13:{version}"], f"kafka-{version}", exclude=_NOT_NEEDED)
 
 
-def _find_free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        for each in (first, second):
-            each.bind((_LOOPBACK, 0))
-        return first.getsockname()[1], second.getsockname()[1]
-
-
-def _make_cluster_id() -> str:
+def make_cluster_id() -> str:
+    """Return a new id of a cluster."""
     # One that begins with "-" would be taken for an option.
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "a")
-
-
-def _answers(port: int) -> bool:
-    """Check whether the broker answers a request for its metadata and counts itself among the brokers that live."""
-    # Metadata, version 4: correlation id, no client id, no topics, no automatic creation.
-    request = struct.pack(">hhihib", 3, 4, 1, -1, 0, 0)
-    try:
-        with socket.create_connection((_LOOPBACK, port), timeout=5) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            with connection.makefile("rb") as stream:
-                # Length, correlation id, throttle time, number of brokers.
-                answer = struct.Struct(">iiii")
-                return bool(answer.unpack(stream.read(answer.size))[3])
-    except (OSError, struct.error):
-        return False
 
 
 def _describe_logging(cleaner_log: Path) -> str:
@@ -324,16 +373,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run a Kafka broker of one node on this machine, until Ctrl-C.")
     parser.add_argument("folder", nargs="?", type=Path, help="its data; a temporary folder when left out")
     parser.add_argument("--version", default=DEFAULT_VERSION, help="Kafka's version (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="for clients (default: %(default)s)")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with contextlib.ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="winnow-kafka-")))
         try:
-            broker = stack.enter_context(run_broker(folder, version=options.version))
-        except ServiceError as problem:
+            broker = stack.enter_context(run_broker(folder, version=options.version, port=options.port))
+        except WinnowError as problem:
             sys.stderr.write(f"{problem}\n")
             return problem.exit_code
-        sys.stdout.write(f"Kafka {broker.version}: bootstrap.servers={broker.bootstrap_servers}\n")
+        sys.stdout.write(f"Kafka {broker.version}: bootstrap.servers=localhost:{options.port}\n")
         sys.stdout.write(f"Data: {broker.folder}   Ctrl-C ends it.\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from winnow.errors import ConfigurationError, ServiceError, WinnowError
-from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.client_settings import PROPERTIES_PAGE, ClientSettings
+from winnow.kafka.library_properties import LIBRARY_NAMES
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -98,14 +100,44 @@ def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer
 
 
 def refuse_properties(error: KafkaError) -> ConfigurationError:
-    """Make the error about a property that the library refuses; its values are not repeated."""
-    name = error.name()
-    reason = error.str().split('"')[1] if error.str().count('"') > 1 else ""
-    about = f" ({reason})" if reason else ""
+    """Make the error about properties that the library refuses together; their values are not repeated."""
+    said = error.str()
+    named = [name for name in sorted(LIBRARY_NAMES) if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]\w)", said)]
+    if "No provider for SASL mechanism" in said:
+        about = "it was built without the mechanism that sasl.mechanism names"
+    elif named:
+        about = f"{' and '.join(named)} {'do' if len(named) > 1 else 'does'} not fit, or a file cannot be read"
+    else:
+        about = error.name()
     return ConfigurationError(
-        f"Kafka's client library refuses the client properties: {name}{about}. {NOTHING_CHANGED} It knows the names of "
-        "Java's clients that docs/kafka.md lists, and its own (librdkafka's CONFIGURATION.md)."
+        f"Kafka's client library refuses the client properties: {about}. {NOTHING_CHANGED} What becomes of each "
+        f"property: {PROPERTIES_PAGE}."
     )
+
+
+_NOT_ACCEPTED = "the cluster does not accept the user or its password, or the token"
+_NOT_TRUSTED = (
+    "the brokers' certificates are not trusted, or are those of other hosts: the client properties name the "
+    "certificate of whoever signed them (ssl.truststore.location)"
+)
+_WANT_CERTIFICATE = (
+    "the brokers want a client certificate that they trust: the client properties name none (ssl.keystore.location), "
+    "or one that the brokers do not trust"
+)
+_ALERTS = ("bad certificate", "certificate required", "unknown ca", "certificate unknown", "certificate expired")
+"""What brokers say of a client's certificate (RFC 8446, 6.2); of one that is missing, Java's say the first."""
+
+
+def _judge_handshake(error: Any) -> str | None:
+    """Find out whether a connection ended because of a certificate, which the library reports as a lost connection."""
+    from confluent_kafka import KafkaError
+
+    said = error.str().lower()
+    if error.code() != KafkaError._TRANSPORT:
+        return None
+    if any(f"alert {alert}" in said for alert in _ALERTS):
+        return _WANT_CERTIFICATE
+    return _NOT_TRUSTED if "certificate verify failed" in said else None
 
 
 def explain_kafka_error(error: Any, servers: str, what: str) -> WinnowError:
@@ -121,11 +153,11 @@ def explain_kafka_error(error: Any, servers: str, what: str) -> WinnowError:
         KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user of the client properties may not ask this of the cluster",
         KafkaError.GROUP_AUTHORIZATION_FAILED: "the user of the client properties may not use this group",
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user may not use this transactional id",
-        KafkaError.SASL_AUTHENTICATION_FAILED: "the cluster does not accept the user or its password",
-        KafkaError._AUTHENTICATION: "the cluster does not accept the user or its password",
-        KafkaError._SSL: "the brokers' certificates are not trusted, or they do not trust the client's",
+        KafkaError.SASL_AUTHENTICATION_FAILED: _NOT_ACCEPTED,
+        KafkaError._AUTHENTICATION: _NOT_ACCEPTED,
+        KafkaError._SSL: _NOT_TRUSTED,
     }
-    reason = permanent.get(error.code())
+    reason = permanent.get(error.code()) or _judge_handshake(error)
     if reason is not None:
         return ConfigurationError(f"Kafka at {servers}, {what}: {reason} ({name}). {NOTHING_CHANGED}")
     return ServiceError(

@@ -58,7 +58,17 @@ class GroupOffsets:
             if problem.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return {}
             raise self._explain(problem, f"asking for the offsets of consumer group {group}") from None
-        return {each.partition: each.offset for each in found if each.topic == self._topic and each.offset >= 0}
+        offsets = {}
+        for position in found:
+            if position.topic != self._topic:
+                continue
+            if position.error is not None:
+                # Its offset is the one of a group that has committed nothing.
+                what = f"asking for the offset of consumer group {group} in {self._topic}-{position.partition}"
+                raise explain_kafka_error(position.error, self._settings.bootstrap_servers, what)
+            if position.offset >= 0:
+                offsets[position.partition] = position.offset
+        return offsets
 
     def delete(self, group: str) -> None:
         """Delete ``group`` if it exists.

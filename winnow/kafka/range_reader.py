@@ -17,24 +17,30 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
+from winnow.epochs import UNKNOWN_LEADER_EPOCH, LeaderEpoch, append_leader_epochs
 from winnow.errors import BadInputError, ServiceError
 from winnow.files.record_batch import RECORD_SCHEMA, make_headers
 from winnow.kafka.client import NOTHING_CHANGED, explain_kafka_error, make_consumer
 from winnow.kafka.client_settings import ClientSettings
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from confluent_kafka import Message, TopicPartition
 
 MAXIMUM_BATCH_MESSAGES = 8_192
 BATCH_BYTES = 8 << 20
 """What a batch is to have; a burst of larger records makes one batch larger."""
 WAIT_S = 0.1
 """How long a batch waits to be full; at the end of a range this is lost."""
+ASSIGNMENT_S = 30.0
+"""How long the library may take to begin with an assignment; it takes milliseconds."""
+ASSIGNMENT_PAUSE_S = 0.005
 STALL_S = 120.0
 """A broker that sends nothing for so long is not reachable."""
 FETCH_BYTES = 4 << 20
 FETCH_PAUSE_MS = 5
 """How long the library waits before it fetches again if it holds enough; its default of a second starves a reader."""
+FETCH_WAIT_MS = 10
+"""How long a broker may hold a fetch at the end of a partition; the fetch of the next range waits for it."""
 QUEUE_KILOBYTES = 32 << 10
 """What the library holds in memory for a partition before it is asked."""
 
@@ -43,7 +49,9 @@ QUEUE_KILOBYTES = 32 << 10
 class BrokerRange:
     """Offsets of a topic partition at its brokers, from ``start`` (inclusive) to ``end`` (exclusive).
 
-    ``end`` is at most the last stable offset. ``base``: what is added to an offset to make that of the log.
+    ``end`` is at most the last stable offset. ``base``: what is added to an offset to make that of the log. ``after``:
+    the leader epoch of the newest record that was read before. Its end is at most ``start``, with no record between
+    them; the broker checks that it still has what was read so far.
     """
 
     topic: str
@@ -51,25 +59,31 @@ class BrokerRange:
     start: int
     end: int
     base: int = 0
+    after: LeaderEpoch | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
 
 class TruncatedRangeError(BadInputError):
-    """The broker has deleted records of a range that were to be read."""
+    """The broker has deleted records of a range that were to be read, or lost the end of its log."""
 
 
 class RangeReader:
-    """Reads ranges of offsets one after another with one client. A context manager."""
+    """Reads ranges of offsets one after another with one client. A context manager.
+
+    ``leader_epochs``: those of the records of the range that is read, as far as it was.
+    """
 
     def __init__(self, settings: ClientSettings) -> None:
+        self.leader_epochs: tuple[LeaderEpoch, ...] = ()
         self._settings = settings
         self._consumer = make_consumer(
             settings,
             queued_max_messages_kbytes=QUEUE_KILOBYTES,
             queued_min_messages=1_000_000,
             fetch_queue_backoff_ms=FETCH_PAUSE_MS,
+            fetch_wait_max_ms=FETCH_WAIT_MS,
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_bytes=4 * FETCH_BYTES,
         )
@@ -89,6 +103,7 @@ class RangeReader:
             TruncatedRangeError: the broker has deleted records of the range meanwhile.
             ServiceError: the cluster cannot be reached.
         """
+        self.leader_epochs = ()
         if wanted.start >= wanted.end:
             return
         self._assign(wanted)
@@ -106,7 +121,10 @@ class RangeReader:
                 )
             messages, done = self._take(found, wanted)
             if messages:
+                if _get_offset(messages[0]) < wanted.start:
+                    raise refuse_truncation(wanted)  # where there was no record, there is one now
                 position = _get_offset(messages[-1]) + 1
+                self._note_leader_epochs(messages)
                 batch = make_batch(messages, wanted)
                 size = _choose_size(batch)
                 yield batch
@@ -116,10 +134,36 @@ class RangeReader:
     def _assign(self, wanted: BrokerRange) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
+        place, is_checked = TopicPartition(wanted.topic, wanted.partition, wanted.start), False
+        if wanted.after is not None and wanted.after.number != UNKNOWN_LEADER_EPOCH:
+            place, is_checked = (
+                TopicPartition(wanted.topic, wanted.partition, wanted.after.end, "", wanted.after.number),
+                True,
+            )
         try:
-            self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+            self._consumer.assign([place])
+            if is_checked:
+                self._seek(place)
         except KafkaException as problem:
             raise self._explain(problem.args[0], wanted) from None
+
+    def _seek(self, place: TopicPartition) -> None:
+        """Have the broker check the leader epoch of ``place``, whose partition was assigned just before.
+
+        With an assignment alone the library asks only about a partition that it has not seen before.
+        """
+        from confluent_kafka import KafkaError, KafkaException
+
+        until_s = time.monotonic() + ASSIGNMENT_S
+        while True:
+            try:
+                self._consumer.seek(place)
+                return
+            except KafkaException as problem:
+                # The library has not yet begun with the assignment.
+                if problem.args[0].code() != KafkaError._STATE or time.monotonic() > until_s:
+                    raise
+            time.sleep(ASSIGNMENT_PAUSE_S)
 
     def _take(self, found: Sequence[Message], wanted: BrokerRange) -> tuple[list[Message], bool]:
         """Return the records of the range, and whether it has ended."""
@@ -147,22 +191,45 @@ class RangeReader:
         if error.code() == KafkaError._PARTITION_EOF:
             return _get_offset(event) >= wanted.end
         if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-            raise TruncatedRangeError(
-                f"The broker deleted records of {wanted} while they were read: they were in the range from offset "
-                f"{wanted.start} to {wanted.end - 1}. {NOTHING_CHANGED} Run it again: it says what is lost."
-            )
+            raise refuse_truncation(wanted)
         if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
             return False  # the library tries again; the wait above ends it
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return False  # assigned partitions need no group; the library looks for its coordinator all the same
         raise self._explain(error, wanted)
+
+    def _note_leader_epochs(self, messages: Sequence[Message]) -> None:
+        first, last = _get_leader_epoch(messages[0]), _get_leader_epoch(messages[-1])
+        start, end = _get_offset(messages[0]), _get_offset(messages[-1]) + 1
+        if first == last:  # they never decrease
+            observed = [LeaderEpoch(first, start, end)]
+        else:
+            observed = [
+                LeaderEpoch(_get_leader_epoch(each), _get_offset(each), _get_offset(each) + 1) for each in messages
+            ]
+        self.leader_epochs = append_leader_epochs(self.leader_epochs, observed, joins=True)
 
     def _explain(self, error: Any, wanted: BrokerRange) -> Exception:
         return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}")
+
+
+def refuse_truncation(wanted: BrokerRange) -> TruncatedRangeError:
+    """Make the error about records of a range that the brokers do not have any more."""
+    return TruncatedRangeError(
+        f"The broker deleted records of {wanted}, or lost the end of its log, while it was read: in the range from "
+        f"offset {wanted.start} to {wanted.end - 1}. {NOTHING_CHANGED} Run it again: it says what is lost."
+    )
 
 
 def _get_offset(message: Message) -> int:
     offset = message.offset()
     assert offset is not None
     return offset
+
+
+def _get_leader_epoch(message: Message) -> int:
+    number = message.leader_epoch()
+    return UNKNOWN_LEADER_EPOCH if number is None else number
 
 
 def _choose_size(batch: pa.RecordBatch) -> int:

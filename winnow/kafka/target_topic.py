@@ -9,6 +9,7 @@ from typing import Any
 
 from winnow.epochs import format_topic_id
 from winnow.errors import BadInputError, ConfigurationError, ServiceError
+from winnow.kafka.answers import check_offsets
 from winnow.kafka.client import explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import REQUEST_TIMEOUT_S, BrokerTopic, Cluster
@@ -175,9 +176,14 @@ class TargetTopic:
             request_timeout=REQUEST_TIMEOUT_S,
         )
         try:
-            return {partition.partition: future.result().offset for partition, future in asked.items()}
+            ends = {(self.name, partition.partition): future.result().offset for partition, future in asked.items()}
         except KafkaException as problem:
             raise self._explain(problem, f"asking for offsets of topic {self.name}") from None
+        stable = {(self.name, number): part.stable_offset for number, part in topic.partitions.items()}
+        invalid = check_offsets(self._settings.bootstrap_servers, self.name, topic.partitions, stable, ends)
+        if invalid is not None:
+            raise invalid
+        return {number: end for (_, number), end in ends.items()}
 
     def _read_configuration(self) -> dict[str, str]:
         from confluent_kafka import KafkaException, admin

@@ -8,15 +8,18 @@ was committed through Winnow: the carried state has a copy. Other properties may
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from winnow.config.kafka_settings import KafkaRecord, RecordedSetting, forget_taken, format_record, parse_record
 from winnow.config.topic import is_topic_key
 from winnow.errors import ForeignConfigurationError, join_first
 
 PARTITIONS_PROPERTY = "winnow.partitions"
 INITIAL_PROPERTY = "winnow.initial-configuration"
 """The configuration that a topic was created with, as JSON: valid until the first commit makes a state."""
+KAFKA_PROPERTY = "winnow.kafka-configuration"
+"""What was last known of the topic's configuration at Kafka, and which overrides were taken from there, as JSON."""
 MAXIMUM_KEYS_NAMED = 8
 
 
@@ -33,8 +36,29 @@ class ConfigurationDifference:
 
 
 def read_configuration(properties: Mapping[str, str]) -> dict[str, str]:
-    """Read the configuration from a table's properties: topic keys and the number of partitions."""
-    return {key: text for key, text in sorted(properties.items()) if key == PARTITIONS_PROPERTY or is_topic_key(key)}
+    """Read the configuration from a table's properties: topic keys, number of partitions, what is known of Kafka's."""
+    return {
+        key: text
+        for key, text in sorted(properties.items())
+        if key in {PARTITIONS_PROPERTY, KAFKA_PROPERTY} or is_topic_key(key)
+    }
+
+
+def read_kafka_record(properties: Mapping[str, str]) -> dict[str, RecordedSetting]:
+    """Read what was last known of the topic's configuration at Kafka; empty if it was never asked."""
+    return parse_record(properties.get(KAFKA_PROPERTY))
+
+
+def make_kafka_property(record: KafkaRecord) -> dict[str, str]:
+    """Make the table property that keeps ``record``."""
+    return {KAFKA_PROPERTY: format_record(record)}
+
+
+def make_property_of_person(properties: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
+    """Make the table property after a person set or reset ``keys`` here; none if it stays as it is."""
+    record = read_kafka_record(properties)
+    after = forget_taken(record, keys)
+    return {} if after == record else make_kafka_property(after)
 
 
 def read_overrides(properties: Mapping[str, str]) -> dict[str, str]:

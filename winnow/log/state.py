@@ -22,9 +22,9 @@ PLAN_PROPERTY = "winnow.plan-id"
 STATE_FORMAT = 1
 CHAIN_FORMAT = 3
 """Format of the links of older references."""
-TOPIC_STATE_FORMAT = 6
-"""Format of every written state: 4 added the fence, 5 deleted topics, 6 epochs. A Winnow that does not
-know them must stop."""
+TOPIC_STATE_FORMAT = 7
+"""Format of every written state: 4 added the fence, 5 deleted topics, 6 epochs, 7 epochs that begin
+within a Kafka topic, with its leader epochs. A Winnow that does not know them must stop."""
 
 
 @dataclass(frozen=True, slots=True)

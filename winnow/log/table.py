@@ -23,8 +23,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from winnow.config.kafka_settings import KafkaRecord
 from winnow.files.segments import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
-from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_property
+from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_property, make_kafka_property
 from winnow.model import Segment
 
 if TYPE_CHECKING:
@@ -83,14 +84,23 @@ def declare_sort_order(transaction: Transaction) -> None:
             order.asc(name, each.transform, each.null_order)
 
 
-def make_log_properties(partitions: int, overrides: Mapping[str, str], schema: Schema = LOG_SCHEMA) -> dict[str, str]:
-    """Make a log's table properties at creation: its configuration, and those of :func:`make_table_properties`."""
-    return {
+def make_log_properties(
+    partitions: int,
+    overrides: Mapping[str, str],
+    schema: Schema = LOG_SCHEMA,
+    *,
+    kafka: KafkaRecord | None = None,
+) -> dict[str, str]:
+    """Make a log's table properties at creation: its configuration, and those of :func:`make_table_properties`.
+
+    ``kafka``: what is known of the topic's configuration at Kafka; None: it does not come from there.
+    """
+    configuration = {
         PARTITIONS_PROPERTY: str(partitions),
-        **make_initial_property({PARTITIONS_PROPERTY: str(partitions), **overrides}),
-        **make_table_properties(schema),
         **overrides,
+        **({} if kafka is None else make_kafka_property(kafka)),
     }
+    return {**make_initial_property(configuration), **make_table_properties(schema), **configuration}
 
 
 def make_table_properties(schema: Schema = LOG_SCHEMA) -> dict[str, str]:

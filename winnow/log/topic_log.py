@@ -381,7 +381,8 @@ class TopicLog:
     def set_config(self, changes: dict[str, str], deletions: Sequence[str]) -> Committed:
         """Change topic configuration: table properties, in a snapshot without files.
 
-        It makes a snapshot, so that a publish that read the old configuration conflicts and reads it again.
+        It makes a snapshot, so that a publish that read the old configuration conflicts and reads it again. Keys that
+        a person changes no longer count as taken from Kafka.
         """
 
         def change(head: Head) -> Change:
@@ -395,7 +396,10 @@ class TopicLog:
             return Change(
                 state=head.state,
                 summary={"winnow.operation": "alter"},
-                properties=dict(changes),
+                properties={
+                    **changes,
+                    **recorded.make_property_of_person(head.table.properties, {*changes, *deletions}),
+                },
                 dropped_properties=present,
             )
 
@@ -426,7 +430,14 @@ class TopicLog:
             return Change(
                 state=state,
                 summary={"winnow.operation": "accept-config"},
-                properties={**changes, PARTITIONS_PROPERTY: str(count)},
+                properties={
+                    **changes,
+                    **recorded.make_property_of_person(
+                        head.table.properties,
+                        {*changes, *deletions, *(each.key for each in head.configuration_differences)},
+                    ),
+                    PARTITIONS_PROPERTY: str(count),
+                },
                 dropped_properties=tuple(key for key in deletions if key in head.table.properties),
                 accepts_configuration=True,
             )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlparse
 
 from winnow.config.broker import TopicDefault
+from winnow.config.kafka_settings import KafkaRecord
 from winnow.config.names import validate_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, ServiceError, UnknownTopicError, WinnowError
@@ -122,8 +123,10 @@ class TopicLogs:
 
         return LogSqlCatalog.over(loaded)
 
-    def create(self, topic: str, partitions: int, overrides: Mapping[str, str]) -> TopicLog:
-        """Create a topic, in a folder of its own.
+    def create(
+        self, topic: str, partitions: int, overrides: Mapping[str, str], *, kafka: KafkaRecord | None = None
+    ) -> TopicLog:
+        """Create a topic, in a folder of its own; ``kafka``: what is known of its configuration at Kafka.
 
         Raises:
             ConfigurationError: the name, the number of partitions or the configuration is not valid, it exists, or the
@@ -147,7 +150,7 @@ class TopicLogs:
         new = NewTable(
             self.identify(topic),
             storage.join(self._warehouse, self.namespaces.topics),
-            make_log_properties(partitions, dict(config.overrides)),
+            make_log_properties(partitions, dict(config.overrides), kafka=kafka),
         )
         with translate_catalog_errors(f"Topic {topic} was not created"):
             try:

@@ -35,6 +35,9 @@ class AlertKind(StrEnum):
     COMMIT_UNKNOWN = "commit_unknown"
     SWEEP_STUCK = "sweep_stuck"
     SEGMENT_DAMAGED = "segment_damaged"
+    INGEST_FAILED = "ingest_failed"
+    SOURCE_GONE = "source_gone"
+    CONFIGURATION_HELD = "configuration_held"
     RECOVERED = "recovered"
 
 
@@ -47,6 +50,9 @@ SEVERITIES: dict[AlertKind, str] = {
     AlertKind.COMMIT_UNKNOWN: "critical",
     AlertKind.SWEEP_STUCK: "warning",
     AlertKind.SEGMENT_DAMAGED: "critical",
+    AlertKind.INGEST_FAILED: "error",
+    AlertKind.SOURCE_GONE: "warning",
+    AlertKind.CONFIGURATION_HELD: "warning",
     AlertKind.RECOVERED: "info",
 }
 """Severity per kind, in the four words of paging services."""

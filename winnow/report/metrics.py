@@ -33,9 +33,11 @@ class Measurement:
     ``max_delay_ms``: the most that a partition is over its deadline. ``max_dirty_ratio``: 0 to 1, before any threshold.
     ``next_deadline_ms``: from the as-of to the earliest deadline; negative when it has passed. ``records_behind``,
     ``behind_ms``, ``look_age_ms``: how far the log is behind its Kafka topic, and how old the look is that found it;
-    None for a topic that was not ingested from brokers. ``figures``: those of
-    the last run, summed over its partitions. ``seconds``: its engine time, summed likewise; ``longest_seconds``: of its
-    slowest partition. ``runs_*``: runs by the state they are in now. ``topics_*``: topics by their state in one word;
+    None for a topic that was not ingested from brokers. ``records_uncommitted``, ``open_transaction_ms``: what open
+    transactions held back at that look, and the age of the oldest of them; 0 without one, None where the look did not
+    learn it and as above. ``figures``: those of the last run, summed over its partitions. ``seconds``: its engine time,
+    summed likewise; ``longest_seconds``: of its slowest partition. ``runs_*``: runs by the state they are in now.
+    ``topics_*``: topics by their state in one word;
     for one topic, one of them is 1.
     """
 
@@ -72,6 +74,8 @@ class Measurement:
     records_behind: int | None = None
     behind_ms: int | None = None
     look_age_ms: int | None = None
+    records_uncommitted: int | None = None
+    open_transaction_ms: int | None = None
 
 
 def compute_measurement(
@@ -177,13 +181,23 @@ def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
         records_behind=sum(m.records_behind or 0 for m in followed) if followed else None,
         behind_ms=max((m.behind_ms or 0 for m in followed), default=None),
         look_age_ms=max((m.look_age_ms or 0 for m in followed), default=None),
+        records_uncommitted=sum(m.records_uncommitted or 0 for m in followed) if followed else None,
+        open_transaction_ms=_find_oldest_transaction(followed),
         **{name: sum(getattr(m, name) for m in measured) for name in _SUMMED},
     )
 
 
+def _find_oldest_transaction(followed: Sequence[Measurement]) -> int | None:
+    """Find the age of the oldest open transaction; one whose age is not known is not taken for none."""
+    ages = [m.open_transaction_ms for m in followed]
+    oldest = max((age for age in ages if age is not None), default=None)
+    return None if oldest == 0 and None in ages else oldest
+
+
 _NOT_SUMMED = {
     "topic", "max_delay_ms", "max_dirty_ratio", "next_deadline_ms", "since_last_run_ms", "figures", "seconds",
-    "longest_seconds", "records_behind", "behind_ms", "look_age_ms",
+    "longest_seconds", "records_behind", "behind_ms", "look_age_ms", "records_uncommitted",
+    "open_transaction_ms",
 }  # fmt: skip
 _SUMMED = tuple(each.name for each in fields(Measurement) if each.name not in _NOT_SUMMED)
 
@@ -311,6 +325,16 @@ METRICS: tuple[Metric, ...] = (
         "ingest-look-age-secs",
         "Seconds since the brokers were asked last, over all partitions",
         lambda m: _convert_to_seconds(m.look_age_ms),
+    ),
+    Metric(
+        "ingest-uncommitted-records",
+        "Offsets between Kafka's last stable offset and its high watermark at the last look: held by open transactions",
+        lambda m: m.records_uncommitted,
+    ),
+    Metric(
+        "ingest-open-transaction-secs",
+        "Age of the oldest open transaction at the last look, in seconds, over all partitions; 0 without one",
+        lambda m: _convert_to_seconds(m.open_transaction_ms),
     ),
     Metric("published-runs-count", "Runs that are published", lambda m: m.runs_published),
     Metric("invalid-runs-count", "Runs that failed validation; nothing was published", lambda m: m.runs_invalid),

@@ -26,9 +26,13 @@ class IngestLag:
         records_behind: offsets from the end of the log to the brokers' last stable offset, after what the call
             ingested: Kafka's measure of a consumer's lag, which counts markers and aborted records too.
         complete_until_ms: the time up to which the log has everything: that of the look if nothing was missing, else
-            the timestamp of the first record that is missing.
+            the timestamp of the first record that is missing, be it committed or of an open transaction.
         deadline_ms: when a record that is missing must have been ingested and compacted at the earliest:
             ``complete_until_ms`` and max.compaction.lag.ms of that time; None without one.
+        records_uncommitted: offsets from the brokers' last stable offset to their high watermark: records of open
+            transactions and whatever follows them, which no reader of committed records gets yet.
+        open_since_ms: the timestamp of the first of them, with which the oldest open transaction began in this
+            partition; None if there is none, or the look did not learn it.
     """
 
     topic: str
@@ -37,11 +41,13 @@ class IngestLag:
     records_behind: int
     complete_until_ms: int
     deadline_ms: int | None
+    records_uncommitted: int = 0
+    open_since_ms: int | None = None
 
     @property
     def is_missing(self) -> bool:
-        """Whether records were missing at the look."""
-        return self.records_behind > 0
+        """Whether records were missing at the look, be they committed or not."""
+        return self.records_behind > 0 or self.records_uncommitted > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,8 @@ class TopicLag:
     records_behind: int
     complete_until_ms: int
     deadline_ms: int | None
+    records_uncommitted: int = 0
+    open_since_ms: int | None = None
 
 
 class IngestLags(StorePart):
@@ -112,12 +120,14 @@ class IngestLags(StorePart):
             func.coalesce(func.sum(row.records_behind), 0),
             func.min(row.complete_until_ms),
             func.min(row.deadline_ms),
+            func.coalesce(func.sum(row.records_uncommitted), 0),
+            func.min(row.open_since_ms),
         ).where(row.topic == topic)
         with self._database.reading() as session:
-            partitions, looked_at_ms, behind, complete_until_ms, deadline_ms = session.execute(statement).one()
+            partitions, looked_at_ms, behind, until_ms, deadline_ms, held, since_ms = session.execute(statement).one()
         if not partitions:
             return None
-        return TopicLag(partitions, looked_at_ms, int(behind), complete_until_ms, deadline_ms)
+        return TopicLag(partitions, looked_at_ms, int(behind), until_ms, deadline_ms, int(held), since_ms)
 
     def list_topics_due_by(self, ms: int) -> dict[str, bool]:
         """List the topics of which a record that is missing may have its deadline at or before ``ms``.
@@ -125,11 +135,10 @@ class IngestLags(StorePart):
         The value says whether records were missing at the last look; else they can only have come since.
         """
         row = tables.IngestLagTable
-        statement = (
-            select(row.topic, func.max(row.records_behind)).where(row.deadline_ms <= ms).group_by(row.topic)
-        ).order_by(row.topic)
+        missing = func.max(row.records_behind + row.records_uncommitted)
+        statement = select(row.topic, missing).where(row.deadline_ms <= ms).group_by(row.topic).order_by(row.topic)
         with self._database.reading() as session:
-            return {topic: behind > 0 for topic, behind in session.execute(statement)}
+            return {topic: records > 0 for topic, records in session.execute(statement)}
 
     def record_complete(self, topics: Sequence[CompleteTopic]) -> None:
         """Replace what is known of ``topics``."""
@@ -162,11 +171,20 @@ def _confirm(session: Session, topics: Sequence[str], looked_at_ms: int) -> None
             records_behind=0,
             deadline_ms=row.deadline_ms + (looked_at_ms - row.complete_until_ms),
             complete_until_ms=looked_at_ms,
+            records_uncommitted=0,
+            open_since_ms=None,
         )
     )
 
 
 def _make_lag(row: tables.IngestLagTable) -> IngestLag:
     return IngestLag(
-        row.topic, row.partition, row.looked_at_ms, row.records_behind, row.complete_until_ms, row.deadline_ms
+        row.topic,
+        row.partition,
+        row.looked_at_ms,
+        row.records_behind,
+        row.complete_until_ms,
+        row.deadline_ms,
+        row.records_uncommitted,
+        row.open_since_ms,
     )

@@ -119,6 +119,8 @@ class IngestLagTable(Base):
     records_behind: Mapped[int]
     complete_until_ms: Mapped[int]
     deadline_ms: Mapped[int | None]
+    records_uncommitted: Mapped[int] = mapped_column(server_default="0")
+    open_since_ms: Mapped[int | None]
 
 
 class CompleteTopicTable(Base):
@@ -129,6 +131,17 @@ class CompleteTopicTable(Base):
     topic: Mapped[str] = mapped_column(primary_key=True)
     metadata_location: Mapped[str]
     brokers_digest: Mapped[str]
+
+
+class SourceStateTable(Base):
+    """What became of the Kafka topic that a log follows, where it is not simply there: gone, or not followed."""
+
+    __tablename__ = "winnow_source_state"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    since_ms: Mapped[int]
+    metadata_location: Mapped[str]
 
 
 class TopicOverviewTable(Base):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from winnow.clock import format_ms
@@ -10,93 +10,17 @@ from winnow.config.names import has_collision
 from winnow.config.topic import ConfigEntry, TopicConfig, is_topic_key, list_entries, make_unknown_key_error
 from winnow.errors import ConfigurationError
 from winnow.log.head import Head
-from winnow.log.recorded_configuration import describe_differences, read_overrides
+from winnow.log.recorded_configuration import describe_differences, read_kafka_record, read_overrides
 from winnow.log.topic_log import TopicLog
 from winnow.model import PartitionsAdded, PartitionState
 from winnow.pipeline.audit import record_action
+from winnow.pipeline.compaction.consequences import describe_consequences
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.topic_view import TopicView, build_rules, load_partition_logs, load_topic_view
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
-from winnow.planning import cleanable, eligibility
-from winnow.planning.cleanable import PartitionLog
 from winnow.store.audit import AuditAction
-
-RECORDS_STAY_REMOVED = "Records that earlier compactions removed cannot return"
-
-
-def describe_consequences(
-    partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig, *, now_ms: int
-) -> tuple[str, ...]:
-    """Describe in sentences what changes from ``before`` to ``after``; none if nothing important does."""
-    return (
-        *_describe_retention(partitions, before, after, now_ms),
-        *_describe_strategy(partitions, before, after),
-        *_describe_keyless(partitions, before, after),
-    )
-
-
-def _describe_retention(
-    partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig, now_ms: int
-) -> Iterator[str]:
-    if not after.deletes or _get_retention_settings(before) == _get_retention_settings(after):
-        return
-    if after.retention_ms < 0 and after.retention_bytes < 0:
-        yield (
-            "cleanup.policy includes delete, but neither retention.ms nor retention.bytes sets a limit, so nothing is "
-            "removed. Winnow's default of retention.ms is -1, because an archive may be the only copy."
-        )
-        return
-    rules = build_rules(after)
-    taken = [
-        (log, found)
-        for log in partitions
-        if (found := eligibility.apply_retention(log, rules, as_of_ms=now_ms, now_ms=now_ms)).retired
-    ]
-    if not taken:
-        yield "Retention would remove nothing at the next run."
-        return
-    records = sum(segment.records for _, found in taken for segment in found.retired)
-    size_bytes = sum(segment.size_bytes for _, found in taken for segment in found.retired)
-    log, found = max(taken, key=lambda each: sum(segment.records for segment in each[1].retired))
-    yield (
-        f"Retention would remove {records:,} records ({size_bytes:,} bytes) of {len(taken)} partition(s) at the next "
-        f"run, most of them of {log.topic}-{log.partition}, whose log would begin at offset {found.log_start_offset}. "
-        "They cannot be brought back. See it partition by partition with: winnow explain " + log.topic
-    )
-
-
-def _get_retention_settings(config: TopicConfig) -> tuple[object, ...]:
-    return (
-        config.deletes,
-        config.compacts,
-        config.retention_ms,
-        config.retention_bytes,
-        config.retention_protect_latest,
-    )
-
-
-def _describe_strategy(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
-    if not after.compacts or build_rules(before).order == build_rules(after).order:
-        return
-    dirty = [log for log in partitions if cleanable.is_whole_log_dirty(log, build_rules(after))]
-    if dirty:
-        yield (
-            f"The strategy changed: the whole log of {len(dirty)} partition(s) is dirty now and is compacted anew by "
-            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted before, only the record "
-            "that won then takes part."
-        )
-
-
-def _describe_keyless(partitions: tuple[PartitionLog, ...], before: TopicConfig, after: TopicConfig) -> Iterator[str]:
-    if not after.compacts or before.compacts:
-        return
-    keyless = sum(segment.keyless for log in partitions for segment in log.segments)
-    if keyless:
-        yield (
-            f"{keyless:,} records of this topic have no key. Compaction cannot keep them in the log: the compaction "
-            "that covers them moves them to the quarantine (counted as records_keyless) and drops none."
-        )
+from winnow.store.source_states import SourceState
 
 
 @dataclass(frozen=True)
@@ -104,7 +28,8 @@ class TopicDescription:
     """A topic for people: configuration with sources, and size and state per partition.
 
     ``last_checked_ms`` and ``oldest_checked_ms``: the newest and the oldest last check among the live segments; None:
-    none was checked. ``segments_unchecked``: those never checked.
+    none was checked. ``segments_unchecked``: those never checked. ``source``: what became of its Kafka topic; None: as
+    far as is known that is there and followed, or never was.
     """
 
     name: str
@@ -119,6 +44,7 @@ class TopicDescription:
     oldest_checked_ms: int | None
     segments_unchecked: int
     scrub_findings: int
+    source: SourceState | None = None
 
 
 def list_topics(ctx: Context) -> list[str]:
@@ -160,7 +86,7 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         name=name,
         partitions=log.partitions(head),
         location=head.location,
-        config=tuple(list_entries(config)),
+        config=list_entries(config, read_kafka_record(head.table.properties)),
         notices=(*notices, *(_describe_added_partitions(name, added) for added in head.state.partitions_added)),
         states=dict(head.state.partitions),
         bytes={p: sum(s.size_bytes for s in found) for p, found in segments.items()},
@@ -169,6 +95,7 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         oldest_checked_ms=min(times_ms, default=None),
         segments_unchecked=len(live) - len(times_ms),
         scrub_findings=sum(check.finding is not None for check in checks.values()),
+        source=ctx.store.source_states.find(name),
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from winnow.config.topic import list_entries
 from winnow.errors import WinnowError
 from winnow.log.head import Head
+from winnow.log.recorded_configuration import read_kafka_record
 from winnow.model import Segment
 from winnow.pipeline.compaction.table_health import build_table_health
 from winnow.pipeline.compaction.topic_view import EarlierRuns, load_topic_view
@@ -195,6 +196,9 @@ def _estimate_reclaimable_bytes(
 
 
 def _format_configuration(view: TopicView) -> str:
+    """Format the entries. ``held``: the value at Kafka that waits for acceptance; None: none does."""
+    record = read_kafka_record(view.head.table.properties)
+    held = {name: each.value for name, each in record.items() if each.held}
     rows = [
         {
             "name": each.name,
@@ -202,8 +206,10 @@ def _format_configuration(view: TopicView) -> str:
             "source": each.source,
             "is_default": each.name not in view.config.overrides,
             "sentence": each.sentence,
+            "kafka": each.kafka,
+            "held": held.get(each.name),
         }
-        for each in list_entries(view.config)
+        for each in list_entries(view.config, record)
     ]
     return json.dumps(rows, ensure_ascii=False)
 

@@ -48,6 +48,22 @@ class PartitionIngest:
 
 
 @dataclass(frozen=True, slots=True)
+class UncommittedRecords:
+    """What open transactions hold back of a topic partition at its brokers, as of the call's look at them.
+
+    ``last_stable_offset``: where the oldest of them begins, in the brokers' offsets. ``end_offset``: the high
+    watermark. ``records``: offsets between them, which no reader of committed records gets yet. ``open_since_ms``: the
+    timestamp of the first of them; None if it is not known.
+    """
+
+    partition: int
+    last_stable_offset: int
+    end_offset: int
+    records: int
+    open_since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class IngestReport:
     """The effect of one call. ``snapshot_id`` None: there was nothing new.
 
@@ -55,7 +71,7 @@ class IngestReport:
     which is then still known after a compaction has removed its records.
 
     ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else. ``ingest_id``: None if
-    nothing was committed.
+    nothing was committed. ``uncommitted``: what a source of transactions holds back; empty for files.
     """
 
     topic: str
@@ -70,6 +86,7 @@ class IngestReport:
     source_topic: str | None = None
     layout: str = "winnow"
     ingest_id: str | None = None
+    uncommitted: tuple[UncommittedRecords, ...] = ()
 
 
 def build_report(

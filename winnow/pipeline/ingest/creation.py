@@ -5,8 +5,9 @@ Whoever refuses the input afterwards removes the topic again: a call notes what 
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 
+from winnow.config.kafka_settings import KafkaRecord
 from winnow.errors import BadInputError
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
@@ -19,14 +20,40 @@ CreatedTopics = MutableMapping[str, str]
 """The uuid of the table of each topic that a call created."""
 
 
-def create_topic(ctx: Context, topic: str, partitions: int, created: CreatedTopics) -> None:
-    """Create ``topic`` and note it in ``created``.
+def create_topic(
+    ctx: Context,
+    topic: str,
+    partitions: int,
+    created: CreatedTopics,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    kafka: KafkaRecord | None = None,
+) -> None:
+    """Create ``topic`` and note it in ``created``; ``kafka``: what is known of its configuration at Kafka.
 
     Raises:
         ConfigurationError: this cannot be the name of a topic, or it exists.
     """
-    created[topic] = ctx.log.create(topic, partitions, {}).head().table_uuid
-    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s), for an ingest")
+    overrides = overrides or {}
+    created[topic] = ctx.log.create(topic, partitions, overrides, kafka=kafka).head().table_uuid
+    config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
+    origin = "" if kafka is None else " from Kafka"
+    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s), for an ingest{origin}{config}")
+
+
+def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]:
+    """Say what runs remove of a topic that a call created without saying its policy; nothing if they remove nothing.
+
+    ``records``: how many the call appended.
+    """
+    if not records or not ctx.log.open(topic).config().compacts:
+        return []
+    text = (
+        f"Topic {topic} is compacted by default: of {records:,} records a run keeps the newest of each key. What the "
+        f"first one may remove: winnow explain {topic} --now. To keep all: winnow topics alter {topic} --config "
+        "cleanup.policy=delete"
+    )
+    return [text]
 
 
 def create_missing_topic(

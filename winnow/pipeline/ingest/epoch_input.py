@@ -43,9 +43,10 @@ def choose_epoch(state: TopicState, wanted: str | None, topic_id: str | None) ->
         return None if count == 1 else int(wanted)
     if wanted == LOG_OFFSETS or count == 1:
         return None
-    known = {each.topic_id: number for number, each in enumerate(epochs, 1) if each.topic_id is not None}
-    if topic_id in known:
-        return known[topic_id]
+    # Where the brokers lost the end of a partition, two epochs have one id, and which of them it is nobody tells.
+    known = [number for number, epoch in enumerate(epochs, 1) if topic_id is not None and epoch.topic_id == topic_id]
+    if len(known) == 1:
+        return known[0]
     listed = "; ".join(f"{number}: {_describe(each)}" for number, each in enumerate(epochs, 1))
     raise BadInputError(
         f"The log of topic {state.topic} has {count} epochs ({listed}), and files do not tell of which one their "
@@ -86,17 +87,22 @@ class EpochInput:
         """Begin to read the parts."""
         epoch = self.epochs[self.number - 1]
         bases = {partition: epoch.get_base(partition) for partition in range(partitions)}
+        begins = {partition: epoch.get_begin(partition) for partition in range(partitions)}
         ends = {partition: find_epoch_end(self.epochs, self.number, partition) for partition in range(partitions)}
-        return EpochPass(self, self.source.open_pass(partitions), bases, ends)
+        return EpochPass(self, self.source.open_pass(partitions), bases, begins, ends)
 
 
 @dataclass(frozen=True)
 class EpochPass:
-    """One reading of the parts. ``ends``: per partition where the epoch ends in the log, None: it has not ended."""
+    """One reading of the parts.
+
+    ``begins``, ``ends``: per partition where the epoch begins and ends in the log, None: it has not ended.
+    """
 
     source: EpochInput
     opened: InputPass
     bases: Mapping[int, int]
+    begins: Mapping[int, int]
     ends: Mapping[int, int | None]
 
     @property
@@ -108,7 +114,7 @@ class EpochPass:
         """Yield the records of a part with the offsets of the log.
 
         Raises:
-            BadInputError: a record has no offset, or lies beyond the end of its epoch.
+            BadInputError: a record has no offset, or lies outside of its epoch.
         """
         path = self.source.names[number]
         for batch in self.opened.read(number):
@@ -128,12 +134,25 @@ class EpochPass:
         numbers = partitions.to_numpy()
         found = np.unique(numbers).tolist()
         bases = np.zeros(max(found, default=0) + 1, np.int64)
-        ends = np.full(len(bases), MAXIMUM_OFFSET, np.int64)
+        begins, ends = np.zeros(len(bases), np.int64), np.full(len(bases), MAXIMUM_OFFSET, np.int64)
         for partition in found:
-            bases[partition] = self.bases.get(partition, 0)
+            bases[partition], begins[partition] = self.bases.get(partition, 0), self.begins.get(partition, 0)
             end = self.ends.get(partition)
             ends[partition] = MAXIMUM_OFFSET if end is None else end
         moved = offsets.to_numpy() + bases[numbers]
+        before = np.flatnonzero(moved < begins[numbers])
+        if len(before):
+            at = int(before[0])
+            partition, offset = int(numbers[at]), offsets[at].as_py()
+            fault = RecordFault(
+                f"epoch {self.source.number} of topic {self.source.topic} begins at offset "
+                f"{int(begins[partition] - bases[partition])} of this partition, where the brokers lost the end of the "
+                f"one before: the record is of epoch {self.source.number - 1}",
+                "check of which epoch the file is",
+                partition,
+                offset,
+            )
+            raise refuse_record(path, "row", batch.column("row")[at].as_py(), fault)
         beyond = np.flatnonzero(moved >= ends[numbers])
         if len(beyond):
             at = int(beyond[0])

@@ -252,7 +252,7 @@ class _SpooledIngest(IngestCommit):
         taken = self._select_files()
         arrivals = self.spool.list_arrivals([file.number for file in taken])
         if self.config.compacts and not self.quarantines:
-            refuse_keyless(self.log.topic, self.spool, taken, self.head.state)
+            refuse_keyless(self.log.topic, self.spool, taken, self.head)
         if self.quarantines:
             check_order(self.spool, taken)
         else:

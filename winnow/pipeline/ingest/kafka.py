@@ -9,51 +9,75 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from winnow.config.topic import is_topic_key, list_entries
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.client_settings import ClientSettings
-from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
+from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import OffsetRange, PartitionState, TopicState
+from winnow.model import OffsetRange, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
-from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
-from winnow.pipeline.ingest.creation import CreatedTopics, create_topic
+from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
+from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
+from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
-from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, advance_epochs, plan_reading
+from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
+from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
+from winnow.pipeline.ingest.kafka_reading import (
+    KafkaReading,
+    ReadingRules,
+    advance_epochs,
+    include_partitions,
+    plan_reading,
+    skip_known,
+)
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
+from winnow.pipeline.ingest.recreated_topics import (
+    begins_further_epoch,
+    choose_rules,
+    describe_new_life,
+    record_new_epoch,
+)
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
+from winnow.pipeline.topic_sources import close_failures, is_followed
+from winnow.planning.kafka_configuration import TakingRules
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 GAP_CHOICE = "accepted-gap"
+OVERLAP_CHOICE = "skipped-overlap"
+DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaRequest:
     """The options of one call. ``creates``: create topics that are not there, with the partitions at the brokers.
 
-    ``takes_configuration``: set the topic configuration that the brokers have, where it differs. ``created``: the
-    topics that the call created are noted here.
+    ``configuration``: what is taken of the topic configuration that the brokers have. ``created``: the topics that the
+    call created are noted here. ``follows``: the settings name the topics, not a person: logs that do not follow theirs
+    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves.
     """
 
     rules: ReadingRules = field(default_factory=ReadingRules)
     creates: bool = False
-    takes_configuration: bool = False
+    configuration: TakingRules = field(default_factory=TakingRules)
     created: CreatedTopics = field(default_factory=dict)
+    follows: bool = False
+    begins_epochs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +93,22 @@ class PreparedTopic:
 
 @dataclass(frozen=True, slots=True)
 class KafkaOutcome:
-    """What one call did to several topics. ``failures``: of the others, each with its reason."""
+    """What one call did to several topics. ``failures``: of the others, each with its reason.
+
+    ``unfollowed``: topics that were left because their logs do not follow them, with the heads of those.
+    """
 
     reports: tuple[IngestReport, ...]
     failures: tuple[TopicFailure, ...]
+    unfollowed: Mapping[str, str] = field(default_factory=dict)
+
+
+class _UnfollowedError(Exception):
+    """The log of a topic does not follow it. ``location``: its head."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
 
 
 def ingest_kafka_topics(
@@ -100,15 +136,20 @@ def ingest_kafka_topics(
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    found = cluster.describe_topics(topics.values(), configuration=True)
+    described = cluster.describe_topics(topics.values(), configuration=True)
+    found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
+    unfollowed: dict[str, str] = {}
 
     def prepare(item: tuple[str, str]) -> PreparedTopic | None:
         topic, name = item
         with results.collect(topic):
             if name not in found:
                 raise refuse_unknown_topic(cluster, name)
-            return prepare_topic(ctx, topic, cluster, found[name], wanted)
+            try:
+                return prepare_topic(ctx, topic, cluster, found[name], wanted)
+            except _UnfollowedError as left:
+                unfollowed[topic] = left.location
         return None
 
     prepared = [each for each in map_side_by_side(prepare, topics.items()) if each is not None]
@@ -125,11 +166,16 @@ def ingest_kafka_topics(
         )
         by_topic = {each.log.topic: each for each in distributed}
         reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
-    failed = {each.topic: found[topics[each.topic]] for each in results.failures if topics[each.topic] in found}
+    # Of a topic without a valid answer nothing is known.
+    failures = [each for each in results.failures if topics[each.topic] not in found.problems]
+    failed = {each.topic: found[topics[each.topic]] for each in failures if topics[each.topic] in found}
     # A service that did not answer would be waited for again, topic by topic.
-    if not any(isinstance(each.error, ServiceError) for each in results.failures):
+    if not any(isinstance(each.error, ServiceError) for each in failures):
         record_failed_lags(ctx, cluster, failed)
-    return KafkaOutcome(tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures))
+    close_failures(ctx, [report.topic for report in reports])
+    return KafkaOutcome(
+        tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures), dict(sorted(unfollowed.items()))
+    )
 
 
 def _is_local(prepared: PreparedTopic) -> bool:
@@ -169,8 +215,13 @@ def _append_locally(
 def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
     config = prepared.log.config(prepared.head)
     record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
+    uncommitted = list_uncommitted(prepared.reading.topic)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
-    return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms)
+    if begins_further_epoch(prepared.head.state, prepared.reading):
+        record_new_epoch(ctx, prepared.head.state, prepared.reading, done)
+    return finish_ingest(
+        ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
+    )
 
 
 def refuse_unknown_topic(cluster: Cluster, name: str) -> BadInputError:
@@ -187,17 +238,26 @@ def prepare_topic(
     """Create the topic or its new partitions if need be, and decide what is read; raises as the ingest."""
     started_ms = ctx.now_ms()
     notices: list[str] = []
-    if wanted.creates and topic not in ctx.log.names():
-        create_topic(ctx, topic, len(found.partitions), wanted.created)
-        notices.append(f"Topic {topic} was created, partitions: {len(found.partitions)}.")
+    is_new = wanted.creates and topic not in ctx.log.names()
+    if is_new:
+        notices += create_from_kafka(ctx, topic, found, wanted.configuration, wanted.created)
     log = ctx.log.open(topic)
     try:
         head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+    if wanted.follows and not is_followed(log, head):
+        raise _UnfollowedError(str(head.table.metadata_location))
     count = len(head.state.partitions)
+    rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
-    plan_reading(_add_partitions(head.state, found), found, wanted.rules)
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
+    known: Mapping[int, int] = {}
+    if planned.begins_next_epoch:
+        epoch = compare_epoch(log, head, planned, cluster, rules)
+        known = epoch.positions
+        notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
         grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(
@@ -208,38 +268,16 @@ def prepare_topic(
             f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "
             "many. Keys that moved are in two partitions since."
         )
-    notices += _compare_configuration(ctx, log, head, found, takes=wanted.takes_configuration)
+    if not is_new:
+        notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
-    reading = plan_reading(head.state, found, wanted.rules)
+    reading = skip_known(plan_reading(head.state, found, rules, compared), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
+    if begins_further_epoch(head.state, reading):
+        notices += describe_new_life(head.state, reading, log.segments(head), by_policy=rules != wanted.rules)
     return PreparedTopic(log, head, reading, tuple(notices), started_ms)
-
-
-def _add_partitions(state: TopicState, found: BrokerTopic) -> TopicState:
-    return replace(state, partitions={**{number: PartitionState() for number in found.partitions}, **state.partitions})
-
-
-def _compare_configuration(ctx: Context, log: TopicLog, head: Head, found: BrokerTopic, *, takes: bool) -> list[str]:
-    """Compare what the brokers' topic sets with the topic here; take it over if so wished. Return notices."""
-    mine = {entry.name: entry.value for entry in list_entries(log.config(head))}
-    different = {
-        name: value
-        for name, value in sorted(found.configuration.items())
-        if is_topic_key(name) and mine.get(name) != value
-    }
-    if not different:
-        return []
-    listed = ", ".join(f"{name}={value} (here {mine.get(name)})" for name, value in different.items())
-    if not takes:
-        return [f"Kafka's {found.name} is configured otherwise: {listed}. To take that over: --sync-config"]
-    log.set_config(different, [])
-    release_marks(ctx, log.topic, why="its configuration changed")
-    taken = ", ".join(f"{name}={value}" for name, value in different.items())
-    record_action(ctx, AuditAction.ALTER, log.topic, detail=taken)
-    effect = f"What the next run removes because of it: winnow explain {log.topic}"
-    return [f"Taken over from Kafka's {found.name}: {taken}. {effect}"]
 
 
 def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:
@@ -269,10 +307,11 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         for partition, state in prepared.head.state.partitions.items()
         if partition in ends and ends[partition] > state.log_end_offset
     }
+    source = KafkaInput(cluster.settings, topic, reading.ranges, check_source)
     return IngestRequest(
         ctx,
         prepared.log,
-        KafkaInput(cluster.settings, topic, reading.ranges, check_source),
+        source,
         as_of_ms,
         again=False,
         trust_compacted=False,
@@ -281,12 +320,15 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         continues=True if reading.is_due else None,
         check_position=check_position,
         offsets_read=offsets,
-        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id),
+        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
     )
 
 
 def _find_start(reading: KafkaReading, partition: int) -> int:
-    return reading.topic.partitions[partition].start_offset + reading.epoch.get_base(partition)
+    start = reading.topic.partitions[partition].start_offset
+    if partition in reading.skipped:
+        start = max(start, reading.skipped[partition].end)
+    return start + reading.epoch.get_base(partition)
 
 
 def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str, str]:
@@ -296,6 +338,10 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[TOPIC_ID] = reading.topic.topic_id
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
+    for partition, skipped in sorted(reading.skipped.items()):
+        found[f"{OVERLAP_CHOICE}.{partition}"] = f"{skipped.start}-{skipped.end - 1}"
+    for each in reading.divergences:
+        found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
     return found
 
 
@@ -307,6 +353,12 @@ def describe_reading(reading: KafkaReading) -> list[str]:
             f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
             "before they were read; the gap is recorded."
         )
+    found += [
+        f"{reading.topic.name}-{each.partition}: the brokers lost what was read from offset {each.offset} to "
+        f"{each.end - 1}. Up to {each.records:,} such records stay in the log, and Kafka's from offset {each.offset} "
+        "on come after them: readers see both, and a compaction keeps Kafka's of a key that both have."
+        for each in reading.divergences
+    ]
     late = {
         number: part.start_offset
         for number, part in sorted(reading.topic.partitions.items())
@@ -318,7 +370,10 @@ def describe_reading(reading: KafkaReading) -> list[str]:
     if reading.number > 1:
         found.append(f"These records are of epoch {reading.number} (topic id {reading.topic.topic_id}).")
     if not reading.is_due:
-        found.append(f"Nothing new in Kafka's {reading.topic.name}.")
+        found.append(
+            f"Nothing new{' that is committed' if reading.topic.is_held else ''} in Kafka's {reading.topic.name}."
+        )
+    found += describe_uncommitted(reading.topic)
     return found
 
 

@@ -44,11 +44,13 @@ def check_continuity(
         common = sorted(ours.keys() & theirs.keys())
         different = next((offset for offset in common if ours[offset] != theirs[offset]), None)
         if different is not None:
+            # No epoch begins of the topic that was read before.
+            or_epoch = ", or go on at the end of the log with --new-epoch" if reading.is_new else ""
             raise BadInputError(
                 f"Topic {reading.topic.name} is not the one that {log_topic} holds: at offset {different} of partition "
                 f"{partition} the record from a file has another time than that at the brokers. {NOTHING_INGESTED} The "
-                "topic was created again, or the files were of another one: ingest it into another topic, or go on at "
-                f"the end of the log with --new-epoch."
+                "topic was created again, or the files were of another one: ingest it into another topic"
+                f"{or_epoch}."
             )
         shown += len(common)
         if not common:

@@ -1,19 +1,19 @@
 """Records how far a log is behind its Kafka topic, for metrics, page and alerts, which ask no broker.
 
 The log has everything of its topic up to a time: that of the look at the brokers if nothing was missing after the call,
-else the timestamp of the first record that is missing. From that time the seconds behind are counted, so they grow
-while nobody looks, and so is the earliest deadline that a missing record can have. It is that of its partition at the
-look before where neither is known.
+else the timestamp of the first record that is missing, be it committed or of an open transaction. From that time the
+seconds behind are counted, so they grow while nobody looks, and so is the earliest deadline that a missing record can
+have. It is that of its partition at the look before where neither is known.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from winnow.config.topic import TopicConfig
 from winnow.errors import WinnowError
-from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.cluster import BrokerOffsets, BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.model import TopicState
 from winnow.pipeline.context import Context
@@ -28,9 +28,25 @@ MAXIMUM_TOPICS_READ = 50
 
 def record_complete_lag(ctx: Context, topic: str, found: BrokerTopic, config: TopicConfig) -> None:
     """Record that ``topic`` has everything that ``found`` names, up to its last stable offsets."""
-    ctx.store.ingest_lags.record(
-        [_make_lag(topic, number, found, 0, found.looked_at_ms, config) for number in found.partitions]
-    )
+    ends = {number: part.stable_offset for number, part in found.partitions.items()}
+    _record_lag(ctx, topic, found, ends, {}, config)
+
+
+def confirm_complete_lags(ctx: Context, found: Mapping[str, BrokerTopic]) -> None:
+    """Record that topics of these names still have everything up to the last stable offsets; opens no log."""
+    held = {name for name, topic in found.items() if topic.is_held}
+    free = found.keys() - held
+    if free:
+        ctx.store.ingest_lags.confirm_complete(free, min(found[name].looked_at_ms for name in free))
+    if held:
+        before = ctx.store.ingest_lags.find_many(sorted(held))
+        ctx.store.ingest_lags.record(
+            [
+                _confirm_complete_lag(row, found[topic].looked_at_ms, found[topic].partitions[number])
+                for (topic, number), row in before.items()
+                if number in found[topic].partitions
+            ]
+        )
 
 
 def record_failed_lags(ctx: Context, cluster: Cluster, failed: Mapping[str, BrokerTopic]) -> None:
@@ -47,7 +63,7 @@ def record_failed_lags(ctx: Context, cluster: Cluster, failed: Mapping[str, Brok
             if positions is not None:
                 reads = number < MAXIMUM_TOPICS_READ
                 missing = _read_first_times(cluster, found, positions) if reads else {}
-                _record_missing(ctx, topic, found, positions, missing, table.config(head))
+                _record_lag(ctx, topic, found, positions, missing, table.config(head))
         except WinnowError as problem:
             log.warning("Topic %s: how far it is behind Kafka could not be found out: %s", topic, problem)
 
@@ -79,37 +95,62 @@ def _read_first_times(cluster: Cluster, found: BrokerTopic, positions: dict[int,
     return times
 
 
-def _record_missing(
+def _record_lag(
     ctx: Context,
     topic: str,
     found: BrokerTopic,
-    positions: dict[int, int],
-    missing: dict[int, int | None],
+    positions: Mapping[int, int],
+    missing: Mapping[int, int | None],
     config: TopicConfig,
 ) -> None:
+    """Record the lag of a log that ends at ``positions``; ``missing``: the times of the first missing records."""
     before = ctx.store.ingest_lags.find(topic)
     rows = []
     for number, part in found.partitions.items():
         behind = max(0, part.stable_offset - positions[number])
-        until_ms = found.looked_at_ms
-        if behind:
-            earlier = before.get(number)
-            known = [missing.get(number), None if earlier is None else earlier.complete_until_ms]
-            until_ms = next((each for each in known if each is not None), until_ms)
-        rows.append(_make_lag(topic, number, found, behind, min(until_ms, found.looked_at_ms), config))
+        first_times = [missing.get(number)] if behind else []
+        until_ms = _find_complete_until_ms(found.looked_at_ms, first_times, part, before.get(number))
+        deadline_ms = compute_deadline_ms(until_ms, config.max_compaction_lag_ms) if config.compacts else None
+        rows.append(_make_lag(topic, number, found.looked_at_ms, behind, until_ms, deadline_ms, part))
     ctx.store.ingest_lags.record(rows)
 
 
+def _confirm_complete_lag(row: IngestLag, looked_at_ms: int, part: BrokerOffsets) -> IngestLag:
+    until_ms = _find_complete_until_ms(looked_at_ms, [], part, row)
+    deadline_ms = None if row.deadline_ms is None else row.deadline_ms + until_ms - row.complete_until_ms
+    return _make_lag(row.topic, row.partition, looked_at_ms, 0, until_ms, deadline_ms, part)
+
+
+def _find_complete_until_ms(
+    looked_at_ms: int, first_times: Sequence[int | None], part: BrokerOffsets, before: IngestLag | None
+) -> int:
+    """Find the time up to which a log has everything; ``before``: its lag at the look before.
+
+    ``first_times``: of the first committed record that is missing, None where it is not known; empty if none is.
+    """
+    times = [*first_times, *([part.open_since_ms] if part.records_uncommitted else [])]
+    known_ms = looked_at_ms if before is None else before.complete_until_ms
+    return min([looked_at_ms, *(known_ms if ms is None else ms for ms in times)])
+
+
 def _make_lag(
-    topic: str, partition: int, found: BrokerTopic, behind: int, until_ms: int, config: TopicConfig
+    topic: str,
+    partition: int,
+    looked_at_ms: int,
+    behind: int,
+    until_ms: int,
+    deadline_ms: int | None,
+    part: BrokerOffsets,
 ) -> IngestLag:
     return IngestLag(
         topic=topic,
         partition=partition,
-        looked_at_ms=found.looked_at_ms,
+        looked_at_ms=looked_at_ms,
         records_behind=behind,
         complete_until_ms=until_ms,
-        deadline_ms=compute_deadline_ms(until_ms, config.max_compaction_lag_ms) if config.compacts else None,
+        deadline_ms=deadline_ms,
+        records_uncommitted=part.records_uncommitted,
+        open_since_ms=part.open_since_ms,
     )
 
 

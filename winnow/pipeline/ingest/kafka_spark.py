@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from winnow import __version__
 from winnow.engine.ingest import RECORD_BYTES
 from winnow.engine.ingest_documents import compute_ingest_plan_id
-from winnow.epochs import KAFKA_LAYOUT
+from winnow.epochs import KAFKA_LAYOUT, LeaderEpoch, append_leader_epochs
 from winnow.errors import BadInputError, CommitConflictError, WinnowError, make_error
 from winnow.failures import TopicResults
 from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, PlannedObject
-from winnow.kafka.range_reader import BrokerRange
+from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.range_reader import BrokerRange, RangeReader, refuse_truncation
 from winnow.log.head import Head
 from winnow.model import OffsetRange
 from winnow.pipeline.context import Context
@@ -89,9 +91,56 @@ def divide_ranges(ranges: Sequence[BrokerRange], wanted: int) -> list[BrokerRang
         count = max(1, round((each.end - each.start) / wanted))
         cuts = [each.start + (each.end - each.start) * number // count for number in range(count + 1)]
         parts += [
-            BrokerRange(each.topic, each.partition, start, end, each.base) for start, end in itertools.pairwise(cuts)
+            BrokerRange(each.topic, each.partition, start, end, each.base, each.after if start == each.start else None)
+            for start, end in itertools.pairwise(cuts)
         ]
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """A part of a range that one task read, and the leader epochs of its records."""
+
+    range: BrokerRange
+    leader_epochs: tuple[LeaderEpoch, ...]
+
+
+def list_read_parts(parts: Sequence[BrokerRange], result: IngestResult) -> list[ReadPart]:
+    """List what the tasks read in the order of partitions and offsets; ``parts``: by number of the planned range."""
+    read = [ReadPart(parts[each.number], each.leader_epochs) for each in result.ranges]
+    return sorted(read, key=lambda part: (part.range.partition, part.range.start))
+
+
+def join_leader_epochs(
+    ranges: Sequence[BrokerRange], read: Sequence[ReadPart], settings: ClientSettings
+) -> dict[int, tuple[LeaderEpoch, ...]]:
+    """Join the leader epochs of parts, per range by its place in ``ranges``.
+
+    Tasks read at different times. Where the leader changed between two parts, the broker is asked whether it still has
+    the end of the first: else that one was read before the broker lost it, and the second after it grew again.
+
+    Raises:
+        TruncatedRangeError: parts are of different ends of a partition.
+        ServiceError: the brokers cannot be reached.
+    """
+    joined: dict[int, tuple[LeaderEpoch, ...]] = {}
+    for number, whole in enumerate(ranges):
+        known: tuple[LeaderEpoch, ...] = ()
+        for part in read:
+            if part.range.partition != whole.partition or not part.leader_epochs:
+                continue
+            if known and known[-1].number != part.leader_epochs[0].number:
+                _check_joint(known[-1], part, settings)
+            known = append_leader_epochs(known, part.leader_epochs, joins=True)
+        joined[number] = known
+    return joined
+
+
+def _check_joint(before: LeaderEpoch, part: ReadPart, settings: ClientSettings) -> None:
+    if before.number > part.leader_epochs[0].number:
+        raise refuse_truncation(part.range)
+    with RangeReader(settings) as reader:
+        next(iter(reader.read(replace(part.range, after=before))), None)
 
 
 class _KafkaSegments(SparkSegments):
@@ -101,6 +150,7 @@ class _KafkaSegments(SparkSegments):
         super().__init__(request, head)
         assert isinstance(request.source, KafkaInput)
         self._source = request.source
+        self._parts: list[BrokerRange] = []
 
     @property
     def offsets(self) -> int:
@@ -110,7 +160,7 @@ class _KafkaSegments(SparkSegments):
     def make_plan(self, wanted: int) -> IngestPlan:
         """Make the plan of this topic, with ranges of about ``wanted`` offsets."""
         states = self.head.state.partitions
-        parts = divide_ranges(self._source.ranges, wanted)
+        parts = self._parts = divide_ranges(self._source.ranges, wanted)
         plan = IngestPlan(
             plan_id="",
             topic=self.log.topic,
@@ -132,12 +182,11 @@ class _KafkaSegments(SparkSegments):
                     (number,),
                     first_offset=each.start + each.base,
                     log_end_offset=states[each.partition].log_end_offset,
+                    after=each.after,
                 )
                 for number, each in enumerate(parts)
             ),
         )
-        from dataclasses import replace
-
         return replace(plan, plan_id=compute_ingest_plan_id(plan))
 
     def commit(self, plan: IngestPlan, found: IngestResult | WinnowError) -> IngestReport:
@@ -153,6 +202,8 @@ class _KafkaSegments(SparkSegments):
                 raise found
             check_result(plan, found)
             self._judge(plan, found)
+            read = list_read_parts(self._parts, found)
+            self._source.leader_epochs = join_leader_epochs(self._source.ranges, read, self._source.settings)
             self.prepare_commit(plan, found)
             self.remove_others()
             self._source.check()
@@ -178,7 +229,7 @@ class _KafkaSegments(SparkSegments):
             count = sum(each.keyless.count for each in keyless if each.keyless is not None)
             partition = plan.ranges[first_range.number].partition
             path = plan.objects[first_range.number].uri
-            raise build_keyless_error(self.log.topic, path, place.row, partition, place.offset, count)
+            raise build_keyless_error(self.head, self.log.topic, path, place.row, partition, place.offset, count)
         facts = {fact.number: fact for each in found.ranges for fact in each.findings.objects}
         self.files = []
         for number, each in enumerate(plan.objects):

@@ -25,7 +25,7 @@ def find_broker_range(plan: IngestPlan) -> BrokerRange:
     assert planned.first_offset is not None
     base = mine.offsets.start - planned.first_offset
     topic = plan.source_topic or plan.topic
-    return BrokerRange(topic, mine.partition, planned.first_offset, mine.offsets.end - base, base)
+    return BrokerRange(topic, mine.partition, planned.first_offset, mine.offsets.end - base, base, mine.after)
 
 
 def copy_broker_range(
@@ -54,6 +54,7 @@ def copy_broker_range(
                 first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
                 extents[mine.partition] = OffsetExtent(extents.get(mine.partition, OffsetExtent(first, 0)).first, last)
                 throttle.take(batch.nbytes)
+            leader_epochs = reader.leader_epochs
             hashing.settle()
             writing.settle()
         segments = writer.finish()
@@ -69,4 +70,5 @@ def copy_broker_range(
         segments=segments,
         appended_objects=tuple(sorted(writer.numbers)),
         keyless=writer.keyless,
+        leader_epochs=leader_epochs,
     )

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from winnow.config.topic import COMPACT
 from winnow.errors import BadInputError
 from winnow.files import duckdb_connection
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
+from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
+from winnow.log.recorded_configuration import read_kafka_record
 from winnow.model import TopicState
 from winnow.pipeline.ingest.append import (
     MAXIMUM_OFFSET,
@@ -25,8 +28,8 @@ MAXIMUM_ROWS_PER_APPEND = 50_000
 _KEYLESS_CONDITION = "key IS NULL"
 
 
-def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state: TopicState) -> None:
-    """Raise if the call has a new record without a key.
+def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], head: Head) -> None:
+    """Raise if the call has a new record without a key; ``head``: of the log of ``topic``.
 
     A record below the log end is not new: it is still in the log or was moved to the quarantine, from the time before
     the topic was compacted, and is compared like any other record.
@@ -34,25 +37,37 @@ def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], state
     Raises:
         BadInputError: with file, row, partition and offset of the first, and their number.
     """
-    log_ends = {number: partition.log_end_offset for number, partition in state.partitions.items()}
+    log_ends = {number: partition.log_end_offset for number, partition in head.state.partitions.items()}
     found = spool.find_first_keyless([file.number for file in taken], log_ends)
     if found is None:
         return
     file, row, partition, offset, count = found
-    raise build_keyless_error(topic, file.path, row, partition, offset, count)
+    raise build_keyless_error(head, topic, file.path, row, partition, offset, count)
 
 
 def build_keyless_error(
-    topic: str, path: str, row: int, partition: int | None, offset: int | None, count: int
+    head: Head, topic: str, path: str, row: int, partition: int | None, offset: int | None, count: int
 ) -> BadInputError:
     """Make the error about ``count`` new records without a key; the others describe the first."""
     named = [("partition", partition), ("offset", offset)]
     where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
     return BadInputError(
         f"{path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. Topic "
-        f"{topic} is compacted, so every record needs a key. Nothing of this call landed. To move such records to the "
-        f"quarantine: winnow topics alter {topic} --config winnow.keyless=quarantine"
+        f"{topic} is compacted, so every record needs a key. Nothing of this call landed. "
+        f"{_describe_policy_at_kafka(head, topic)}To move such records to the quarantine: winnow topics alter {topic} "
+        "--config winnow.keyless=quarantine"
     )
+
+
+def _describe_policy_at_kafka(head: Head, topic: str) -> str:
+    """Say which policy the topic has at Kafka; empty if it does not come from there."""
+    there = read_kafka_record(head.table.properties).get("cleanup.policy")
+    if there is None:
+        return ""
+    text = f"At Kafka its cleanup.policy is {there.value or 'empty'} ({there.origin})"
+    if COMPACT in there.value:
+        return f"{text}. "
+    return f"{text}, so it may have such records; to have that here too: winnow ingest kafka {topic} --sync-config. "
 
 
 def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:

@@ -14,7 +14,7 @@ from winnow.errors import BadInputError, UnknownTopicError, UsageError, join_fir
 from winnow.model import TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
-from winnow.pipeline.ingest.creation import CreatedTopics, create_topic
+from winnow.pipeline.ingest.creation import CreatedTopics, create_topic, describe_default_policy
 from winnow.pipeline.ingest.epoch_input import choose_epoch
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.spool import Progress
@@ -124,6 +124,8 @@ def ingest_table(
             f"out: winnow ingest iceberg {topic} {wanted.table} --source-topic NAME"
         ) from None
     notices += _describe_reading(table, earlier, columns, source)
+    if created is not None:
+        notices += describe_default_policy(ctx, topic, done.records_appended)
     return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=started_ms)
 
 

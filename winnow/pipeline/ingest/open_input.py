@@ -93,8 +93,11 @@ def open_input(
     known = {each for ledger in ledgers for each in ledger.objects}
     fresh = [each for each in selected if not known.issuperset(list_parts(each))]
     if topic_id is not None:
-        epoch = next((each for each in state.epochs if each.topic_id == topic_id), Epoch())
-        fresh = [_skip_taken(each, topic_id, ledgers, epoch) for each in fresh]
+        epochs = [epoch for epoch in state.epochs if epoch.topic_id == topic_id]
+        # Two epochs of one id: the brokers lost the end of a partition, and have other records at the same offsets.
+        if len(epochs) <= 1:
+            epoch = epochs[0] if epochs else Epoch()
+            fresh = [_skip_taken(each, topic_id, ledgers, epoch) for each in fresh]
     placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
     known_objects = len(selected) - len(fresh)
     opened = open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)

@@ -213,7 +213,7 @@ class SparkIngest(SparkSegments):
         first, partition = min(found, key=lambda each: (each[0].number, each[0].row))
         count = sum(each.count for each, _ in found)
         path = plan.objects[first.number].uri
-        raise build_keyless_error(self.log.topic, path, first.row, partition, first.offset, count)
+        raise build_keyless_error(self.head, self.log.topic, path, first.row, partition, first.offset, count)
 
     def _refuse_absent(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
         if self.request.trust_compacted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.epochs import Epoch, drop_epochs_of
+from winnow.epochs import Epoch, drop_epochs_of, shorten_leader_epochs
 from winnow.errors import UndoRefusedError, UsageError
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.log.head import Change, Head
@@ -198,7 +198,13 @@ def _shorten_epochs(state: TopicState, changed: Mapping[int, PartitionState], in
         partition: min(end, changed[partition].log_end_offset) if partition in changed else end
         for partition, end in left[-1].ends.items()
     }
-    return (*left[:-1], replace(left[-1], ends=ends))
+    known = {
+        partition: shorten_leader_epochs(parts, changed[partition].log_end_offset - left[-1].get_base(partition))
+        if partition in changed
+        else parts
+        for partition, parts in left[-1].leader_epochs.items()
+    }
+    return (*left[:-1], replace(left[-1], ends=ends, leader_epochs=known))
 
 
 def _explain_missing(head: Head, topic: str, ingest_id: str) -> Exception:

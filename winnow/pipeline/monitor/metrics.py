@@ -17,6 +17,7 @@ from winnow.pipeline.monitor.overdue import DuePartition, MissingRecords
 from winnow.report.forecast import DeadlineForecast, PendingPartition, forecast_deadlines, measure_pace
 from winnow.report.metrics import Measurement, compute_measurement
 from winnow.results import Receipt
+from winnow.store.ingest_lag import TopicLag
 
 MAXIMUM_RECENT_RUNS = 10
 """Number of newest receipts of a topic for its pace and last run; some may be of retention only."""
@@ -62,7 +63,16 @@ def _add_lag(
         records_behind=lag.records_behind,
         behind_ms=max(0, as_of_ms - lag.complete_until_ms),
         look_age_ms=max(0, as_of_ms - lag.looked_at_ms),
+        records_uncommitted=lag.records_uncommitted,
+        open_transaction_ms=compute_open_transaction_ms(lag),
     )
+
+
+def compute_open_transaction_ms(lag: TopicLag) -> int | None:
+    """Compute how old the oldest open transaction was at the look: 0 if there was none, None if it is not known."""
+    if lag.open_since_ms is not None:
+        return max(0, lag.looked_at_ms - lag.open_since_ms)
+    return None if lag.records_uncommitted else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from winnow.epochs import locate_offset
 from winnow.errors import BadInputError, UsageError
 from winnow.files.private_files import translate_disk_errors
 from winnow.kafka.client_settings import ClientSettings
@@ -222,9 +223,7 @@ class _Run:
         """List the groups' offsets as offsets of the log: brokers know those of the newest epoch."""
         groups, epochs = self._request.groups, source.head.state.epochs
         listed = groups.offsets if groups is not None else ()
-        if not epochs:
-            return list(listed)
-        return [replace(each, offset=each.offset + epochs[-1].get_base(each.partition)) for each in listed]
+        return [replace(each, offset=locate_offset(epochs, each.partition, each.offset)) for each in listed]
 
     def _translate_groups(
         self, wanted: Sequence[GroupOffset], state: RestoreState, translator: OffsetTranslator

@@ -1,6 +1,6 @@
 // The configuration tab of a topic: its values in force, where each comes from, what it does, and an editor.
 
-import { createTopicChangeButton } from "../actions.js";
+import { createTopicChangeButton, openTopicChangeDialog } from "../actions.js";
 import { encodePathPart, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createButton, createEmptyState } from "../components.js";
@@ -58,7 +58,8 @@ export function createConfigurationTab(topic) {
 
   function drawTable(found) {
     const { entries } = found;
-    const differing = entries.filter((entry) => !entry.is_default);
+    const differing = entries.filter((entry) => !entry.is_default || entry.held != null);
+    const held = entries.filter((entry) => entry.held != null);
     const rows = onlyDiffering ? differing : entries;
     const redraw = () => panel.load(async () => found, drawTable);
     const edit = async () => {
@@ -96,11 +97,37 @@ export function createConfigurationTab(topic) {
           createTopicChangeButton("Edit configuration", { key: "edit", kind: "solid", onPress: edit }),
         ),
       ),
+      held.length === 0 ? null : createHeldBar(topic, held),
       rows.length === 0 ? createEmptyState("Every key has its default.") : createEntryTable(topic, rows),
     ];
   }
 
   return { element: panel.element, update, stop: panel.stop };
+}
+
+/** Creates the bar about changes at Kafka that wait because they would remove records. */
+function createHeldBar(topic, held) {
+  const names = held.map((entry) => `${entry.name}=${entry.held}`).join(", ");
+  return h(
+    "div",
+    { class: "edit-bar" },
+    h("span", {}, `At Kafka, and not in force here because it would remove records: ${names}`),
+    createTopicChangeButton("Accept", {
+      key: "accept-held",
+      onPress: () =>
+        openTopicChangeDialog({
+          title: `Take over ${names} from Kafka?`,
+          body: h("p", {}, "Runs remove records of the log because of it. They cannot be brought back."),
+          confirmLabel: "Accept",
+          conf: () => ({
+            action: "accept_kafka_config",
+            topic,
+            expected: Object.fromEntries(held.map((entry) => [entry.name, entry.held])),
+          }),
+          toast: `Configuration of ${topic} from Kafka`,
+        }),
+    }),
+  );
 }
 
 function createEntryTable(topic, rows) {
@@ -130,7 +157,13 @@ function createEntryTable(topic, rows) {
       {
         key: "source",
         label: "Source",
-        cell: (row) => h("span", { class: row.source.length < 24 ? "is-short" : "" }, row.source),
+        cell: (row) =>
+          h(
+            "span",
+            { class: row.source.length < 24 ? "is-short" : "" },
+            row.source,
+            row.kafka ? h("small", {}, " ", row.kafka) : null,
+          ),
       },
       { key: "sentence", label: "Effect", width: "is-wide", cell: (row) => row.sentence },
     ],

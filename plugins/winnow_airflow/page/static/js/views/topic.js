@@ -15,7 +15,7 @@ import {
   createRatioBar,
 } from "../components.js";
 import { h, updateChildren } from "../dom.js";
-import { formatBytes, formatCountWithNoun } from "../format.js";
+import { formatBytes, formatCount, formatCountWithNoun } from "../format.js";
 import { buildHash } from "../router.js";
 import { createRunBadge, createStateBadge } from "../state-badges.js";
 import { findNextRun } from "./next-run.js";
@@ -145,6 +145,7 @@ function createHeader(row, next) {
       createFigure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
       createFigure("Last scrub", ...describeLastScrub(row.scrub)),
       row.ingest_lag ? createFigure("Behind Kafka", ...describeIngestLag(row.ingest_lag)) : null,
+      row.source && row.source.state !== "absent" ? createFigure("Kafka topic", ...describeSource(row.source)) : null,
     ),
   ];
 }
@@ -152,11 +153,25 @@ function createHeader(row, next) {
 /** Describes how far the log was behind its Kafka topic, and how old the look at the brokers is. */
 function describeIngestLag(lag) {
   const looked = h("span", {}, "asked ", createAge(lag.looked_at_ms));
-  if (lag.records_behind === 0) return ["nothing missing", looked];
+  if (lag.records_behind === 0 && lag.records_uncommitted === 0) return ["nothing missing", looked];
+  const since = lag.records_behind ? ["since ", createInstant(lag.complete_until_ms), ", "] : null;
   return [
     formatCountWithNoun(lag.records_behind, "offset"),
-    h("span", {}, "since ", createInstant(lag.complete_until_ms), ", ", looked),
+    h("span", {}, since, describeOpenTransaction(lag), looked),
   ];
+}
+
+/** Describes what became of the Kafka topic that the log follows. */
+function describeSource(source) {
+  if (source.state === "unfollowed") return ["not followed", "winnow topics unfollow"];
+  return ["gone at Kafka", h("span", {}, "since ", createInstant(source.since_ms))];
+}
+
+/** Describes what open transactions hold back at the brokers, and since when. */
+function describeOpenTransaction(lag) {
+  if (lag.records_uncommitted === 0) return null;
+  const held = `${formatCount(lag.records_uncommitted)} held by an open transaction`;
+  return lag.open_since_ms === null ? `${held}, ` : [`${held} since `, createInstant(lag.open_since_ms), ", "];
 }
 
 /** Describes the last and the oldest full check by a scrub; damage takes precedence. */

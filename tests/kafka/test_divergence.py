@@ -1,0 +1,254 @@
+"""A broker that lost the end of a partition and wrote another one: noticed, located, and never mixed up unsaid."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic, make_rows
+from tests.kafka.test_ingest_kafka import ingest
+from tests.support.cli_runner import winnow
+from tests.support.earlier_documents import write_states_of_format_six
+from tests.support.in_process_ingest import carry_out_plans_in_process
+from tests.support.world import World, open_world, write_jsonl
+from winnow.embedded.kafka_broker import KafkaBroker
+from winnow.epochs import LeaderEpoch
+from winnow.errors import BadInputError
+from winnow.kafka import range_reader
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
+from winnow.log.reference_chains import read_ledgers
+from winnow.model import Record
+from winnow.pipeline.ingest import kafka_spark
+from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.kafka_spark import ReadPart, join_leader_epochs
+from winnow.pipeline.ingest.undo import undo_ingest
+
+KEPT, LOST, BESIDE = 40, 30, 15
+"""Records of partition 0 that its broker still has; those that it lost once they were read; records of partition 1."""
+SCENARIOS = (
+    "local",
+    "spark",
+    "set-back",
+    "only-aborted",
+    "without-epochs",
+    "format-6",
+    "in-parts",
+    "equal",
+    "undone",
+)
+
+
+@contextlib.contextmanager
+def tasks_in_process() -> Iterator[None]:
+    """Let Spark's tasks run in this process within the block, in ranges of twenty offsets."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
+        patch.setattr(kafka_spark, "MINIMUM_RANGE_OFFSETS", 20)
+        yield
+
+
+@dataclass
+class Loss:
+    """A topic whose partition 0 lost its end once it was ingested. ``before``: the records that were."""
+
+    world: World
+    topic: LiveTopic
+    scenario: str
+    before: list[Record]
+    last_ingest: IngestReport
+
+    def ingest(self, **rules: Any) -> IngestReport:
+        with tasks_in_process():
+            return ingest(self.world, self.topic, "spark" if self.scenario == "spark" else "local", **rules)
+
+    def read(self) -> list[Record]:
+        return self.world.read(topic=self.topic.name)
+
+    def read_partition(self, partition: int) -> list[Record]:
+        return [record for record in self.read() if record.partition == partition]
+
+    def write(self, count: int, *, commits: bool = True) -> list[Record]:
+        """Write ``count`` records to partition 0, and return them."""
+        self.topic.records = []
+        rows = make_rows(random.Random(count), count, partitions=1, start_ms=BASE_MS + 90_000)
+        if commits:
+            self.topic.write(rows)
+        else:
+            self.topic.write_transaction(rows, commits=False)
+        return self.topic.records
+
+
+@pytest.fixture(scope="module")
+def losses(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Loss]]:
+    """Topics whose partition 0 goes back to what it was before it was read for the last time: its disk was lost."""
+    copies = tmp_path_factory.mktemp("copies")
+    with open_world(tmp_path_factory.mktemp("world")) as world:
+        losses = {}
+        for number, scenario in enumerate(SCENARIOS):
+            topic = create_live_topic(broker)
+            topic.write([(1, *row[1:]) for row in make_rows(random.Random(number), BESIDE)])
+            topic.write([(0, *row[1:]) for row in make_rows(random.Random(number + 100), KEPT)])
+            folder = broker.data_folder / f"{topic.name}-0"
+            # Without its indexes, which the broker makes again.
+            shutil.copytree(folder, copies / folder.name, ignore=shutil.ignore_patterns("*index", "*.snapshot"))
+            loss = Loss(world, topic, scenario, [], None)  # type: ignore[arg-type]
+            with contextlib.ExitStack() as stack:
+                if scenario == "without-epochs":
+                    patch = stack.enter_context(pytest.MonkeyPatch.context())
+                    patch.setattr(range_reader, "_get_leader_epoch", lambda _: -1)
+                elif scenario == "format-6":
+                    stack.enter_context(write_states_of_format_six())
+                loss.ingest()
+                topic.write(_make_lost_rows(number))
+                loss.last_ingest = loss.ingest()
+            loss.before = topic.records
+            losses[scenario] = loss
+        broker.stop()
+        for copy in copies.iterdir():
+            shutil.rmtree(broker.data_folder / copy.name)
+            shutil.copytree(copy, broker.data_folder / copy.name)
+        broker.start()
+        yield losses
+
+
+def _make_lost_rows(number: int) -> list[Any]:
+    return [(0, *row[1:]) for row in make_rows(random.Random(number + 200), LOST)]
+
+
+@pytest.mark.parametrize("on", ["local", "spark"])
+def test_log_that_grew_again_is_refused_and_its_lost_records_stay_where_that_is_wished(
+    losses: dict[str, Loss], on: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's come after them, from the divergence on; a partition that lost nothing goes on as ever."""
+    loss = losses[on]
+    others = loss.write(LOST + 20)
+    loss.topic.write([(1, b"beside", b"1", BASE_MS, ())])
+    for _ in range(2):
+        with pytest.raises(BadInputError, match=f"{loss.topic.name}-0 from offset {KEPT} on .*--diverged keep"):
+            loss.ingest()
+        assert loss.read() == loss.before
+    report = loss.ingest(diverged="keep")
+    end = KEPT + LOST
+    kept = [record for record in loss.before if record.partition == 0]
+    moved = [replace(record, offset=record.offset - KEPT + end) for record in others]
+    assert loss.read_partition(0) == [*kept, *moved]
+    assert [record.offset for record in loss.read_partition(1)] == [*range(BESIDE + 1)]
+    assert any(f"lost what was read from offset {KEPT} to {end - 1}" in notice for notice in report.notices)
+    *_, ledger = read_ledgers(loss.world.head(loss.topic.name).state)
+    assert ledger.choices["kept-after-divergence.0"] == f"{KEPT}-{end - 1}"
+    assert loss.ingest().snapshot_id is None
+    more = loss.write(5)
+    loss.ingest()
+    assert loss.read_partition(0)[-5:] == [replace(record, offset=record.offset - KEPT + end) for record in more]
+    with pytest.raises(BadInputError, match=f"epoch 2 .* begins at offset {KEPT} .* the record is of epoch 1"):
+        ingest_files(
+            loss.world.ctx,
+            loss.topic.name,
+            [write_jsonl(loss.world.path(), [kept[KEPT - 1]])],
+            as_of_ms=loss.world.clock(),
+            epoch="2",
+        )
+    monkeypatch.setenv("WINNOW_HOME", str(loss.world.ctx.settings.home))
+    lines = [json.loads(line) for line in winnow("read", loss.topic.name, "--partition", "0").stdout.splitlines()]
+    assert [(line["epoch"], line["sourceOffset"]) for line in lines] == [
+        *((1, offset) for offset in range(end)),
+        *((2, offset) for offset in range(KEPT, end + 25)),
+    ]
+
+
+def test_log_that_was_set_back_is_refused_and_left_behind_where_that_is_wished(
+    losses: dict[str, Loss], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = losses["set-back"]
+    with pytest.raises(BadInputError, match=rf"{loss.topic.name}-0 from offset {KEPT} on .* ends at {KEPT} now"):
+        loss.ingest(begins_epoch=True)
+    monkeypatch.setenv("WINNOW_HOME", str(loss.world.ctx.settings.home))
+    call = ("ingest", "kafka", loss.topic.name, "--bootstrap-servers", loss.topic.broker.bootstrap_servers)
+    refusal = winnow(*call, code=3).stderr
+    assert "--diverged keep" in refusal
+    assert "--new-epoch" not in refusal
+    winnow(*call, "--diverged", "keep")
+    assert loss.read() == loss.before
+    more = loss.write(5)
+    loss.ingest()
+    later = [replace(record, offset=record.offset + LOST) for record in more]
+    assert loss.read_partition(0)[KEPT + LOST :] == later
+
+
+def test_lost_end_is_noticed_where_no_record_is_left_to_compare(losses: dict[str, Loss]) -> None:
+    """Nothing committed is at the offsets of the newest records that were read: only the leader epoch tells."""
+    loss = losses["only-aborted"]
+    loss.write(300, commits=False)
+    loss.write(10)
+    with pytest.raises(BadInputError, match=f"{loss.topic.name}-0 from offset {KEPT} on"):
+        loss.ingest()
+    assert loss.read() == loss.before
+
+
+@pytest.mark.parametrize("scenario", ["without-epochs", "format-6"])
+def test_lost_end_is_noticed_without_leader_epochs(losses: dict[str, Loss], scenario: str) -> None:
+    """Those of brokers that tell none, and of what an earlier Winnow read."""
+    loss = losses[scenario]
+    if scenario == "without-epochs":
+        rows = _make_lost_rows(SCENARIOS.index(scenario))
+        loss.topic.write([(partition, key, b"another", *rest) for partition, key, _, *rest in rows])
+    loss.write(LOST + 20)
+    with pytest.raises(BadInputError, match=f"{loss.topic.name}-0 from offset {KEPT} on"):
+        loss.ingest()
+    assert loss.read() == loss.before
+
+
+def test_parts_that_were_read_before_and_after_the_loss_are_never_joined(losses: dict[str, Loss]) -> None:
+    loss = losses["in-parts"]
+    loss.write(LOST + 20)
+    settings = read_client_settings(loss.topic.broker.bootstrap_servers)
+    with RangeReader(settings) as reader:
+        whole = BrokerRange(loss.topic.name, 0, 0, KEPT + LOST + 20)
+        list(reader.read(whole))
+        old, new = reader.leader_epochs
+    assert (old.end, new.start) == (KEPT, KEPT)
+
+    def join(*parts: LeaderEpoch) -> tuple[LeaderEpoch, ...]:
+        read = [ReadPart(replace(whole, start=part.start, end=part.end), (part,)) for part in parts]
+        return join_leader_epochs([whole], read, settings)[0]
+
+    assert join(old, new) == (old, new)
+    lost = replace(old, start=KEPT, end=KEPT + 10)
+    rest = replace(new, start=KEPT + 10)
+    assert join(lost, replace(lost, start=lost.end, end=lost.end + 1)) == (replace(lost, end=lost.end + 1),)
+    for parts in ((lost, rest), (replace(new, end=KEPT + 10), replace(lost, start=KEPT + 10, end=KEPT + LOST))):
+        with pytest.raises(TruncatedRangeError, match="Run it again"):
+            join(*parts)
+
+
+def test_end_that_grew_again_with_the_same_records_is_no_loss(losses: dict[str, Loss]) -> None:
+    loss = losses["equal"]
+    loss.topic.records = []
+    loss.topic.write(_make_lost_rows(SCENARIOS.index("equal")))
+    more = loss.write(3)
+    loss.ingest()
+    assert loss.read_partition(0) == [*(record for record in loss.before if record.partition == 0), *more]
+
+
+def test_undone_call_leaves_the_leader_epochs_of_those_before(losses: dict[str, Loss]) -> None:
+    """Then the log ends where the broker's does, and its other records come in its lost ones' place."""
+    loss = losses["undone"]
+    others = loss.write(LOST + 20)
+    assert loss.last_ingest.ingest_id is not None
+    undo_ingest(loss.world.ctx, loss.topic.name, loss.last_ingest.ingest_id)
+    (known,) = loss.world.head(loss.topic.name).state.epochs[-1].leader_epochs[0]
+    assert known == LeaderEpoch(0, 0, KEPT)
+    loss.ingest()
+    assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
+    first, second = loss.world.head(loss.topic.name).state.epochs[-1].leader_epochs[0]
+    assert (first.end, second.start, second.end) == (KEPT, KEPT, KEPT + LOST + 20)
+    assert second.number > first.number

@@ -1,0 +1,70 @@
+"""What counts as an answer of brokers about a topic: an offset that is none proves nothing. Pure.
+
+Clients hand out special numbers where they know no offset (librdkafka: -1001 for none, -1 for the end), and a partition
+without a leader has nobody who could say. Such a topic is asked again later; nothing is concluded about its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from winnow.errors import ServiceError, join_first
+from winnow.kafka.client import NOTHING_CHANGED
+
+MAXIMUM_NAMED = 5
+"""Maximum partitions that a message names."""
+
+
+def is_offset(offset: object) -> bool:
+    """Check whether ``offset`` is one; booleans, fractions and the special numbers of clients are none."""
+    return isinstance(offset, int) and not isinstance(offset, bool) and offset >= 0
+
+
+def find_leaderless(servers: str, topic: str, leaders: Mapping[int, int | None]) -> ServiceError | None:
+    """Make the error about partitions of ``topic`` that have no leader, or are missing; None if there are none.
+
+    ``leaders``: the ids of the leading brokers by partition; None or negative where there is none.
+    """
+    missing = sorted(set(range(max(leaders, default=0) + 1)) - leaders.keys())
+    without = sorted(number for number, leader in leaders.items() if leader is None or leader < 0)
+    if without:
+        return _refuse(servers, topic, without, "no broker leads it")
+    if missing:
+        return _refuse(servers, topic, missing, "it is missing from the brokers' answer")
+    return None
+
+
+def check_offsets(
+    servers: str,
+    topic: str,
+    partitions: Iterable[int],
+    starts: Mapping[tuple[str, int], int],
+    ends: Mapping[tuple[str, int], int],
+) -> ServiceError | None:
+    """Make the error about partitions of ``topic`` whose offsets are no valid answer; None if all are valid.
+
+    ``starts``, ``ends``: log start offsets and last stable offsets by topic and partition. Valid are numbers from 0 on,
+    of which the end is not below the start.
+    """
+    numbers = list(partitions)
+    missing = [number for number in numbers if (topic, number) not in starts or (topic, number) not in ends]
+    if missing:
+        return _refuse(servers, topic, missing, "its offsets are missing from the brokers' answer")
+    pairs = {number: (starts[topic, number], ends[topic, number]) for number in numbers}
+    invalid = [number for number, (start, end) in pairs.items() if not is_offset(start) or not is_offset(end)]
+    if invalid:
+        start, end = pairs[invalid[0]]
+        return _refuse(servers, topic, invalid, f"its offsets are no valid answer (start {start}, end {end})")
+    crossed = [number for number, (start, end) in pairs.items() if end < start]
+    if crossed:
+        start, end = pairs[crossed[0]]
+        return _refuse(servers, topic, crossed, f"its end {end} is below its start {start}")
+    return None
+
+
+def _refuse(servers: str, topic: str, partitions: Sequence[int], reason: str) -> ServiceError:
+    named = join_first([f"{topic}-{number}" for number in partitions], MAXIMUM_NAMED, ", ", last=" and ")
+    return ServiceError(
+        f"Kafka at {servers} gave no valid answer about {named}: {reason}. This says nothing about the records. "
+        f"{NOTHING_CHANGED} Run it again."
+    )

@@ -1,0 +1,146 @@
+"""Compares the newest records of a log with a topic that is to go on behind them: what both have, how old it is. Pure.
+
+A mirror has the records of its source, at other offsets and later. Taken as a new epoch, what it has of the log already
+would be appended once more and make old values the newest. Two records are equal if key, value and timestamp are; where
+brokers replace timestamps by those of the arrival, key and value alone are compared, and that decides nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from winnow.model import OffsetRange
+
+COMPARED_RECORDS = 500
+"""Newest records of a partition of the log that are compared."""
+COMPARED_OFFSETS = 20_000
+"""Maximum offsets at the brokers in one window of a comparison; there are at most two windows per partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What is compared of a record. ``digest``: of key and value. ``timestamp_ms``: None if the producer set none."""
+
+    offset: int
+    timestamp_ms: int | None
+    key: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOverlap:
+    """How a partition at the brokers compares with the newest records of the log.
+
+    ``offsets``: from log start to last stable offset. ``here``, ``there``: records compared. ``equal``: of those at the
+    brokers, how many the log has. ``position``: the offset behind the last of these; None if there is none, or if it is
+    not shown. ``lacking``: newest records of the log, after all that are there, too. ``unexplained``: records before
+    ``position`` that the log never had. ``keys_here``, ``keys_in_both``: different keys among the records compared.
+    ``newest_here_ms``, ``newest_there_ms``: newest timestamps of producers among them, None if there are none.
+    """
+
+    partition: int
+    offsets: OffsetRange
+    here: int
+    there: int
+    equal: int
+    position: int | None
+    lacking: int
+    unexplained: int
+    keys_here: int
+    keys_in_both: int
+    newest_here_ms: int | None
+    newest_there_ms: int | None
+
+    @property
+    def is_older(self) -> bool:
+        """Whether everything compared at the brokers is older than the newest record of the log."""
+        if self.newest_here_ms is None or self.newest_there_ms is None:
+            return False
+        return self.newest_there_ms < self.newest_here_ms
+
+
+def digest_bytes(value: bytes | None) -> bytes:
+    """Compute a digest of a key, or of a value; null is another one than no bytes."""
+    return hashlib.blake2b(b"" if value is None else b"\x01" + value, digest_size=16).digest()
+
+
+def choose_windows(offsets: OffsetRange, first: int | None) -> list[OffsetRange]:
+    """Choose which of ``offsets`` at the brokers are compared: from ``first`` on, and up to the end.
+
+    ``first``: the first offset that is not older than the records of the log; None: all are older.
+    """
+    tail = OffsetRange(max(offsets.start, offsets.end - COMPARED_OFFSETS), offsets.end)
+    if first is None or first >= tail.start:
+        return [tail] if tail.start < tail.end else []
+    start = max(first, offsets.start)
+    head = OffsetRange(start, min(start + COMPARED_OFFSETS, offsets.end))
+    return [OffsetRange(start, offsets.end)] if head.end >= tail.start else [head, tail]
+
+
+def compare_partition(
+    partition: int,
+    offsets: OffsetRange,
+    here: Sequence[Fingerprint],
+    windows: Iterable[Iterable[Fingerprint]],
+    *,
+    begins_at: int,
+    is_from_start: bool = True,
+) -> PartitionOverlap:
+    """Compare the newest records of a partition with those at the brokers.
+
+    Args:
+        partition: its number.
+        offsets: what the brokers have of it.
+        here: the newest records of the log, with its offsets, in their order.
+        windows: the records at the brokers that are compared, with the brokers' offsets, in their order.
+        begins_at: the offset of the log before which it has no record of the epoch that would end.
+        is_from_start: whether the first window begins at the brokers' log start.
+    """
+    exact = {(record.digest, record.timestamp_ms): record.offset for record in here}
+    by_content = {record.digest: record.offset for record in here}
+    newest_here_ms = max((each.timestamp_ms for each in here if each.timestamp_ms is not None), default=None)
+    newest_there_ms: int | None = None
+    keys: set[bytes] = set()
+    there = equal = unexplained = unknown = newer = 0
+    position: int | None = None
+    last_here = -1
+    is_shown = True
+    # The offset of the log after which the next record that the log has must come if nothing lies between.
+    before: int | None = begins_at - 1 if is_from_start else None
+    for window in windows:
+        for record in window:
+            there += 1
+            keys.add(record.key)
+            time_ms = record.timestamp_ms
+            if time_ms is not None and (newest_there_ms is None or time_ms > newest_there_ms):
+                newest_there_ms = time_ms
+            same = by_content.get(record.digest) if time_ms is None else exact.get((record.digest, time_ms))
+            if same is None:
+                unknown += 1
+                newer += time_ms is not None and newest_here_ms is not None and time_ms > newest_here_ms
+                continue
+            equal += 1
+            is_shown = is_shown and time_ms is not None
+            # Between two neighbours of the log it never had a record. Elsewhere it may have been compacted away, but it
+            # was never newer than all that the log has.
+            unexplained += unknown if before is not None and same == before + 1 else newer
+            unknown = newer = 0
+            before, position, last_here = same, record.offset + 1, max(last_here, same)
+        unknown, before = 0, None
+    keys_here = {record.key for record in here}
+    return PartitionOverlap(
+        partition=partition,
+        offsets=offsets,
+        here=len(here),
+        there=there,
+        equal=equal,
+        position=position if is_shown else None,
+        lacking=sum(record.offset > last_here for record in here) if equal else len(here),
+        unexplained=unexplained,
+        keys_here=len(keys_here),
+        keys_in_both=len(keys_here & keys),
+        newest_here_ms=newest_here_ms,
+        newest_there_ms=newest_there_ms,
+    )
