@@ -22,7 +22,7 @@ from winnow.model import OffsetRange, PartitionPlan, Plan, Record
 from winnow.results import StagedPartition
 
 SEED = 16
-LOGS = 28
+LOGS = 32
 RECORDS = 800
 
 
