@@ -14,7 +14,8 @@ SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
 NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives, ten processes on one topic for three minutes,
-# backfills of ten days in every direction, and a database whose followers are all killed five times.
+# backfills of ten days in every direction, a database whose followers are all killed five times, and an hour with a
+# cluster of three brokers that fail.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
@@ -22,7 +23,8 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
   tests/faults/test_distributed_ingest_killed.py tests/faults/test_recovery_killed.py tests/airflow/test_backfill.py \
   tests/faults/test_backup_killed.py tests/faults/test_backup_under_load.py \
-  tests/kafka/test_database_to_rows.py tests/kafka/test_ingest_killed.py tests/kafka/test_restore_killed.py
+  tests/kafka/test_database_to_rows.py tests/kafka/test_ingest_killed.py tests/kafka/test_restore_killed.py \
+  tests/kafka/test_three_brokers.py tests/kafka/live_cluster.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
 # What `make parity` does: full, which writes docs/parity-certificate.md, or short.
@@ -115,7 +117,7 @@ test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
 
 test-long: setup ## the properties and the state machine with 2,000 new examples each; SEED=N for those of that run
 	@seed=$${SEED:-$$(date +%Y%m%d%H%M%S)} && echo "Again with these examples: make test-long SEED=$$seed" && \
-	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 DATABASE_ROUNDS=5 RECOVERY_POINTS=1000 BACKUP_POINTS=1000 BACKUP_SECONDS=60 BACKUP_RESTORES=20 $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
+	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 DATABASE_ROUNDS=5 RECOVERY_POINTS=1000 BACKUP_POINTS=1000 BACKUP_SECONDS=60 BACKUP_RESTORES=20 LIVE_SECONDS=$${LIVE_SECONDS:-3600} $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
 
 soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing grows but what must; ROUNDS=150 for fewer
 	@$(BIN)/python -W ignore -m tests.soak $(ROUNDS)

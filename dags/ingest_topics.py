@@ -9,6 +9,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
 from winnow_airflow import compaction_steps, following, maintenance, params, pool_checks
+from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import DeltaTriggerTimetable
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
@@ -21,7 +22,8 @@ DOC = """
 **From Kafka.** If the settings name brokers and topics (`source.bootstrap_servers`, `source.topics_regex`), the DAG
 runs every five minutes (`source.interval_ms`) and appends to each topic what is new: from its log's end to the brokers'
 last stable offset, each topic in one commit. A run that is triggered may name the topics instead. One task asks about
-all of them; a topic with nothing new is not even opened. Running it again changes nothing. Only the cluster of the
+all of them; a topic with nothing new is not even opened, and one that fails marks only its own task. Running it again
+changes nothing. Only the cluster of the
 settings is read, with its properties file.
 
 **From files.** A run that is triggered with files appends them.
@@ -54,8 +56,15 @@ the topics; a retry appends nothing twice.
 
 KAFKA_DOC = """
 Asks the brokers about all topics of the run, and appends what is new, each topic in one commit. A failed topic stops no
-other: the task then fails with its name, and a retry appends nothing twice. If another run reads from Kafka at the same
-time, the task leaves the topics to it. Records how far each topic is behind.
+other, and fails a task of its own (`ingest_topic`), not this one. If another run reads from Kafka at the same time, the
+task leaves the topics to it. Records how far each topic is behind, and which are gone at the brokers: those are an
+alert (`source_gone`), and no failure.
+"""
+
+TOPIC_DOC = """
+Tries a topic again that failed when all topics of the run were read. If it fails again, this task alone is marked as
+failed, with the topic's name and error, and the alert `ingest_failed` is sent; the other topics are appended. When no
+topic fails, no such task is started. When many fail, they share twenty tasks.
 """
 
 
@@ -71,12 +80,28 @@ def list_files() -> list[list[IngestRow]]:
 
 
 @task(pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=KAFKA_DOC)
-def ingest_kafka() -> str:
-    """Appends to all topics of the run what is new at the brokers."""
+def ingest_kafka() -> list[list[str]]:
+    """Appends to all topics of the run what is new at the brokers; returns those that failed."""
     context: Any = get_current_context()
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     with compaction_steps.open_task_pipeline(context) as ctx:
         return following.ingest_from_kafka(ctx, context, as_of_ms=as_of_ms)
+
+
+@task(
+    map_index_template="{{ label }}",
+    pool=COMMIT_POOL,
+    execution_timeout=timedelta(hours=12),
+    on_failure_callback=WinnowNotifier("ingest_kafka"),
+    doc_md=TOPIC_DOC,
+)
+def ingest_topic(topics: list[str]) -> None:
+    """Tries topics again that failed among the others."""
+    context: Any = get_current_context()
+    context["label"] = build_label(topics)
+    as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
+    with compaction_steps.open_task_pipeline(context) as ctx:
+        following.try_topics_again(ctx, context, topics, as_of_ms=as_of_ms)
 
 
 @task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=INGEST_DOC)
@@ -167,4 +192,6 @@ with DAG(
 ) as ingest_topics:
     listed = list_files()
     ingest.expand(entries=listed)
-    listed >> ingest_kafka()
+    failed = ingest_kafka()
+    listed >> failed
+    ingest_topic.expand(topics=failed)

@@ -18,6 +18,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "cluster": ("cluster", "spark", "slow"),
         "kafka": ("kafka_broker",),
         "kafka/test_parity.py": ("slow",),
+        "kafka/test_three_brokers.py": ("slow",),
         "spark": ("spark",),
         "bench/test_bench_small.py": ("spark", "slow"),
         "bench/test_keyed_tables.py": ("spark", "slow"),

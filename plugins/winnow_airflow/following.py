@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from winnow.errors import BadInputError, TopicBusyError, UsageError, WinnowError
 from winnow_airflow.ended_runs import release_topics_of_ended_runs
 from winnow_airflow.task_defaults import combine_errors, describe_error
-from winnow_airflow.xcom_values import IngestRow, build_ingest_rows
+from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, IngestRow, build_ingest_rows, split_evenly
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
+    from winnow.failures import TopicFailure
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.context import Context as Pipeline
 
@@ -62,31 +64,62 @@ def list_file_rows(params: Mapping[str, Any]) -> list[IngestRow]:
     return build_ingest_rows(params)
 
 
-def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: int) -> str:
-    """Append to all topics of the run what is new at the brokers; return a sentence about what was done.
+def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: int) -> list[list[str]]:
+    """Append to all topics of the run what is new at the brokers.
+
+    Returns:
+        The topics that failed, in shares of which each is tried again by a task of its own: one topic each, but for
+        very many. None when all is well, so that no task is started.
 
     Raises:
-        WinnowError: of the topics that failed, by name; everything else is appended.
+        ServiceError: brokers, catalog or metadata store cannot be reached, which is no topic's failure.
     """
-    from winnow.pipeline.admin.topic_deletion import withdraw_topics
-    from winnow.pipeline.ingest.kafka import KafkaRequest
-    from winnow.pipeline.ingest.kafka_following import follow_topics
     from winnow.pipeline.leases import hold_lease
-    from winnow.planning.kafka_configuration import TakingRules
 
-    params, source = context["params"], ctx.settings.source
+    source = ctx.settings.source
     release_topics_of_ended_runs(ctx, context, [LEASE])
     try:
         with hold_lease(ctx, LEASE):
             cluster = _open_cluster(ctx)
-            names = _choose_topics(cluster, params, source.topics_regex)
-            creates = source.create if params["create"] is None else params["create"]
-            wanted = KafkaRequest(creates=creates, configuration=TakingRules(takes=source.sync_config))
-            found = follow_topics(ctx, cluster, names, wanted, as_of_ms=as_of_ms)
+            chosen = _choose_topics(ctx, cluster, context["params"], source.topics_regex)
+            failures = _follow(ctx, cluster, chosen, context["params"], as_of_ms=as_of_ms)
     except TopicBusyError:
-        text = "Another run reads from Kafka; what is new is left to it and to the next run."
-        log.info("%s", text)
-        return text
+        log.info("Another run reads from Kafka; what is new is left to it and to the next run.")
+        return []
+    return split_evenly([failure.topic for failure in failures], MAXIMUM_FAILED_TASKS)
+
+
+def try_topics_again(ctx: Pipeline, context: Mapping[str, Any], topics: Sequence[str], *, as_of_ms: int) -> None:
+    """Try topics again that failed when all topics were followed, so that the failure of each is its own task's.
+
+    Raises:
+        WinnowError: of the topics that fail again, by name.
+    """
+    params = context["params"]
+    named = bool(params["kafka_topics"] or params["kafka_topics_regex"])
+    chosen = ChosenTopics(topics, None, follows=not named)
+    failures = _follow(ctx, _open_cluster(ctx), chosen, params, as_of_ms=as_of_ms)
+    if failures:
+        raise combine_errors([(failure.topic, failure.error) for failure in failures])
+
+
+def _follow(
+    ctx: Pipeline, cluster: Cluster, chosen: ChosenTopics, params: Mapping[str, Any], *, as_of_ms: int
+) -> Sequence[TopicFailure]:
+    """Follow topics, log what was done, and return the failures by topic."""
+    from winnow.pipeline.admin.topic_deletion import withdraw_topics
+    from winnow.pipeline.ingest.kafka import KafkaRequest
+    from winnow.pipeline.ingest.kafka_following import follow_topics
+    from winnow.planning.kafka_configuration import TakingRules
+
+    source = ctx.settings.source
+    wanted = KafkaRequest(
+        creates=source.create if params["create"] is None else params["create"],
+        configuration=TakingRules(takes=source.sync_config),
+        follows=chosen.follows,
+        begins_epochs=source.recreated == "new_epoch",
+    )
+    found = follow_topics(ctx, cluster, chosen.names, wanted, as_of_ms=as_of_ms, missing=chosen.missing)
     for report in found.reports:
         for notice in report.notices:
             log.info("%s: %s", report.topic, notice)
@@ -94,13 +127,13 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
         known = isinstance(failure.error, WinnowError)
         text = describe_error(failure.error)
         log.error("Topic %s: %s", failure.topic, text, exc_info=None if known else failure.error)
+    for topic in found.gone:
+        log.warning("Topic %s is gone at Kafka; see: winnow topics describe %s", topic, topic)
     log.info("%s", found.sentence)
     refused = {each.topic for each in found.failures}
     for sentence in withdraw_topics(ctx, {name: each for name, each in wanted.created.items() if name in refused}):
         log.info("%s", sentence)
-    if found.failures:
-        raise combine_errors([(failure.topic, failure.error) for failure in found.failures])
-    return found.sentence
+    return sorted(found.failures, key=lambda failure: failure.topic)
 
 
 def _open_cluster(ctx: Pipeline) -> Cluster:
@@ -117,14 +150,29 @@ def _open_cluster(ctx: Pipeline) -> Cluster:
     return Cluster(read_client_settings(source.bootstrap_servers, path))
 
 
-def _choose_topics(cluster: Cluster, params: Mapping[str, Any], followed: str | None) -> Sequence[str]:
+@dataclass(frozen=True, slots=True)
+class ChosenTopics:
+    """The topics of a run.
+
+    ``missing``: topics here that the settings name, and which the brokers did not list; None where the run is not about
+    all that the settings name. ``follows``: whether the settings name them, and not whoever triggered the run.
+    """
+
+    names: Sequence[str]
+    missing: Sequence[str] | None
+    follows: bool
+
+
+def _choose_topics(ctx: Pipeline, cluster: Cluster, params: Mapping[str, Any], followed: str | None) -> ChosenTopics:
     """Choose the topics of a run: those that its Params name, else those that the settings follow."""
     from winnow.pipeline.ingest.kafka import choose_topics
+    from winnow.pipeline.topic_sources import list_missing_topics
 
     named: list[str] = list(dict.fromkeys(params["kafka_topics"]))
-    pattern = params["kafka_topics_regex"] or (None if named else followed)
+    follows = not named and not params["kafka_topics_regex"]
+    pattern = followed if follows else params["kafka_topics_regex"]
     if pattern is None:
-        return named
+        return ChosenTopics(named, None, follows)
     try:
         re.compile(pattern)
     except re.error:
@@ -135,4 +183,5 @@ def _choose_topics(cluster: Cluster, params: Mapping[str, Any], followed: str | 
         # A cluster may have no such topic yet.
         matching = []
         log.info("No topic of the cluster matches %s.", pattern)
-    return [*named, *(name for name in matching if name not in named)]
+    missing = list_missing_topics(ctx, pattern, matching) if follows else None
+    return ChosenTopics([*named, *(name for name in matching if name not in named)], missing, follows)

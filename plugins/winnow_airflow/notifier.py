@@ -44,11 +44,12 @@ class WinnowNotifier(BaseNotifier):
         problem = context.get("exception")
         step = task_instance.task_id.rpartition(".")[2]
         with open_task_pipeline(context) as ctx:
-            found = (
-                find_stuck_sweeps(ctx, mine, problem)
-                if isinstance(mine, list)
-                else find_unreported_failures(ctx, mine, step, problem)
-            )
+            if step == "ingest_topic":
+                found = find_failed_ingests(ctx, mine, problem)
+            elif isinstance(mine, list):
+                found = find_stuck_sweeps(ctx, mine, problem)
+            else:
+                found = find_unreported_failures(ctx, mine, step, problem)
             for situation in found:
                 ctx.alerts.open_alert(situation)
 
@@ -110,15 +111,28 @@ def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> 
 
     if isinstance(problem, TopicBusyError):
         return
+    now_ms = ctx.now_ms()
+    for topic, words in _split_cause(topics, problem).items():
+        what = f"The sweep of topic {topic} failed: {words}"
+        yield alert_templates.make_sweep_stuck(topic, now_ms, what, at_ms=now_ms)
+
+
+def find_failed_ingests(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
+    """Yield the situations of topics whose ingest from Kafka failed."""
+    from winnow.report import alert_templates
+
+    for topic, words in _split_cause(topics, problem).items():
+        yield alert_templates.make_ingest_failed(topic, words, at_ms=ctx.now_ms())
+
+
+def _split_cause(topics: Iterable[str], problem: object) -> dict[str, str]:
+    """Split the error of a task over those of its ``topics`` that it is about: all of them if it names none."""
     share = list(topics)
     words = _describe_cause(problem)
-    # The error of a task that sweeps several topics has a line per failed topic; for one topic it is the error itself.
+    # The error of a task that works on several topics has a line per failed one; for one topic it is the error itself.
     lines = {topic: line for line in words.splitlines() for topic in share if line.startswith(f"{topic}: ")}
     named = [topic for topic in share if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])", words)]
-    now_ms = ctx.now_ms()
-    for topic in lines or named or share:
-        what = f"The sweep of topic {topic} failed: {lines.get(topic, words).removeprefix(f'{topic}: ')}"
-        yield alert_templates.make_sweep_stuck(topic, now_ms, what, at_ms=now_ms)
+    return {topic: lines.get(topic, words).removeprefix(f"{topic}: ") for topic in lines or named or share}
 
 
 def _describe_cause(problem: object) -> str:

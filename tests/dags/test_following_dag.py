@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -25,12 +26,26 @@ BOTH = ("shop.orders", "shop.clicks")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     with run_broker(tmp_path_factory.mktemp("kafka")) as running:
         names = [*BOTH, "other.topic"]
-        admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
-        for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-            future.result()
+        create(running, *names)
         for name in names:
             produce(running, name, 3)
         yield running
+
+
+def create(broker: KafkaBroker, *names: str) -> None:
+    """Create topics."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        future.result()
+
+
+def delete(broker: KafkaBroker, *names: str) -> None:
+    """Delete topics, and wait until the broker has forgotten them."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for future in admin.delete_topics(list(names)).values():
+        future.result()
+    while set(names) & admin.list_topics(timeout=30).topics.keys():
+        time.sleep(0.05)
 
 
 def produce(broker: KafkaBroker, topic: str, count: int) -> None:
@@ -57,7 +72,8 @@ def test_a_run_without_params_follows_what_the_settings_name(
     run_dag("ingest_topics")
     assert [len(read_topic(ctx, name)) for name in BOTH] == [3, 3]
     before = [ctx.log.open(name).head().snapshot_id for name in BOTH]
-    assert run_dag("ingest_topics")["ingest_kafka", -1] == "success"
+    states = run_dag("ingest_topics")
+    assert [states["ingest_kafka", -1], states["ingest_topic", -1]] == ["success", "skipped"]
     assert [ctx.log.open(name).head().snapshot_id for name in BOTH] == before
     produce(followed, BOTH[1], 2)
     assert run_dag("ingest_topics")["run", -1] == "success"
@@ -71,8 +87,44 @@ def test_a_run_may_name_topics_of_the_settings_cluster_alone(
     assert run_dag("ingest_topics", kafka_topics=["other.topic"])["run", -1] == "success"
     assert ctx.log.names() == ["other.topic"]
     states = run_dag("ingest_topics", kafka_topics_regex="shop.orders|no.such", create=False)
-    assert states["ingest_kafka", -1] == "failed"
+    assert [states["ingest_kafka", -1], states["ingest_topic", 0]] == ["success", "failed"]
     assert ctx.log.names() == ["other.topic"]
+
+
+def test_a_failing_topic_marks_its_own_task_alone_and_is_alerted(
+    ctx: Context, run_dag: RunDag, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one, no such task is started; one that is gone at Kafka is an alert and no failure."""
+    monkeypatch.setenv("WINNOW_SOURCE__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    monkeypatch.setenv("WINNOW_SOURCE__TOPICS_REGEX", r"depot\..*")
+    monkeypatch.setenv("WINNOW_SOURCE__CREATE", "true")
+    names = ["depot.again", "depot.good", "depot.gone"]
+    create(broker, *names)
+    for name in names:
+        produce(broker, name, 1)
+    assert run_dag("ingest_topics")["run", -1] == "success"
+    delete(broker, "depot.again", "depot.gone")
+    create(broker, "depot.again")
+    for name in names[:2]:
+        produce(broker, name, 1)
+    states = run_dag("ingest_topics")
+    ended = [states[each] for each in (("ingest_kafka", -1), ("ingest_topic", 0), ("run", -1))]
+    assert ended == ["success", "failed", "failed"]
+    assert ("ingest_topic", 1) not in states
+    assert [len(read_topic(ctx, name)) for name in names] == [1, 2, 1]
+    assert list_open(ctx) == [("depot.again", "ingest_failed"), ("depot.gone", "source_gone")]
+    assert "topic id" in ctx.store.alerts.list_open(["ingest_failed"])[0].message
+
+    monkeypatch.setenv("WINNOW_SOURCE__RECREATED", "new_epoch")
+    states = run_dag("ingest_topics")
+    assert [states["ingest_topic", -1], states["run", -1]] == ["skipped", "success"]
+    assert len(read_topic(ctx, "depot.again")) == 2
+    assert list_open(ctx) == [("depot.gone", "source_gone")]
+
+
+def list_open(ctx: Context) -> list[tuple[str, str]]:
+    """The open alerts: topic and kind."""
+    return [(alert.topic, alert.kind) for alert in ctx.store.alerts.list_open()]
 
 
 def test_a_run_reads_files_or_kafka(followed: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:

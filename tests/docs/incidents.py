@@ -31,8 +31,10 @@ from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.ingest.kafka_configuration import follow_configuration
 from winnow.pipeline.monitor.watch import watch_topics
+from winnow.pipeline.topic_sources import record_gone
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.planning.plans import PlanReference
+from winnow.report import alert_templates
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -296,6 +298,21 @@ def uncompacted(world: World) -> Env:
     return {}
 
 
+def failed_ingest(world: World) -> Env:
+    """A followed topic was created again, and refused."""
+    prepare(world)
+    words = "Topic orders is another one than was ingested before."
+    world.ctx.alerts.open_alert(alert_templates.make_ingest_failed(TOPIC, words, at_ms=world.clock()))
+    return {}
+
+
+def gone_source(world: World) -> Env:
+    """A followed topic is not at the brokers any more."""
+    prepare(world)
+    record_gone(world.ctx, [TOPIC], {}, {TOPIC: world.head().table.metadata_location})
+    return {}
+
+
 @dataclass(frozen=True)
 class Case:
     """How a section's subject comes about, and which alert tells of it.
@@ -320,6 +337,8 @@ CASES: dict[str, Case] = {
     "commit_unknown": Case(unknown_commit, "commit_unknown"),
     "sweep_stuck": Case(stuck_sweep, "sweep_stuck"),
     "segment_damaged": Case(flipped_value, "segment_damaged"),
+    "ingest_failed": Case(failed_ingest, "ingest_failed"),
+    "source_gone": Case(gone_source, "source_gone"),
     "configuration_held": Case(held_configuration, "configuration_held"),
     "recovered": Case(two_partitions),
     "A segment is gone for good": Case(lost_segment, topic="orders-2", newest=frozenset({33, 34, 35})),

@@ -90,6 +90,7 @@ def test_commands_that_messages_give_are_among_those_of_the_section() -> None:
         "commit_unknown": "winnow compact orders",
         "sweep_stuck": "winnow sweep orders",
         "segment_damaged": "winnow scrub orders",
+        "source_gone": "winnow topics describe orders",
         "configuration_held": "winnow topics alter orders --accept-kafka-config",
     }
     missing = {kind: command for kind, command in wanted.items() if command not in _commands(PAGE[kind])}

@@ -22,11 +22,14 @@ from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.epochs import LeaderEpoch
 from winnow.errors import BadInputError
 from winnow.kafka import range_reader
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.reference_chains import read_ledgers
 from winnow.model import Record
 from winnow.pipeline.ingest import kafka_spark
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.kafka_spark import ReadPart, join_leader_epochs
 from winnow.pipeline.ingest.undo import undo_ingest
 
 KEPT, LOST, BESIDE = 40, 30, 15
@@ -38,6 +41,7 @@ SCENARIOS = (
     "only-aborted",
     "without-epochs",
     "format-6",
+    "in-parts",
     "equal",
     "undone",
 )
@@ -201,6 +205,29 @@ def test_lost_end_is_noticed_without_leader_epochs(losses: dict[str, Loss], scen
     with pytest.raises(BadInputError, match=f"{loss.topic.name}-0 from offset {KEPT} on"):
         loss.ingest()
     assert loss.read() == loss.before
+
+
+def test_parts_that_were_read_before_and_after_the_loss_are_never_joined(losses: dict[str, Loss]) -> None:
+    loss = losses["in-parts"]
+    loss.write(LOST + 20)
+    settings = read_client_settings(loss.topic.broker.bootstrap_servers)
+    with RangeReader(settings) as reader:
+        whole = BrokerRange(loss.topic.name, 0, 0, KEPT + LOST + 20)
+        list(reader.read(whole))
+        old, new = reader.leader_epochs
+    assert (old.end, new.start) == (KEPT, KEPT)
+
+    def join(*parts: LeaderEpoch) -> tuple[LeaderEpoch, ...]:
+        read = [ReadPart(replace(whole, start=part.start, end=part.end), (part,)) for part in parts]
+        return join_leader_epochs([whole], read, settings)[0]
+
+    assert join(old, new) == (old, new)
+    lost = replace(old, start=KEPT, end=KEPT + 10)
+    rest = replace(new, start=KEPT + 10)
+    assert join(lost, replace(lost, start=lost.end, end=lost.end + 1)) == (replace(lost, end=lost.end + 1),)
+    for parts in ((lost, rest), (replace(new, end=KEPT + 10), replace(lost, start=KEPT + 10, end=KEPT + LOST))):
+        with pytest.raises(TruncatedRangeError, match="Run it again"):
+            join(*parts)
 
 
 def test_end_that_grew_again_with_the_same_records_is_no_loss(losses: dict[str, Loss]) -> None:

@@ -42,6 +42,7 @@ class Follower:
         self.ctx = world.ctx
         self.prefix = prefix
         self.cluster = Cluster(read_client_settings(broker.bootstrap_servers))
+        self.servers = broker.bootstrap_servers
         self._producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         self._admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
@@ -113,6 +114,11 @@ def follower(tmp_path: Path, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatc
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics whose logs were opened at a head."""
+    return note_opened_topics(monkeypatch)
+
+
+def note_opened_topics(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note the topics whose logs are opened at a head from here on."""
     found: list[str] = []
     for name in ("head", "newest_head"):
         monkeypatch.setattr(TopicLog, name, _note_topic(getattr(TopicLog, name), found))

@@ -48,7 +48,7 @@ INGEST = (
     .changes("SparkIngest._submit", drop_statement("check_result"))
     .caught_by("test_a_result_that_is_not_of_its_plan_is_refused"),
     Mutant("topic-created-again-taken-for-the-same", "brokers go on in a log that has another topic's records")
-    .changes("_describe_change", replace("epoch.topic_id != topic.topic_id", "False"))
+    .changes("is_another_topic", replace("known != topic.topic_id", "False"))
     .caught_by("test_a_topic_that_was_created_again_is_refused[local]"),
     Mutant("topic-created-again-while-read", "what a topic is is not asked again once it was read")
     .changes("KafkaPass.finish", drop_statement("check"))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_keyword, drop_statement, replace
+from tests.mutants.changes import drop_keyword, drop_statement, replace, set_keyword
 from tests.mutants.mutant import Mutant
 
 KAFKA_EPOCHS: tuple[Mutant, ...] = (
+    Mutant("lost-end-unnoticed", "a partition that lost its end and grew again is read on where it was left")
+    .changes("compare_with_brokers", replace("not changed", "True"))
+    .caught_by("test_lost_end_is_noticed_without_leader_epochs[without-epochs]"),
+    Mutant("kept-records-of-the-later-epoch", "records that the brokers lost are shown as those in their place")
+    .changes("_begin_at_divergences", drop_keyword("begins"))
+    .caught_by("test_log_that_grew_again_is_refused_and_its_lost_records_stay_where_that_is_wished[local]"),
     Mutant("leader-epoch-not-asked", "the broker is not asked whether it still has the leader epoch that was read")
     .changes("RangeReader._assign", drop_statement("_seek"))
     .caught_by("test_lost_end_is_noticed_where_no_record_is_left_to_compare"),
@@ -21,6 +27,9 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     Mutant("set-back-unnoticed", "a partition that ends before what was read of it counts as unchanged")
     .changes("_list_changed", replace("at_brokers.stable_offset < end", "False"))
     .caught_by("test_log_that_was_set_back_is_refused_and_left_behind_where_that_is_wished"),
+    Mutant("parts-of-different-ends-joined", "what tasks read before and after a partition lost its end is one log")
+    .changes("_check_joint", set_keyword("after", "None"))
+    .caught_by("test_parts_that_were_read_before_and_after_the_loss_are_never_joined"),
     Mutant("undone-leader-epochs-stay", "an undone call leaves the leader epochs of records that are gone")
     .changes("_shorten_epochs", drop_keyword("leader_epochs"))
     .caught_by("test_undone_call_leaves_the_leader_epochs_of_those_before"),

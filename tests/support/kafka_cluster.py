@@ -7,6 +7,7 @@ created and leaders elected, whichever node is the active controller.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.waiting import wait_until
 from winnow.embedded.kafka_addresses import find_free_ports
@@ -40,6 +41,7 @@ _ANSWER_TIMEOUT_S = 3
 def _describe_replication(nodes: int) -> dict[str, str]:
     # A transaction survives the death of one node.
     return {
+        "default.replication.factor": str(nodes),
         "offsets.topic.replication.factor": str(nodes),
         "transaction.state.log.replication.factor": str(nodes),
         "transaction.state.log.min.isr": str(nodes // 2 + 1),
@@ -133,9 +135,28 @@ class KafkaCluster:
 
         wait_until(create)
 
+    def add_partitions(self, name: str, count: int) -> None:
+        """Let a topic have ``count`` partitions, and wait until each is led."""
+        admin = self.open_admin()
+
+        def add() -> bool:
+            with contextlib.suppress(KafkaException):  # an answer that did not come says nothing
+                admin.create_partitions([NewPartitions(name, count)], request_timeout=_ANSWER_TIMEOUT_S)[name].result()
+            return len(self.describe_topic(name)) == count
+
+        wait_until(add)
+        self.wait_until_whole(name)
+
     def delete_topic(self, name: str) -> None:
-        """Delete a topic."""
-        self.open_admin().delete_topics([name])[name].result()
+        """Delete a topic, and wait until the brokers know it no more."""
+        admin = self.open_admin()
+
+        def delete() -> bool:
+            with contextlib.suppress(KafkaException):  # an answer that did not come says nothing
+                admin.delete_topics([name], request_timeout=_ANSWER_TIMEOUT_S)[name].result()
+            return not self.describe_topic(name)
+
+        wait_until(delete)
 
     def describe_topic(self, name: str) -> dict[int, Partition]:
         """Return what a living node says of the topic's partitions, by number; nothing while it knows no such topic."""
@@ -295,6 +316,7 @@ def run_cluster(
         try:
             for attempt in range(1, _START_ATTEMPTS + 1):
                 try:
+                    _format_storages(cluster)
                     cluster.start()
                     break
                 except ServiceError:
@@ -306,3 +328,15 @@ def run_cluster(
             yield cluster
         finally:
             cluster.kill()
+
+
+def _format_storages(cluster: KafkaCluster) -> None:
+    """Format the storage of the first node, and give each other node a copy with an identity of its own."""
+    first, *others = cluster.brokers
+    first.format_storage()
+    for broker in others:
+        shutil.copytree(first.data_folder, broker.data_folder)
+        meta = broker.data_folder / "meta.properties"
+        identity = {"node.id": str(broker.node_id), "directory.id": make_cluster_id()}
+        names = (line.partition("=") for line in meta.read_text().splitlines() if not line.startswith("#"))
+        meta.write_text("".join(f"{name}={identity.get(name, value)}\n" for name, _, value in names))

@@ -49,6 +49,8 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
     AlertKind.COMMIT_UNKNOWN: lambda: alert_templates.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
     AlertKind.SWEEP_STUCK: lambda: alert_templates.make_sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
     AlertKind.SEGMENT_DAMAGED: lambda: alert_templates.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
+    AlertKind.INGEST_FAILED: lambda: alert_templates.make_ingest_failed("orders", "It was refused.", at_ms=AT_MS),
+    AlertKind.SOURCE_GONE: lambda: alert_templates.make_source_gone("orders", AT_MS - HOUR_MS, at_ms=AT_MS),
     AlertKind.CONFIGURATION_HELD: lambda: alert_templates.make_configuration_held(
         "orders", "orders", "retention.ms is 1 day at Kafka (topic)", effect="", at_ms=AT_MS
     ),

@@ -310,6 +310,7 @@ properties_file = "client.properties"
 topics_regex = 'shop[.].*'
 create = true
 sync_config = true
+recreated = "new_epoch"
 interval_ms = 60000
 [alert]
 webhook = "https://hooks.example.org/T0"
@@ -378,6 +379,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.source.topics_regex == "shop[.].*"
     assert settings.source.create is True
     assert settings.source.sync_config is True
+    assert settings.source.recreated == "new_epoch"
     assert settings.source.interval_ms == 60_000
     assert settings.kafka == {"log.retention.hours": "168"}
     assert settings.alert.webhook is not None

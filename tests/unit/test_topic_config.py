@@ -230,6 +230,13 @@ ROWS = (
         (("yes", "Expected value to be either true or false"),),
     ),
     Row(
+        "winnow.follow",
+        "follow",
+        True,
+        (("false", False), ("TRUE", True)),
+        (("never", "Expected value to be either true or false"),),
+    ),
+    Row(
         "winnow.expectations",
         "expectations",
         "",

@@ -37,6 +37,7 @@ from winnow.cli import (
     restore,
     topic_deletion,
     topic_recovery,
+    topic_sources,
     topics,
     why,
 )
@@ -120,13 +121,16 @@ app.command("demo")(guard_command(demo.demo))
 app.command("init")(guard_command(init.init))
 app.command("doctor")(guard_command(doctor.doctor))
 _topics = _add_group(
-    "topics", "Create, list, describe, alter, delete, restore, recover and adopt topics; delete records."
+    "topics",
+    "Create, list, describe, alter, delete, restore, recover, adopt, follow and unfollow topics; delete records.",
 )
 _topics.command("create")(guard_command(topics.create))
 _topics.command("list")(guard_command(topics.list_all))
 _topics.command("describe")(guard_command(topics.describe))
 _topics.command("alter")(guard_command(topics.alter))
 _topics.command("delete-records")(guard_command(topics.delete_records))
+_topics.command("unfollow")(guard_command(topic_sources.unfollow))
+_topics.command("follow")(guard_command(topic_sources.follow))
 _topics.command("delete")(guard_command(topic_deletion.delete))
 _topics.command("restore")(guard_command(topic_deletion.restore))
 _topics.command("recover")(guard_command(topic_recovery.recover))

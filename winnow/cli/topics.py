@@ -20,6 +20,7 @@ from winnow.cli.output import (
     print_table,
     write_json,
 )
+from winnow.cli.topic_sources import format_source
 from winnow.errors import ServiceError, UsageError, WinnowError
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ def describe(topic: Topic, as_json: Json = False) -> None:
     print_heading("Log")
     _show_log(found)
     print_lines(_check_changes(found))
+    source = format_source(found.source)
+    if source is not None:
+        print_lines(source)
     print_lines(f"Next: winnow assess {topic}")
 
 
@@ -360,6 +364,7 @@ def _build_document(found: TopicDescription) -> dict[str, Any]:
         "oldest_checked_ms": found.oldest_checked_ms,
         "segments_unchecked": found.segments_unchecked,
         "scrub_findings": found.scrub_findings,
+        "source": None if found.source is None else {"state": found.source.kind, "since_ms": found.source.since_ms},
         "log": [
             {
                 "partition": number,

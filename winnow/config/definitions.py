@@ -22,6 +22,9 @@ MAXIMUM_TAGS = 20
 LATEST_TABLE = "winnow.latest.table"
 """The key that has a topic keep a table of its latest state."""
 
+FOLLOW = "winnow.follow"
+"""The key that keeps a topic from being followed although the settings name it."""
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerName:
@@ -283,6 +286,14 @@ DEFINITIONS: tuple[Definition, ...] = (
         "false",
         None,
         "Whether each publish brings the table winnow_latest.TOPIC up to date: the latest state, a row for each key.",
+    ),
+    Definition(
+        FOLLOW,
+        ValueType.BOOLEAN,
+        "true",
+        None,
+        "Whether the DAG ingest_topics follows the Kafka topic of this name, if the settings name it; "
+        "`winnow topics unfollow` and `winnow topics follow` set it.",
     ),
     Definition(
         "winnow.expectations",

@@ -29,6 +29,7 @@ from winnow.config.setting_types import (
     Namespace,
     Notifiers,
     PageUrl,
+    RecreatedTopics,
     Regex,
     Regexes,
     SizeBytes,
@@ -222,6 +223,13 @@ class SourceSettings(_Frozen):
         "`max.compaction.lag.ms`. A change that would remove records waits for a person.",
         default=False,
         example="sync_config = true",
+    )
+    recreated: RecreatedTopics = describe_setting(
+        "What becomes of a followed topic that was deleted and created again in Kafka, by its topic id: `refuse` fails "
+        "it until a person decides, `new_epoch` goes on with the new one at the end of the log, also if it has fewer "
+        "partitions.",
+        default="refuse",
+        example='recreated = "new_epoch"',
     )
     interval_ms: Count = describe_setting(
         "How often the DAG `ingest_topics` reads the topics that it follows, in ms.", default=300_000

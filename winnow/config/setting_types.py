@@ -160,6 +160,13 @@ def _regex(value: object) -> str:
     return text
 
 
+def _recreated(value: object) -> str:
+    text = _check_text(value)
+    if text not in {"refuse", "new_epoch"}:
+        raise ValueError("it must be refuse or new_epoch")
+    return text
+
+
 def _names(value: object) -> tuple[str, ...]:
     parts = _split_list(value)
     if not isinstance(parts, list | tuple) or not all(isinstance(each, str) and each.strip() for each in parts):
@@ -220,6 +227,9 @@ PageUrl = Annotated[str | None, BeforeValidator(_page_url)]
 
 Regex = Annotated[str, BeforeValidator(_regex)]
 """A regular expression."""
+
+RecreatedTopics = Annotated[str, BeforeValidator(_recreated)]
+"""``refuse`` or ``new_epoch``."""
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 """Names: a list, or text with commas, or JSON."""

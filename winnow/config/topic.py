@@ -82,6 +82,7 @@ class TopicConfig:
     late_arrival_ms: int
     retention_protect_latest: bool
     latest_table: bool
+    follow: bool
     expectations: str
     owner: str
     tags: tuple[str, ...]
@@ -227,6 +228,7 @@ def _make_config(
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
         latest_table=cast(bool, found["winnow.latest.table"]),
+        follow=cast(bool, found["winnow.follow"]),
         expectations=str(found["winnow.expectations"]),
         owner=str(found["winnow.owner"]),
         tags=tuple(sorted(set(cast(tuple[str, ...], found["winnow.tags"])))),

@@ -112,6 +112,10 @@ class KafkaBroker:
         return self.folder / "cleaner.log"
 
     @property
+    def _properties_file(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
     def pid(self) -> int | None:
         """The process id while the broker runs."""
         return self._process.pid if self._process is not None else None
@@ -172,14 +176,12 @@ class KafkaBroker:
         Raises:
             ServiceError: its storage could not be formatted.
         """
-        properties = self._write_configuration()
-        if not (self.data_folder / "meta.properties").exists():
-            self._format_storage(properties)
+        self.format_storage()
         self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as stream:
             # In its own session, so that Ctrl-C in the terminal reaches only this process.
             process = subprocess.Popen(
-                [*self._build_command(self.jvm_options), "kafka.Kafka", str(properties)],
+                [*self._build_command(self.jvm_options), "kafka.Kafka", str(self._properties_file)],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -222,7 +224,7 @@ class KafkaBroker:
             process.wait()
         self._guardian.tell_ended(process.pid)
 
-    def _write_configuration(self) -> Path:
+    def _write_configuration(self) -> None:
         client, controller = self._ports
         more = "".join(f",{each}" for each in self.properties.get("listeners", "").split(",") if each)
         mine = {
@@ -232,18 +234,24 @@ class KafkaBroker:
             "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{client}{more}",
             "log.dirs": str(self.data_folder),
         }
-        path = self.folder / "server.properties"
         lines = [f"{name}={value}\n" for name, value in {**_PROPERTIES, **self.properties, **mine}.items()]
-        path.write_text("".join(lines))
+        self._properties_file.write_text("".join(lines))
         (self.folder / "log4j2.xml").write_text(_describe_logging(self.cleaner_log_file))
-        return path
 
-    def _format_storage(self, properties: Path) -> None:
+    def format_storage(self) -> None:
+        """Write the configuration, and make the empty storage that a first start needs.
+
+        Raises:
+            ServiceError: it could not be made.
+        """
+        self._write_configuration()
+        if (self.data_folder / "meta.properties").exists():
+            return
         done = subprocess.run(
             [
                 *self._build_command(QUICK_START),
                 *("kafka.tools.StorageTool", "format", "--cluster-id", self.cluster_id),
-                *("--config", str(properties)),
+                *("--config", str(self._properties_file)),
             ],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -332,18 +340,8 @@ def prepare_broker(
     jars = resolve_broker_jars(version)
     java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
     folder.mkdir(parents=True, exist_ok=True)
-    processes = (java, jars, guardian)
-    return KafkaBroker(
-        folder,
-        version,
-        jvm_options,
-        properties or {},
-        *processes,
-        node_id,
-        cluster_id or make_cluster_id(),
-        voters,
-        ports,
-    )
+    identity = (node_id, cluster_id or make_cluster_id(), voters, ports)
+    return KafkaBroker(folder, version, jvm_options, properties or {}, java, jars, guardian, *identity)
 
 
 def resolve_broker_jars(version: str = DEFAULT_VERSION) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from winnow.clock import format_duration
+from winnow.clock import format_duration, format_ms
 from winnow.report.alerts import MAXIMUM_SHOWN, AlertKind, Finding, Situation
 from winnow.report.receipts import format_human_bytes
 
@@ -154,6 +154,41 @@ def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int)
         next=(
             "Restore each file under the same name from a backup or the object store's versions, and check the disk "
             "it was on. Then scrub again, which closes this alert: winnow scrub {topic}"
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_ingest_failed(topic: str, summary: str, *, at_ms: int) -> Situation:
+    """Make the alert about a followed topic whose ingest failed. ``summary``: why, without its last full stop."""
+    return Situation(
+        kind=AlertKind.INGEST_FAILED,
+        topic=topic,
+        findings=(Finding(None, at_ms),),
+        summary=f"Topic {topic} could not be ingested from Kafka: {summary.rstrip('.')}",
+        safe=(
+            "Nothing of that call landed; readers see the log as before, and every other topic is followed as usual. "
+            "Records that are new in Kafka are not in the log, and the brokers' retention does not wait for it."
+        ),
+        next=(
+            "Do what the message says. The next run of ingest_topics tries again; to try now, and read the whole "
+            f"message: winnow ingest kafka {topic}"
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_source_gone(topic: str, since_ms: int, *, at_ms: int) -> Situation:
+    """Make the alert about a followed topic that the brokers say they do not have."""
+    return Situation(
+        kind=AlertKind.SOURCE_GONE,
+        topic=topic,
+        findings=(Finding(None, since_ms),),
+        summary=f"Topic {topic} is gone at Kafka since {format_ms(since_ms)}: its brokers say that they do not have it",
+        safe="The log here is as it was, with every record that was ingested; nothing new can come.",
+        next=(
+            "If the topic was deleted on purpose, follow it no more, which closes this alert: winnow topics unfollow "
+            f"{topic}. If not, the log can be written back into Kafka: winnow restore {topic}"
         ),
         at_ms=at_ms,
     )

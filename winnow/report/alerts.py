@@ -35,6 +35,8 @@ class AlertKind(StrEnum):
     COMMIT_UNKNOWN = "commit_unknown"
     SWEEP_STUCK = "sweep_stuck"
     SEGMENT_DAMAGED = "segment_damaged"
+    INGEST_FAILED = "ingest_failed"
+    SOURCE_GONE = "source_gone"
     CONFIGURATION_HELD = "configuration_held"
     RECOVERED = "recovered"
 
@@ -48,6 +50,8 @@ SEVERITIES: dict[AlertKind, str] = {
     AlertKind.COMMIT_UNKNOWN: "critical",
     AlertKind.SWEEP_STUCK: "warning",
     AlertKind.SEGMENT_DAMAGED: "critical",
+    AlertKind.INGEST_FAILED: "error",
+    AlertKind.SOURCE_GONE: "warning",
     AlertKind.CONFIGURATION_HELD: "warning",
     AlertKind.RECOVERED: "info",
 }

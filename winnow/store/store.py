@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from winnow.store.runs import Runs, Verdicts
     from winnow.store.samples import Samples
     from winnow.store.segment_checks import SegmentChecks
+    from winnow.store.source_states import SourceStates
     from winnow.store.table_health import TablesHealth
     from winnow.store.topic_heads import TopicHeads
 
@@ -66,6 +67,7 @@ PARTS: Final = {
     "table_health": ("table_health", "TablesHealth"),
     "portable_rows": ("portable_rows", "PortableRows"),
     "topic_heads": ("topic_heads", "TopicHeads"),
+    "source_states": ("source_states", "SourceStates"),
 }
 """Attribute of the store to module and class. A part is imported when it is first asked for: their tables take
 SQLAlchemy longer to lay out than most commands take to be answered."""
@@ -105,6 +107,7 @@ class Store:
     table_health: TablesHealth
     portable_rows: PortableRows
     topic_heads: TopicHeads
+    source_states: SourceStates
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -133,6 +133,17 @@ class CompleteTopicTable(Base):
     brokers_digest: Mapped[str]
 
 
+class SourceStateTable(Base):
+    """What became of the Kafka topic that a log follows, where it is not simply there: gone, or not followed."""
+
+    __tablename__ = "winnow_source_state"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    since_ms: Mapped[int]
+    metadata_location: Mapped[str]
+
+
 class TopicOverviewTable(Base):
     """The overview of a topic on the page: one row per topic, as of its last assessment.
 

@@ -46,12 +46,14 @@ def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Document:
     """Return one topic with everything except its partitions.
 
     ``scrub`` None: no file of it was ever checked. ``ingest_lag`` None: it was not ingested from Kafka's brokers.
+    ``source`` None: as far as is known its Kafka topic is there and followed, or never was.
     """
     seen = lake.store.overview.find_topic(topic, now_ms)
     if seen is None:
         raise _build_not_found(topic)
     checks = lake.store.segment_checks.summarize(topic)
     lag = lake.store.ingest_lags.summarize(topic)
+    source = lake.store.source_states.find(topic)
     return {
         **_describe_topic(seen),
         "table": {"name": seen.overview.table_name, "location": seen.overview.location},
@@ -59,6 +61,7 @@ def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Document:
         "failing_expectations_7d": lake.store.run_history.list_failing_expectations(topic, now_ms - WEEK_MS),
         "scrub": None if checks is None else describe(checks),
         "ingest_lag": None if lag is None else describe(lag, without=("partitions",)),
+        "source": None if source is None else {"state": source.kind, "since_ms": source.since_ms},
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.context import Context
+from winnow.pipeline.topic_sources import restore_row
 from winnow.quality.gx_runtime import lock_site, remove_pages
 
 LOG = logging.getLogger(__name__)
@@ -58,5 +59,6 @@ def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
         ctx.store.projection.replace(
             topic, state.partitions, receipts, state.waiting_files, ctx.now_ms(), table_uuid=head.table_uuid
         )
+        restore_row(ctx, log, head)
         refresh_overview(ctx, topic)
     return rebuilt

@@ -13,13 +13,14 @@ from winnow.log.head import Head
 from winnow.log.recorded_configuration import describe_differences, read_kafka_record, read_overrides
 from winnow.log.topic_log import TopicLog
 from winnow.model import PartitionsAdded, PartitionState
-from winnow.pipeline.audit import record_action
+from winnow.pipeline.audit import record_action, record_creation
 from winnow.pipeline.compaction.consequences import describe_consequences
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.topic_view import TopicView, build_rules, load_partition_logs, load_topic_view
 from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.store.audit import AuditAction
+from winnow.store.source_states import SourceState
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class TopicDescription:
     """A topic for people: configuration with sources, and size and state per partition.
 
     ``last_checked_ms`` and ``oldest_checked_ms``: the newest and the oldest last check among the live segments; None:
-    none was checked. ``segments_unchecked``: those never checked.
+    none was checked. ``segments_unchecked``: those never checked. ``source``: what became of its Kafka topic; None: as
+    far as is known that is there and followed, or never was.
     """
 
     name: str
@@ -42,6 +44,7 @@ class TopicDescription:
     oldest_checked_ms: int | None
     segments_unchecked: int
     scrub_findings: int
+    source: SourceState | None = None
 
 
 def list_topics(ctx: Context) -> list[str]:
@@ -57,8 +60,7 @@ def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[st
         if other != name and has_collision(name, other)
     )
     ctx.log.create(name, partitions, overrides)
-    config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
-    record_action(ctx, AuditAction.CREATE, name, detail=f"{partitions:,} partition(s){config}")
+    record_creation(ctx, name, partitions, overrides)
     refresh_overview(ctx, name)
     return describe_topic(ctx, name, notices=notices)
 
@@ -92,6 +94,7 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         oldest_checked_ms=min(times_ms, default=None),
         segments_unchecked=len(live) - len(times_ms),
         scrub_findings=sum(check.finding is not None for check in checks.values()),
+        source=ctx.store.source_states.find(name),
     )
 
 

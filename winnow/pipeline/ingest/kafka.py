@@ -45,8 +45,15 @@ from winnow.pipeline.ingest.kafka_reading import (
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
+from winnow.pipeline.ingest.recreated_topics import (
+    begins_further_epoch,
+    choose_rules,
+    describe_new_life,
+    record_new_epoch,
+)
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
+from winnow.pipeline.topic_sources import close_failures, is_followed
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
@@ -61,13 +68,16 @@ class KafkaRequest:
     """The options of one call. ``creates``: create topics that are not there, with the partitions at the brokers.
 
     ``configuration``: what is taken of the topic configuration that the brokers have. ``created``: the topics that the
-    call created are noted here.
+    call created are noted here. ``follows``: the settings name the topics, not a person: logs that do not follow theirs
+    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves.
     """
 
     rules: ReadingRules = field(default_factory=ReadingRules)
     creates: bool = False
     configuration: TakingRules = field(default_factory=TakingRules)
     created: CreatedTopics = field(default_factory=dict)
+    follows: bool = False
+    begins_epochs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +93,22 @@ class PreparedTopic:
 
 @dataclass(frozen=True, slots=True)
 class KafkaOutcome:
-    """What one call did to several topics. ``failures``: of the others, each with its reason."""
+    """What one call did to several topics. ``failures``: of the others, each with its reason.
+
+    ``unfollowed``: topics that were left because their logs do not follow them, with the heads of those.
+    """
 
     reports: tuple[IngestReport, ...]
     failures: tuple[TopicFailure, ...]
+    unfollowed: Mapping[str, str] = field(default_factory=dict)
+
+
+class _UnfollowedError(Exception):
+    """The log of a topic does not follow it. ``location``: its head."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
 
 
 def ingest_kafka_topics(
@@ -117,13 +139,17 @@ def ingest_kafka_topics(
     described = cluster.describe_topics(topics.values(), configuration=True)
     found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
+    unfollowed: dict[str, str] = {}
 
     def prepare(item: tuple[str, str]) -> PreparedTopic | None:
         topic, name = item
         with results.collect(topic):
             if name not in found:
                 raise refuse_unknown_topic(cluster, name)
-            return prepare_topic(ctx, topic, cluster, found[name], wanted)
+            try:
+                return prepare_topic(ctx, topic, cluster, found[name], wanted)
+            except _UnfollowedError as left:
+                unfollowed[topic] = left.location
         return None
 
     prepared = [each for each in map_side_by_side(prepare, topics.items()) if each is not None]
@@ -146,7 +172,10 @@ def ingest_kafka_topics(
     # A service that did not answer would be waited for again, topic by topic.
     if not any(isinstance(each.error, ServiceError) for each in failures):
         record_failed_lags(ctx, cluster, failed)
-    return KafkaOutcome(tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures))
+    close_failures(ctx, [report.topic for report in reports])
+    return KafkaOutcome(
+        tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures), dict(sorted(unfollowed.items()))
+    )
 
 
 def _is_local(prepared: PreparedTopic) -> bool:
@@ -188,6 +217,8 @@ def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms:
     record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
     uncommitted = list_uncommitted(prepared.reading.topic)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
+    if begins_further_epoch(prepared.head.state, prepared.reading):
+        record_new_epoch(ctx, prepared.head.state, prepared.reading, done)
     return finish_ingest(
         ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
     )
@@ -215,13 +246,16 @@ def prepare_topic(
         head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+    if wanted.follows and not is_followed(log, head):
+        raise _UnfollowedError(str(head.table.metadata_location))
     count = len(head.state.partitions)
+    rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
     compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
-    planned = plan_reading(include_partitions(head.state, found), found, wanted.rules, compared)
+    planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
-        epoch = compare_epoch(log, head, planned, cluster, wanted.rules)
+        epoch = compare_epoch(log, head, planned, cluster, rules)
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
@@ -237,10 +271,12 @@ def prepare_topic(
     if not is_new:
         notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
-    reading = skip_known(plan_reading(head.state, found, wanted.rules, compared), known)
+    reading = skip_known(plan_reading(head.state, found, rules, compared), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
+    if begins_further_epoch(head.state, reading):
+        notices += describe_new_life(head.state, reading, log.segments(head), by_policy=rules != wanted.rules)
     return PreparedTopic(log, head, reading, tuple(notices), started_ms)
 
 

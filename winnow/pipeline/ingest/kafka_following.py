@@ -6,7 +6,7 @@ log had everything when it was looked at last, and neither the log's head nor th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winnow import documents
@@ -15,73 +15,174 @@ from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_lag import confirm_complete_lags
+from winnow.pipeline.topic_sources import (
+    close_failures,
+    end_gone,
+    forget_unnamed,
+    record_gone,
+    record_unfollowed,
+    select_followed_before,
+    select_unfollowed,
+)
 from winnow.store.ingest_lag import CompleteTopic
 
 
 @dataclass(frozen=True, slots=True)
 class FollowReport:
-    """What following topics did. ``unchanged``: topics with nothing new, told without opening their logs.
+    """What following topics did.
 
-    ``held``: topics of which open transactions hold back records at the brokers.
+    ``unchanged``: topics with nothing new, told without opening their logs. ``held``: topics of which open transactions
+    hold back records at the brokers. ``gone``: topics that were followed, and which the brokers say they do not have.
+    ``unfollowed``: topics whose logs do not follow them.
     """
 
     unchanged: int
     reports: tuple[IngestReport, ...]
     failures: tuple[TopicFailure, ...]
     held: int = 0
+    gone: tuple[str, ...] = ()
+    unfollowed: int = 0
 
     @property
     def sentence(self) -> str:
         """The report as text for logs."""
-        appended = [each for each in self.reports if each.snapshot_id is not None]
-        records = sum(each.records_appended for each in appended)
+        appended = [report for report in self.reports if report.snapshot_id is not None]
+        records = sum(report.records_appended for report in appended)
         topics = self.unchanged + len(self.reports) + len(self.failures)
-        failed = f" {len(self.failures)} failed." if self.failures else ""
-        held = f" Open transactions hold back records of {self.held:,}." if self.held else ""
-        return f"Followed {topics:,} topics: {records:,} records appended to {len(appended):,} of them.{held}{failed}"
+        parts = [
+            f"Followed {topics:,} topics: {records:,} records appended to {len(appended):,} of them.",
+            f"Open transactions hold back records of {self.held:,}." if self.held else "",
+            f"{len(self.failures)} failed." if self.failures else "",
+            f"{len(self.gone):,} are gone at Kafka." if self.gone else "",
+            f"{self.unfollowed:,} are not followed (winnow topics unfollow)." if self.unfollowed else "",
+        ]
+        return " ".join(part for part in parts if part)
 
 
 def follow_topics(
-    ctx: Context, cluster: Cluster, names: Sequence[str], wanted: KafkaRequest, *, as_of_ms: int
+    ctx: Context,
+    cluster: Cluster,
+    names: Sequence[str],
+    wanted: KafkaRequest,
+    *,
+    as_of_ms: int,
+    missing: Sequence[str] | None = None,
 ) -> FollowReport:
     """Append to the topics in ``names`` what their namesakes at the brokers have and they do not have yet.
 
-    One topic's failure stops no other. Records how far each is behind.
+    One topic's failure stops no other. Records how far each is behind, and which are gone at the brokers: a state with
+    an alert, which ends when they are there again, and no failure.
+
+    Args:
+        ctx: the installation.
+        cluster: the brokers.
+        names: the topics; those that the brokers listed, or that a person named.
+        wanted: the options; with ``follows``, logs that do not follow their topics are left.
+        as_of_ms: recorded with the appends.
+        missing: topics here that the settings name and the brokers did not list; with these, ``names`` are all others
+            that the settings name. None: the call is about some topics only.
 
     Raises:
         ServiceError: brokers, catalog or metadata store cannot be reached; what was appended before stays.
     """
-    heads = ctx.log.find_metadata_locations(names)
-    found = cluster.describe_topics(names, configuration=wanted.configuration.takes)
-    described = dict(found.items())
-    unchanged = _find_unchanged(ctx, heads, described)
+    heads = ctx.log.find_metadata_locations([*names, *(missing or ())])
+    look = _look_at_brokers(ctx, cluster, names, missing, wanted, heads)
+    unchanged = _find_unchanged(ctx, heads, look.found)
     # An open transaction goes on writing while the last stable offset stays, so it is looked at here as well.
-    confirmed = date_open_transactions(cluster.settings, {name: described[name] for name in unchanged})
+    confirmed = date_open_transactions(cluster.settings, {name: look.found[name] for name in unchanged})
     confirm_complete_lags(ctx, confirmed)
-    held = sum(topic.is_held for topic in confirmed.values())
-    changed = {name: name for name in names if name not in unchanged}
+    close_failures(ctx, unchanged)
+    changed = {name: name for name in look.names if name not in unchanged}
+    outcome = _ingest(ctx, cluster, changed, wanted, heads, look.found, as_of_ms=as_of_ms)
+    return FollowReport(
+        unchanged=len(unchanged),
+        reports=outcome.reports,
+        failures=outcome.failures,
+        held=sum(topic.is_held for topic in confirmed.values())
+        + sum(bool(each.uncommitted) for each in outcome.reports),
+        gone=look.gone,
+        unfollowed=look.unfollowed + len(outcome.unfollowed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What brokers and logs say of the topics of a call. ``names``: those to ingest, unless nothing changed.
+
+    ``found``: those of them that the brokers described. ``gone`` and ``unfollowed``: as in a report.
+    """
+
+    names: tuple[str, ...]
+    found: Mapping[str, BrokerTopic]
+    gone: tuple[str, ...]
+    unfollowed: int
+
+
+def _look_at_brokers(
+    ctx: Context,
+    cluster: Cluster,
+    names: Sequence[str],
+    missing: Sequence[str] | None,
+    wanted: KafkaRequest,
+    heads: Mapping[str, str],
+) -> _Look:
+    """Ask the brokers about the topics that are to be followed, and record which of them are gone."""
+    states = ctx.store.source_states.list_all() if wanted.follows else {}
+    unfollowed = select_unfollowed(names, states, heads)
+    lost = select_followed_before(ctx, missing or (), states, heads)
+    asked = [*(name for name in names if name not in unfollowed), *lost]
+    answers = cluster.describe_topics(asked, configuration=wanted.configuration.takes)
+    found = dict(answers.items())
+    if not wanted.follows:
+        return _Look(tuple(asked), found, (), 0)
+    # No valid answer is not that there is no such topic.
+    answered = found.keys() | answers.problems.keys()
+    unknown = [name for name in asked if name not in answered]
+    # One that was listed a moment ago is gone too; one that never was here has nothing to lose.
+    unlisted = set(lost)
+    gone = [name for name in unknown if name in unlisted]
+    gone += select_followed_before(ctx, [name for name in unknown if name not in unlisted], states, heads)
+    record_gone(ctx, gone, states, heads)
+    end_gone(ctx, found.keys(), states)
+    if missing is not None:
+        forget_unnamed(ctx, {*names, *missing}, states)
+    return _Look(tuple(name for name in asked if name in answered), found, tuple(sorted(gone)), len(unfollowed))
+
+
+def _ingest(
+    ctx: Context,
+    cluster: Cluster,
+    changed: Mapping[str, str],
+    wanted: KafkaRequest,
+    heads: Mapping[str, str],
+    found: Mapping[str, BrokerTopic],
+    *,
+    as_of_ms: int,
+) -> KafkaOutcome:
+    """Ingest the topics that changed, and record which logs have everything, and which do not follow their topics."""
     if not changed:
-        return FollowReport(len(unchanged), (), (), held)
+        return KafkaOutcome((), ())
     outcome = ingest_kafka_topics(ctx, cluster, changed, wanted, as_of_ms=as_of_ms)
     # Nothing was to be committed to these. If another head was looked at than the one named here, or newer offsets than
     # those, they are never current again.
-    complete = [each.topic for each in outcome.reports if each.snapshot_id is None and each.topic in heads]
+    complete = [report.topic for report in outcome.reports if report.snapshot_id is None and report.topic in heads]
     ctx.store.ingest_lags.record_complete(
-        [CompleteTopic(name, heads[name], digest_topic(described[name])) for name in complete if name in described]
+        [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
     )
-    held += sum(bool(report.uncommitted) for report in outcome.reports)
-    return FollowReport(len(unchanged), outcome.reports, outcome.failures, held)
+    if outcome.unfollowed:
+        record_unfollowed(ctx, outcome.unfollowed)
+    return outcome
 
 
-def _find_unchanged(ctx: Context, heads: dict[str, str], found: dict[str, BrokerTopic]) -> set[str]:
+def _find_unchanged(ctx: Context, heads: Mapping[str, str], found: Mapping[str, BrokerTopic]) -> set[str]:
     """Find the topics whose log had everything at the head that it has now, and to which nothing came since."""
     known = ctx.store.ingest_lags.find_complete(list(found))
     return {
         name
-        for name, each in known.items()
-        if each.metadata_location == heads.get(name) and each.brokers_digest == digest_topic(found[name])
+        for name, complete in known.items()
+        if complete.metadata_location == heads.get(name) and complete.brokers_digest == digest_topic(found[name])
     }
 
 

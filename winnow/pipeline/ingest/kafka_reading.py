@@ -94,7 +94,8 @@ def plan_reading(
         UsageError: a new epoch was asked for, and there is no reason for one.
         ServiceError: the brokers' answer leaves partitions out.
     """
-    _refuse_fewer_partitions(state, topic)
+    if not is_another_topic(state, topic):
+        _refuse_fewer_partitions(state, topic)
     epochs = _complete_epochs(state, topic)
     newest = epochs[-1]
     divergences = () if compared is None else compared.divergences
@@ -145,6 +146,12 @@ def plan_reading(
         divergences=divergences,
         continued=frozenset(state.partitions.keys() - from_files.keys()),
     )
+
+
+def is_another_topic(state: TopicState, topic: BrokerTopic) -> bool:
+    """Check whether ``topic`` was created again, or is a mirror: its id is not that of the log's newest epoch."""
+    known = state.epochs[-1].topic_id if state.epochs else None
+    return known is not None and topic.topic_id is not None and known != topic.topic_id
 
 
 def skip_known(reading: KafkaReading, positions: Mapping[int, int]) -> KafkaReading:
@@ -257,10 +264,12 @@ def _refuse_lost_records(name: str, topic: BrokerTopic, back: Sequence[str]) -> 
 
 def _describe_change(state: TopicState, epoch: Epoch, topic: BrokerTopic, back: Sequence[str]) -> str | None:
     """Say why ``topic`` cannot be the one of ``epoch``; None if it may be. ``back``: what was set back."""
-    if epoch.topic_id is not None and topic.topic_id is not None and epoch.topic_id != topic.topic_id:
+    if is_another_topic(state, topic):
+        fewer = len(topic.partitions) < len(state.partitions)
+        partitions = f" It has {len(topic.partitions)} partitions, and {state.topic} has {len(state.partitions)}."
         return (
             f"Topic {topic.name} is another one than was ingested into {state.topic} before: its topic id is "
-            f"{topic.topic_id}, and was {epoch.topic_id}."
+            f"{topic.topic_id}, and was {epoch.topic_id}.{partitions if fewer else ''}"
         )
     if back:
         return f"The offsets of topic {topic.name} were set back: {join_first(back, MAXIMUM_NAMED)}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from winnow import __version__
 from winnow.engine.ingest import RECORD_BYTES
@@ -13,7 +14,8 @@ from winnow.epochs import KAFKA_LAYOUT, LeaderEpoch, append_leader_epochs
 from winnow.errors import BadInputError, CommitConflictError, WinnowError, make_error
 from winnow.failures import TopicResults
 from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, PlannedObject
-from winnow.kafka.range_reader import BrokerRange
+from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.range_reader import BrokerRange, RangeReader, refuse_truncation
 from winnow.log.head import Head
 from winnow.model import OffsetRange
 from winnow.pipeline.context import Context
@@ -95,17 +97,50 @@ def divide_ranges(ranges: Sequence[BrokerRange], wanted: int) -> list[BrokerRang
     return parts
 
 
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """A part of a range that one task read, and the leader epochs of its records."""
+
+    range: BrokerRange
+    leader_epochs: tuple[LeaderEpoch, ...]
+
+
+def list_read_parts(parts: Sequence[BrokerRange], result: IngestResult) -> list[ReadPart]:
+    """List what the tasks read in the order of partitions and offsets; ``parts``: by number of the planned range."""
+    read = [ReadPart(parts[each.number], each.leader_epochs) for each in result.ranges]
+    return sorted(read, key=lambda part: (part.range.partition, part.range.start))
+
+
 def join_leader_epochs(
-    ranges: Sequence[BrokerRange], plan: IngestPlan, result: IngestResult
+    ranges: Sequence[BrokerRange], read: Sequence[ReadPart], settings: ClientSettings
 ) -> dict[int, tuple[LeaderEpoch, ...]]:
-    """Join the leader epochs that the tasks of ``plan`` saw, per range by its place in ``ranges``."""
-    observed: dict[int, list[LeaderEpoch]] = {}
-    for part in sorted(result.ranges, key=lambda part: plan.ranges[part.number].offsets.start):
-        observed.setdefault(plan.ranges[part.number].partition, []).extend(part.leader_epochs)
-    return {
-        number: append_leader_epochs((), observed.get(whole.partition, ()), joins=True)
-        for number, whole in enumerate(ranges)
-    }
+    """Join the leader epochs of parts, per range by its place in ``ranges``.
+
+    Tasks read at different times. Where the leader changed between two parts, the broker is asked whether it still has
+    the end of the first: else that one was read before the broker lost it, and the second after it grew again.
+
+    Raises:
+        TruncatedRangeError: parts are of different ends of a partition.
+        ServiceError: the brokers cannot be reached.
+    """
+    joined: dict[int, tuple[LeaderEpoch, ...]] = {}
+    for number, whole in enumerate(ranges):
+        known: tuple[LeaderEpoch, ...] = ()
+        for part in read:
+            if part.range.partition != whole.partition or not part.leader_epochs:
+                continue
+            if known and known[-1].number != part.leader_epochs[0].number:
+                _check_joint(known[-1], part, settings)
+            known = append_leader_epochs(known, part.leader_epochs, joins=True)
+        joined[number] = known
+    return joined
+
+
+def _check_joint(before: LeaderEpoch, part: ReadPart, settings: ClientSettings) -> None:
+    if before.number > part.leader_epochs[0].number:
+        raise refuse_truncation(part.range)
+    with RangeReader(settings) as reader:
+        next(iter(reader.read(replace(part.range, after=before))), None)
 
 
 class _KafkaSegments(SparkSegments):
@@ -115,6 +150,7 @@ class _KafkaSegments(SparkSegments):
         super().__init__(request, head)
         assert isinstance(request.source, KafkaInput)
         self._source = request.source
+        self._parts: list[BrokerRange] = []
 
     @property
     def offsets(self) -> int:
@@ -124,7 +160,7 @@ class _KafkaSegments(SparkSegments):
     def make_plan(self, wanted: int) -> IngestPlan:
         """Make the plan of this topic, with ranges of about ``wanted`` offsets."""
         states = self.head.state.partitions
-        parts = divide_ranges(self._source.ranges, wanted)
+        parts = self._parts = divide_ranges(self._source.ranges, wanted)
         plan = IngestPlan(
             plan_id="",
             topic=self.log.topic,
@@ -151,8 +187,6 @@ class _KafkaSegments(SparkSegments):
                 for number, each in enumerate(parts)
             ),
         )
-        from dataclasses import replace
-
         return replace(plan, plan_id=compute_ingest_plan_id(plan))
 
     def commit(self, plan: IngestPlan, found: IngestResult | WinnowError) -> IngestReport:
@@ -168,7 +202,8 @@ class _KafkaSegments(SparkSegments):
                 raise found
             check_result(plan, found)
             self._judge(plan, found)
-            self._source.leader_epochs = join_leader_epochs(self._source.ranges, plan, found)
+            read = list_read_parts(self._parts, found)
+            self._source.leader_epochs = join_leader_epochs(self._source.ranges, read, self._source.settings)
             self.prepare_commit(plan, found)
             self.remove_others()
             self._source.check()

@@ -14,6 +14,7 @@ from winnow.config.settings import Settings
 from winnow.pipeline.context import Context
 from winnow.planning.cleanable import MAXIMUM_LONG, Rules
 from winnow.store.ingest_lag import IngestLag
+from winnow.store.source_states import SourceKind, SourceState
 
 
 def is_followed(settings: Settings, topic: str) -> bool:
@@ -35,11 +36,17 @@ def find_missing_deadlines(
     if not rules.compacts or rules.max_compaction_lag_ms >= MAXIMUM_LONG:
         return {}
     unseen_ms = unseen_by_ms if is_followed(ctx.settings, topic) else None
-    return {
+    late = {
         number: lag
         for number, lag in ctx.store.ingest_lags.find(topic).items()
         if lag.is_missing or (unseen_ms is not None and compute_deadline_ms(lag, rules) <= unseen_ms)
     }
+    # Of a topic that is gone nothing can come, and of one that is not followed nothing is promised.
+    return late if late and not _is_cut_off(ctx.store.source_states.find(topic)) else {}
+
+
+def _is_cut_off(state: SourceState | None) -> bool:
+    return state is not None and state.kind is not SourceKind.ABSENT
 
 
 def compute_deadline_ms(lag: IngestLag, rules: Rules) -> int:
@@ -62,4 +69,9 @@ def describe_missing(lag: IngestLag) -> str:
 def list_topics_to_watch(ctx: Context, by_ms: int) -> set[str]:
     """List topics that may have a deadline of missing records at or before ``by_ms``."""
     due: Mapping[str, bool] = ctx.store.ingest_lags.list_topics_due_by(by_ms)
-    return {topic for topic, is_missing in due.items() if is_missing or is_followed(ctx.settings, topic)}
+    states = ctx.store.source_states.list_all() if due else {}
+    return {
+        topic
+        for topic, is_missing in due.items()
+        if (is_missing or is_followed(ctx.settings, topic)) and not _is_cut_off(states.get(topic))
+    }

@@ -145,6 +145,7 @@ function createHeader(row, next) {
       createFigure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
       createFigure("Last scrub", ...describeLastScrub(row.scrub)),
       row.ingest_lag ? createFigure("Behind Kafka", ...describeIngestLag(row.ingest_lag)) : null,
+      row.source && row.source.state !== "absent" ? createFigure("Kafka topic", ...describeSource(row.source)) : null,
     ),
   ];
 }
@@ -158,6 +159,12 @@ function describeIngestLag(lag) {
     formatCountWithNoun(lag.records_behind, "offset"),
     h("span", {}, since, describeOpenTransaction(lag), looked),
   ];
+}
+
+/** Describes what became of the Kafka topic that the log follows. */
+function describeSource(source) {
+  if (source.state === "unfollowed") return ["not followed", "winnow topics unfollow"];
+  return ["gone at Kafka", h("span", {}, "since ", createInstant(source.since_ms))];
 }
 
 /** Describes what open transactions hold back at the brokers, and since when. */

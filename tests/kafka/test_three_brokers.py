@@ -1,0 +1,134 @@
+"""Three brokers of which some die, stop or move: every record that was acknowledged is in the log, once, at its place.
+
+What happens to the cluster is chosen by a seed. `make test` tries three, `make test-long` more.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.accounted_topic import AccountedTopic
+from tests.kafka.cluster_activities import Activity, follow_once, ingest_once, repeat_until_done
+from tests.kafka.cluster_schedule import Schedule
+from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
+from tests.support.kafka_cluster import (
+    KafkaCluster,
+    create_unclean_topic,
+    lose_records_by_unclean_election,
+    write_records,
+)
+from tests.support.kafka_java_admin import JavaAdmin
+from tests.support.waiting import wait_until
+from tests.support.world import World
+from winnow.errors import BadInputError
+from winnow.kafka import cluster as cluster_of_winnow
+from winnow.pipeline.restore import write_records as restore_writing
+
+IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+FIRST_SEED = int(os.environ.get("CROWD_SEED") or 0) if IS_LONG else 0
+SEEDS = range(FIRST_SEED, FIRST_SEED + (20 if IS_LONG else 3))
+ROUNDS = 4 if IS_LONG else 1
+PARTITIONS = 3
+"""As many as there are nodes, so each node leads one of every topic."""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world whose log is restored."""
+    with open_present_world(tmp_path_factory.mktemp("source")) as world:
+        make_log(world, PARTITIONS)
+        yield world
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_acknowledged_record_is_in_the_log_once_whatever_happens_to_the_cluster(
+    cluster: KafkaCluster,
+    admin: JavaAdmin,
+    source: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+) -> None:
+    """Nodes die, stop and stand still during ingest, following and a restore, all of which go on meanwhile."""
+    monkeypatch.setattr(restore_writing, "TRANSACTION_BYTES", 8_000)
+    # A request that is under way to a broker that dies is waited for so long.
+    monkeypatch.setattr(cluster_of_winnow, "REQUEST_TIMEOUT_S", 5.0)
+    servers = cluster.bootstrap_servers
+    prefix = uuid.uuid4().hex[:8]
+    topics = [AccountedTopic(cluster, f"{prefix}-{number}", seed=seed + number) for number in range(3)]
+    for topic in topics:
+        cluster.create_topic(topic.name, partitions=PARTITIONS, config={"min.insync.replicas": "2"})
+    ingested, followed = [topics[0].name], [topic.name for topic in topics[1:]]
+    published = source.read()
+    with open_present_world(tmp_path / "archive") as archive, open_present_world(tmp_path / "followers") as followers:
+        target = Target(servers)  # with two replicas: the cluster refuses a third while a node is away
+        activities = (
+            Activity(lambda: ingest_once(archive, servers, ingested)),
+            Activity(lambda: follow_once(followers, servers, followed)),
+            Activity(lambda: target.restore(source, bytes_per_second=50_000, replication_factor=2)),
+        )
+        schedule = Schedule(cluster, admin, topics, seed)
+        with ExitStack() as running:
+            for topic in topics:
+                topic.begin()
+            for activity in activities:
+                running.enter_context(activity)
+            wait_until(lambda: all(topic.acknowledged for topic in topics))
+            for _ in range(ROUNDS):
+                schedule.run_round()
+            cluster.recover()
+        for topic in topics:
+            topic.end()
+        repeat_until_done(lambda: ingest_once(archive, servers, ingested))
+        repeat_until_done(lambda: follow_once(followers, servers, followed))
+        for activity in activities:
+            assert not activity.faults, (schedule.told, *activity.faults)
+        for topic, world in zip(topics, (archive, followers, followers), strict=True):
+            assert topic.find_faults(world.read(topic=topic.name)) == [], schedule.told
+        target.restore(source, replication_factor=2)
+        assert [(number, row) for number, _, row in target.read()] == list_rows(published), schedule.told
+
+
+def name_records(prefix: str, count: int) -> list[tuple[bytes, bytes]]:
+    """Keys and values that tell which write they are of."""
+    return [(b"key %d" % number, f"{prefix} {number}".encode()) for number in range(count)]
+
+
+def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log_and_is_refused(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Nothing is appended above records that Kafka does not have any more, until a person says so."""
+    servers = cluster.bootstrap_servers
+    unclean, deleted = f"unclean-{uuid.uuid4().hex[:8]}", f"deleted-{uuid.uuid4().hex[:8]}"
+    create_unclean_topic(cluster, unclean, (1, 2))
+    cluster.create_topic(deleted, assignment=[(1, 2, 3)])
+    first, lost, second = name_records("first", 10), name_records("lost", 5), name_records("second", 3)
+    for topic in (unclean, deleted):
+        write_records(cluster, topic, first)
+    with open_present_world(tmp_path) as world:
+
+        def read_values(topic: str) -> list[bytes | None]:
+            return [record.value for record in world.read(topic=topic)]
+
+        def archive_and_delete() -> None:
+            repeat_until_done(lambda: ingest_once(world, servers, [unclean, deleted]))
+            cluster.delete_topic(deleted)
+            cluster.create_topic(deleted, assignment=[(1, 3)])  # node 2 does not run, and has the old one on its disk
+            write_records(cluster, deleted, second)
+
+        # Kafka's log ends below ours afterwards.
+        lose_records_by_unclean_election(cluster, unclean, lost, second, read=archive_and_delete)
+        for topic in (unclean, deleted):
+            with pytest.raises(BadInputError, match="Nothing of this call landed"):
+                repeat_until_done(partial(ingest_once, world, servers, [topic]))
+        assert read_values(unclean) == [value for _, value in first + lost]
+        assert read_values(deleted) == [value for _, value in first]
+        repeat_until_done(lambda: ingest_once(world, servers, [deleted], begins_epoch=True))
+        assert read_values(deleted) == [value for _, value in first + second]
