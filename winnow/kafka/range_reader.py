@@ -22,6 +22,7 @@ from winnow.errors import BadInputError, ServiceError
 from winnow.files.record_batch import RECORD_SCHEMA, make_headers
 from winnow.kafka.client import NOTHING_CHANGED, explain_kafka_error, make_consumer
 from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.garbage_collection import collect_rarely
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, TopicPartition
@@ -78,6 +79,7 @@ class RangeReader:
     def __init__(self, settings: ClientSettings) -> None:
         self.leader_epochs: tuple[LeaderEpoch, ...] = ()
         self._settings = settings
+        self._collecting = collect_rarely()
         self._consumer = make_consumer(
             settings,
             queued_max_messages_kbytes=QUEUE_KILOBYTES,
@@ -89,12 +91,16 @@ class RangeReader:
         )
 
     def __enter__(self) -> Self:
+        self._collecting.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._consumer.close()
+        try:
+            self._consumer.close()
+        finally:
+            self._collecting.__exit__(None, None, None)
 
     def read(self, wanted: BrokerRange) -> Iterator[pa.RecordBatch]:
         """Yield the committed records of ``wanted`` in the order of their offsets, with the offsets of the log.
@@ -171,7 +177,7 @@ class RangeReader:
 
         end = wanted.end
         messages, done = list(found), False
-        if any(error is not None for error in map(Message.error, found)):
+        if list(map(Message.error, found)).count(None) < len(found):
             done = any(self._judge(each, wanted) for each in found if each.error() is not None)
             messages = [each for each in found if each.error() is None]
         if messages and _get_offset(messages[-1]) >= end:
