@@ -9,11 +9,16 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, Phase, settings
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.util import LRUCache
 
 from tests.costs import TESTS, marks_of
 from tests.short_reports import keep_last_lines
@@ -91,6 +96,32 @@ def _isolate() -> None:
     os.environ |= make_spark_environment(os.environ, find_java(os.environ, ROOT / ".winnow"))
 
 
+class _SharedStatements(LRUCache[Any, Any]):
+    """Compiled statements of all SQLite engines of this process: a test opens several, each of which would begin anew.
+
+    SQLAlchemy's key of a statement begins with the engine's dialect; the dialects of these engines are alike.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: Any, compiled: Any) -> None:
+        super().__setitem__(key[1:], compiled)
+
+
+def _prepare_libraries_once() -> None:
+    """Keep what libraries prepare anew in each test, and once a process outside of tests."""
+    # Typer builds all commands for each call.
+    typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
+    shared = _SharedStatements(capacity=2_000)
+
+    @event.listens_for(Engine, "engine_connect")
+    def share_statements(connection: Connection) -> None:
+        if connection.dialect.name == "sqlite":
+            connection.engine._compiled_cache = shared
+
+
+_prepare_libraries_once()
 _keep_temporary_files_in_memory()
 _isolate()
 # They tell of what they close at the very end, when pytest's streams are closed already.

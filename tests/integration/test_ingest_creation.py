@@ -163,6 +163,16 @@ def test_topic_that_is_created_and_withdrawn_is_in_the_audit_log(home: Path) -> 
     assert [action for (action,) in rows] in ([], ["create", "delete"])
 
 
+def test_topic_that_an_ingest_creates_is_in_the_audit_log_as_one_that_is_created_by_hand(home: Path) -> None:
+    write_lines(home / "in.jsonl", [record("a", "1", partition=1, offset=0)])
+    winnow("ingest", "files", TOPIC, home / "in.jsonl", "--create", "--partitions", 2)
+    winnow("topics", "create", "by.hand", "--partitions", 2)
+    with sqlite3.connect(home / "home" / "store.db") as store:
+        rows = store.execute("SELECT topic, detail FROM winnow_audit WHERE action = 'create'").fetchall()
+    details = dict(rows)
+    assert details[TOPIC] == details["by.hand"] == "2 partition(s)"
+
+
 # ---------------------------------------------------------------------------------------------------------- races
 
 

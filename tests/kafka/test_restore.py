@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.support.world import TOPIC, World, build_versions, record
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import (
     BadInputError,
-    ConfigurationError,
     DamagedSegmentError,
     ServiceError,
     TopicBusyError,
@@ -219,19 +217,115 @@ def test_an_abandoned_restore_releases_its_snapshot_and_its_target_is_refused_fr
         target.restore(world)
 
 
+@pytest.mark.parametrize("phase", ["Measuring", "Writing", "Verifying"])
 def test_a_second_restore_takes_over_and_the_first_writes_nothing_more(
-    odd: World, records: list[Record], target: Target, small_transactions: None
+    odd: World, records: list[Record], target: Target, small_transactions: None, phase: str
 ) -> None:
     taken: list[int] = []
 
     def watch(what: str, done: int, total: int) -> None:
-        # In the reader's thread of the first one, with a transaction open.
-        if not taken and done * 2 > total:
+        # While it writes: in the reader's thread of the first one, with a transaction open.
+        if not taken and what == phase and done * 2 > total:
             taken.append(target.restore(odd).records)
 
     with pytest.raises(TopicBusyError, match="has taken over"):
         target.restore(odd, watch=watch)
     assert taken == [len(records)]
+    assert_restored(target, records)
+
+
+class Answering:
+    """A producer whose transactions' positions meet ``code`` once, as if the brokers had answered that."""
+
+    def __init__(self, producer: Producer, code: int, before: Callable[[], object]) -> None:
+        self._producer, self._code, self._before, self._count = producer, code, before, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def send_offsets_to_transaction(self, *arguments: Any) -> None:
+        self._count += 1
+        if self._count == 4:
+            self._before()
+            raise KafkaException(KafkaError(self._code))
+        self._producer.send_offsets_to_transaction(*arguments)
+
+
+def answer_once(monkeypatch: pytest.MonkeyPatch, code: int, before: Callable[[], object]) -> None:
+    genuine = TransactionalWriter._make_producer
+    made: list[Answering] = []
+
+    def make(writer: TransactionalWriter) -> Any:
+        if made:
+            return genuine(writer)
+        made.append(Answering(genuine(writer), code, before))
+        return made[0]
+
+    monkeypatch.setattr(TransactionalWriter, "_make_producer", make)
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN, KafkaError.INVALID_PRODUCER_EPOCH])
+def test_whether_a_restore_was_taken_over_is_asked_before_an_error_that_does_not_say_it(
+    odd: World,
+    records: list[Record],
+    target: Target,
+    small_transactions: None,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+) -> None:
+    """The brokers may answer a fenced producer that something unknown went wrong."""
+    answer_once(monkeypatch, code, lambda: target.restore(odd))
+    with pytest.raises(TopicBusyError, match="has taken over"):
+        target.restore(odd)
+    assert_restored(target, records)
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN, KafkaError.INVALID_PRODUCER_EPOCH])
+def test_an_error_without_another_restore_is_told_as_it_is_and_the_next_call_goes_on(
+    odd: World,
+    records: list[Record],
+    target: Target,
+    small_transactions: None,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+) -> None:
+    """An epoch is outdated, too, when the brokers ended a transaction for its age."""
+    answer_once(monkeypatch, code, lambda: None)
+    with pytest.raises(ServiceError, match=r"Known to be committed in topic .* by this call\. Run the same command"):
+        target.restore(odd)
+    monkeypatch.undo()
+    target.restore(odd)
+    assert_restored(target, records)
+
+
+def test_positions_of_another_restore_show_that_it_took_over_where_the_producer_cannot_ask(
+    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take_over() -> None:
+        target.restore(odd)
+        # From here on this producer answers nothing but that it has failed for good.
+        monkeypatch.setattr(TransactionalWriter, "_abort", fail)
+
+    def fail(writer: TransactionalWriter) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    answer_once(monkeypatch, KafkaError.UNKNOWN, take_over)
+    with pytest.raises(TopicBusyError, match="has taken over"):
+        target.restore(odd)
+    assert_restored(target, records)
+
+
+def test_own_positions_show_no_other_restore_where_the_producer_cannot_ask(
+    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(writer: TransactionalWriter) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    answer_once(monkeypatch, KafkaError.UNKNOWN, lambda: monkeypatch.setattr(TransactionalWriter, "_abort", fail))
+    with pytest.raises(ServiceError, match="Known to be committed"):
+        target.restore(odd)
+    monkeypatch.undo()
+    target.restore(odd)
     assert_restored(target, records)
 
 
@@ -437,29 +531,6 @@ def test_a_restore_whose_snapshot_was_released_and_swept_does_not_go_on_with_ano
     with pytest.raises(BadInputError, match="which is gone"):
         target.restore(world)
     assert target.read() == written
-
-
-def test_a_record_that_the_target_does_not_take_is_said_and_once_it_does_the_restore_goes_on(
-    world: World, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.create(1)
-    large = record(5, b"large", random.Random(1).randbytes(2_000_000))
-    records = [*build_versions(0, 5), large, *build_versions(6, 20)]
-    world.ingest(records)
-
-    def split_slowly(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[pa.RecordBatch]:
-        # The transaction has failed before its last records are written.
-        yield batch.slice(0, 6)
-        time.sleep(0.5)
-        yield batch.slice(6)
-
-    monkeypatch.setattr(write_records, "_split", split_slowly)
-    with pytest.raises(ConfigurationError, match=r"max\.message\.bytes"):
-        target.restore(world)
-    TargetTopic(target.settings, target.name).alter_configuration({"max.message.bytes": "3000000"})
-    target.restore(world)
-    assert_restored(target, records)
-    assert read_configuration(target)["cleanup.policy"] == "compact"
 
 
 def test_a_transaction_in_which_a_record_was_not_taken_is_not_committed(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 NOTHING_CHANGED = "The log was not changed."
-"""Both of an ingest, which commits after it has read, and of a restore, whose target may have records already."""
+"""True of an ingest, which commits after it has read. A restore says itself what it has committed."""
 _log = logging.getLogger("winnow.kafka")
 # The library reports each attempt at a connection. What matters of it is in the error that a call ends with.
 _log.addFilter(lambda _: _log.isEnabledFor(logging.DEBUG))
@@ -140,8 +140,10 @@ def _judge_handshake(error: Any) -> str | None:
     return _NOT_TRUSTED if "certificate verify failed" in said else None
 
 
-def explain_kafka_error(error: Any, servers: str, what: str) -> WinnowError:
+def explain_kafka_error(error: Any, servers: str, what: str, *, left: str = NOTHING_CHANGED) -> WinnowError:
     """Make the exception about ``error`` of a cluster; ``what``: what was asked of it, as ``reading orders-0``.
+
+    ``left``: what the call left behind; empty: the caller says that, and the next command.
 
     What may pass is a :class:`ServiceError`; what somebody has to mend is a :class:`ConfigurationError`.
     """
@@ -159,7 +161,6 @@ def explain_kafka_error(error: Any, servers: str, what: str) -> WinnowError:
     }
     reason = permanent.get(error.code()) or _judge_handshake(error)
     if reason is not None:
-        return ConfigurationError(f"Kafka at {servers}, {what}: {reason} ({name}). {NOTHING_CHANGED}")
-    return ServiceError(
-        f"Kafka at {servers} cannot be reached, or failed, {what} ({name}). {NOTHING_CHANGED} Run it again."
-    )
+        return ConfigurationError(f"Kafka at {servers}, {what}: {reason} ({name}). {left}".rstrip())
+    rest = f" {left} Run it again." if left else ""
+    return ServiceError(f"Kafka at {servers} cannot be reached, or failed, {what} ({name}).{rest}")

@@ -12,7 +12,7 @@ from winnow.config.topic import is_topic_key
 from winnow.epochs import format_topic_id
 from winnow.errors import WinnowError
 from winnow.kafka.answers import check_offsets, find_leaderless
-from winnow.kafka.client import ConnectionTrouble, explain_kafka_error, make_admin_client
+from winnow.kafka.client import NOTHING_CHANGED, ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -97,8 +97,10 @@ class TopicDescriptions(Mapping[str, BrokerTopic]):
 class Cluster:
     """The topics of one Kafka cluster."""
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, left: str = NOTHING_CHANGED) -> None:
+        """``left``: what a call that fails has left behind, as of :func:`explain_kafka_error`."""
         self.settings = settings
+        self._left = left
         self._trouble = ConnectionTrouble()
         self._admin = make_admin_client(settings, self._trouble)
 
@@ -148,9 +150,9 @@ class Cluster:
         for name, topic in described.items():
             numbers = [part.id for part in topic.partitions]
             if name not in problems:
-                servers = self.settings.bootstrap_servers
-                problem = check_offsets(servers, name, numbers, starts, stable)
-                problem = problem or check_offsets(servers, name, numbers, starts, ends)
+                servers, left = self.settings.bootstrap_servers, self._left
+                problem = check_offsets(servers, name, numbers, starts, stable, left=left)
+                problem = problem or check_offsets(servers, name, numbers, starts, ends, left=left)
                 if problem is not None:
                     problems[name] = problem
             if name not in problems:
@@ -237,7 +239,7 @@ class Cluster:
         }
         # One partition without a leader would let the request for the offsets of all topics fail.
         for name, of_topic in leaders.items():
-            leaderless = find_leaderless(self.settings.bootstrap_servers, name, of_topic)
+            leaderless = find_leaderless(self.settings.bootstrap_servers, name, of_topic, left=self._left)
             if leaderless is not None:
                 problems[name] = leaderless
                 del described[name]
@@ -331,7 +333,8 @@ class Cluster:
 
     def _explain(self, error: Any, what: str) -> WinnowError:
         self._admin.poll(0)  # this is when the library says why connections failed
-        return explain_kafka_error(self._trouble.find_cause(error), self.settings.bootstrap_servers, what)
+        cause = self._trouble.find_cause(error)
+        return explain_kafka_error(cause, self.settings.bootstrap_servers, what, left=self._left)
 
 
 def _is_of_the_client(error: KafkaError) -> bool:

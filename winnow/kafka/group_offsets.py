@@ -11,7 +11,10 @@ from winnow.kafka.cluster import REQUEST_TIMEOUT_S
 
 
 class GroupOffsets:
-    """The offsets that consumer groups have committed for one topic."""
+    """The offsets that consumer groups have committed for one topic.
+
+    Errors do not say what a failed call left behind: the caller knows what it has committed.
+    """
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         self._settings, self._topic = settings, topic
@@ -65,7 +68,7 @@ class GroupOffsets:
             if position.error is not None:
                 # Its offset is the one of a group that has committed nothing.
                 what = f"asking for the offset of consumer group {group} in {self._topic}-{position.partition}"
-                raise explain_kafka_error(position.error, self._settings.bootstrap_servers, what)
+                raise explain_kafka_error(position.error, self._settings.bootstrap_servers, what, left="")
             if position.offset >= 0:
                 offsets[position.partition] = position.offset
         return offsets
@@ -87,4 +90,4 @@ class GroupOffsets:
                 raise self._explain(problem, f"deleting consumer group {group}") from None
 
     def _explain(self, problem: Any, what: str) -> Exception:
-        return explain_kafka_error(problem.args[0], self._settings.bootstrap_servers, what)
+        return explain_kafka_error(problem.args[0], self._settings.bootstrap_servers, what, left="")

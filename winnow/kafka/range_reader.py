@@ -73,12 +73,13 @@ class TruncatedRangeError(BadInputError):
 class RangeReader:
     """Reads ranges of offsets one after another with one client. A context manager.
 
-    ``leader_epochs``: those of the records of the range that is read, as far as it was.
+    ``leader_epochs``: those of the records of the range that is read, as far as it was. ``left``: what a call that
+    fails has left behind, as of :func:`explain_kafka_error`.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, left: str = NOTHING_CHANGED) -> None:
         self.leader_epochs: tuple[LeaderEpoch, ...] = ()
-        self._settings = settings
+        self._settings, self._left = settings, left
         self._collecting = collect_rarely()
         self._consumer = make_consumer(
             settings,
@@ -121,9 +122,10 @@ class RangeReader:
             if found:
                 heard_s = time.monotonic()
             elif time.monotonic() - heard_s > STALL_S:
+                rest = f" {self._left} Run it again." if self._left else ""
                 raise ServiceError(
                     f"Kafka at {self._settings.bootstrap_servers} sent nothing of {wanted} from offset {position} on "
-                    f"for {STALL_S:.0f} s. {NOTHING_CHANGED} Run it again."
+                    f"for {STALL_S:.0f} s.{rest}"
                 )
             messages, done = self._take(found, wanted)
             if messages:
@@ -197,7 +199,7 @@ class RangeReader:
         if error.code() == KafkaError._PARTITION_EOF:
             return _get_offset(event) >= wanted.end
         if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-            raise refuse_truncation(wanted)
+            raise refuse_truncation(wanted, left=self._left)
         if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
             return False  # the library tries again; the wait above ends it
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -216,14 +218,15 @@ class RangeReader:
         self.leader_epochs = append_leader_epochs(self.leader_epochs, observed, joins=True)
 
     def _explain(self, error: Any, wanted: BrokerRange) -> Exception:
-        return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}")
+        return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}", left=self._left)
 
 
-def refuse_truncation(wanted: BrokerRange) -> TruncatedRangeError:
-    """Make the error about records of a range that the brokers do not have any more."""
+def refuse_truncation(wanted: BrokerRange, *, left: str = NOTHING_CHANGED) -> TruncatedRangeError:
+    """Make the error about records of a range that the brokers do not have any more; ``left``: as of the reader."""
+    rest = f" {left} Run it again: it says what is lost." if left else ""
     return TruncatedRangeError(
         f"The broker deleted records of {wanted}, or lost the end of its log, while it was read: in the range from "
-        f"offset {wanted.start} to {wanted.end - 1}. {NOTHING_CHANGED} Run it again: it says what is lost."
+        f"offset {wanted.start} to {wanted.end - 1}.{rest}"
     )
 
 

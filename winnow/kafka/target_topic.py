@@ -33,12 +33,15 @@ class TargetDescription:
 
 
 class TargetTopic:
-    """One topic of a Kafka cluster."""
+    """One topic of a Kafka cluster.
+
+    Errors do not say what a failed call left behind: the caller knows what it has committed.
+    """
 
     def __init__(self, settings: ClientSettings, name: str) -> None:
         self.name = name
         self._settings = settings
-        self._cluster = Cluster(settings)
+        self._cluster = Cluster(settings, left="")
         self._admin = make_admin_client(settings)
 
     def read_cluster_id(self) -> str:
@@ -180,7 +183,7 @@ class TargetTopic:
         except KafkaException as problem:
             raise self._explain(problem, f"asking for offsets of topic {self.name}") from None
         stable = {(self.name, number): part.stable_offset for number, part in topic.partitions.items()}
-        invalid = check_offsets(self._settings.bootstrap_servers, self.name, topic.partitions, stable, ends)
+        invalid = check_offsets(self._settings.bootstrap_servers, self.name, topic.partitions, stable, ends, left="")
         if invalid is not None:
             raise invalid
         return {number: end for (_, number), end in ends.items()}
@@ -215,4 +218,4 @@ class TargetTopic:
         return self._explain(problem, what)
 
     def _explain(self, problem: Any, what: str) -> Exception:
-        return explain_kafka_error(problem.args[0], self._settings.bootstrap_servers, what)
+        return explain_kafka_error(problem.args[0], self._settings.bootstrap_servers, what, left="")

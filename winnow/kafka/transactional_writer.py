@@ -10,28 +10,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from winnow.errors import BadInputError, ConfigurationError, ServiceError, TopicBusyError, WinnowError
+from winnow.errors import WinnowError
 from winnow.files.record_batch import NO_TIMESTAMP_MS
-from winnow.kafka.client import check_client_library, explain_kafka_error, refuse_properties
+from winnow.kafka.client import check_client_library, refuse_properties
 from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.record_columns import list_bytes, list_headers, read_times_ms
+from winnow.kafka.writer_errors import explain_writer_error, is_fenced, list_clear_codes
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-
-    Header = tuple[str, str | bytes | None]
 
 TRANSACTION_TIMEOUT_MS = 300_000
 """A broker aborts an open transaction after this; until then a dead writer's holds back readers, unless it runs again.
 Below ``transaction.max.timeout.ms`` (15 minutes by default)."""
 REQUEST_TIMEOUT_S = 60.0
+FLUSH_S = 1.0
+"""How long records are waited for at a time; one that the brokers do not take within five minutes has failed."""
+PROBE_TIMEOUT_S = 10.0
+"""Maximum wait for the brokers' word on who holds a name; they refuse an outdated epoch at once."""
 MAXIMUM_TRIES = 5
 QUEUE_KILOBYTES = 64 << 10
 """Maximum records that wait in memory for the brokers."""
@@ -54,10 +55,14 @@ class CommittedPosition:
 class TransactionalWriter:
     """Writes to one topic. A context manager; leaving it aborts an open transaction."""
 
-    def __init__(self, settings: ClientSettings, topic: str, name: str) -> None:
-        self._settings, self._topic, self._name = settings, topic, name
+    def __init__(self, settings: ClientSettings, topic: str, name: str, batch_bytes: int = BATCH_BYTES) -> None:
+        """``batch_bytes``: maximum size of a batch of several records."""
+        self._settings, self._topic, self._name, self._batch_bytes = settings, topic, name, batch_bytes
         self._in_transaction = False
         self._failure: KafkaError | None = None
+        # What this writer read or committed last, and what a commit of unknown outcome may have committed.
+        self._known: dict[int, CommittedPosition] = {}
+        self._attempted: dict[int, CommittedPosition] = {}
         self._producer = self._make_producer()
         self._consumer = self._make_consumer(name)
 
@@ -70,7 +75,7 @@ class TransactionalWriter:
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             enable_idempotence=True,
             linger_ms=50,
-            batch_size=BATCH_BYTES,
+            batch_size=self._batch_bytes,
             message_max_bytes=MAXIMUM_MESSAGE_BYTES,
             queue_buffering_max_kbytes=QUEUE_KILOBYTES,
             queue_buffering_max_messages=QUEUE_MESSAGES,
@@ -137,9 +142,19 @@ class TransactionalWriter:
         for each in found:
             if each.error is not None:
                 raise self._explain(each.error, "asking for its positions")
-        return {
-            each.partition: CommittedPosition(each.offset, each.metadata or "") for each in found if each.offset >= 0
-        }
+        self._known = _parse_positions(found)
+        return dict(self._known)
+
+    def require_held(self) -> None:
+        """Check, outside of a transaction, that no newer writer of this name has fenced this one; the topic exists.
+
+        Raises:
+            TopicBusyError: one has. That the brokers did not answer is no error.
+        """
+        from confluent_kafka import KafkaError
+
+        if self._is_taken_over():
+            raise self._explain(KafkaError(KafkaError._FENCED), "asking who writes")
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -176,8 +191,11 @@ class TransactionalWriter:
             raise self._explain(self._find_cause(problem.args[0]), "writing records") from None
 
     def _find_cause(self, error: KafkaError) -> KafkaError:
-        """Return why a request failed: that another writer took over, else why a record failed, else ``error``."""
-        from confluent_kafka import KafkaException
+        """Return why a request failed: that another writer took over, else why a record failed, else ``error``.
+
+        Who holds the name is asked before any error is returned that says nothing about it.
+        """
+        from confluent_kafka import KafkaError, KafkaException
 
         found = [error]
         try:
@@ -185,7 +203,61 @@ class TransactionalWriter:
         except KafkaException as fatal:
             found.append(fatal.args[0])
         found += [] if self._failure is None else [self._failure]
-        return next(filter(_is_fenced, found), found[-1])
+        cause = next(filter(is_fenced, found), found[-1])
+        if is_fenced(cause) or cause.code() in list_clear_codes():
+            return cause
+        taken_over = self._is_taken_over()
+        # An outdated epoch is that of a fenced writer, or of one whose transaction the brokers ended for its age.
+        if taken_over or (taken_over is None and cause.code() == KafkaError.INVALID_PRODUCER_EPOCH):
+            return KafkaError(KafkaError._FENCED)
+        return cause
+
+    def _is_taken_over(self) -> bool | None:
+        """Ask the brokers whether a newer writer holds the name; None: they do not tell. Ends the open transaction.
+
+        A fenced writer may be told no more than that something failed. Another request of its own shows it: the
+        brokers refuse whatever an outdated epoch asks.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        try:
+            self._abort()
+            # A transaction without anything in it ends without a request, so this one gets a position.
+            self._producer.begin_transaction()
+            self._in_transaction = True
+            probe = [TopicPartition(self._topic, 0, 0)]
+            group = self._consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(probe, group, PROBE_TIMEOUT_S)
+            self._abort()
+        except KafkaException as problem:
+            error = problem.args[0]
+            _log.debug("the writer was asked for after an error: %s", error.name())
+            if is_fenced(error):
+                return True
+            unreachable = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+            return None if error.code() in unreachable else self._has_foreign_positions()
+        return False
+
+    def _has_foreign_positions(self) -> bool | None:
+        """Check whether positions are committed that this writer does not know; None: it cannot be told."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        numbers = self._known.keys() | self._attempted.keys()
+        if not numbers:
+            return None
+        try:
+            found = self._consumer.committed(
+                [TopicPartition(self._topic, number) for number in numbers], REQUEST_TIMEOUT_S
+            )
+        except KafkaException:
+            return None
+        committed = _parse_positions(each for each in found if each.error is None)
+        # Only writers of this name commit for this group, so a position of nobody else's is a newer writer's.
+        foreign = (
+            position not in (self._known.get(number), self._attempted.get(number))
+            for number, position in committed.items()
+        )
+        return True if any(foreign) else None
 
     def commit(
         self, positions: Mapping[int, CommittedPosition], groups: Mapping[str, Mapping[int, int]] | None = None
@@ -201,6 +273,7 @@ class TransactionalWriter:
             TopicPartition(self._topic, number, each.offset, metadata=each.metadata)
             for number, each in sorted(positions.items())
         ]
+        self._attempted = dict(positions)
         self._add_offsets(self._consumer, offsets)
         for name, own in (groups or {}).items():
             consumer = self._make_consumer(name)
@@ -210,6 +283,8 @@ class TransactionalWriter:
                 consumer.close()
         self._commit()
         self._in_transaction = False
+        self._known = {**self._known, **positions}
+        self._attempted = {}
 
     def _add_offsets(self, consumer: Consumer, offsets: Sequence[TopicPartition]) -> None:
         group = consumer.consumer_group_metadata()
@@ -219,19 +294,26 @@ class TransactionalWriter:
         )
 
     def _commit(self) -> None:
-        self._try(self._producer.commit_transaction, "committing a transaction")
+        # Once a record has failed the library sends no other of its transaction, and a commit would wait for them.
+        while self._failure is None and self._producer.flush(FLUSH_S):
+            continue
+        if self._failure is not None:
+            raise self._explain(self._find_cause(self._failure), "writing records")
+        self._try(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), "committing a transaction")
 
     def abort(self) -> None:
         """Abort the open transaction, if there is one; if that fails, the next writer's :meth:`open` ends it."""
         from confluent_kafka import KafkaException
 
-        if not self._in_transaction:
-            return
-        self._in_transaction = False
         try:
-            self._producer.abort_transaction(REQUEST_TIMEOUT_S)
+            self._abort()
         except KafkaException as problem:
             _log.debug("a transaction was not aborted: %s", problem.args[0].name())
+
+    def _abort(self) -> None:
+        if self._in_transaction:
+            self._in_transaction = False
+            self._producer.abort_transaction(REQUEST_TIMEOUT_S)
 
     def _try(self, action: Callable[[], Any], what: str) -> Any:
         from confluent_kafka import KafkaException
@@ -247,66 +329,8 @@ class TransactionalWriter:
         raise AssertionError("the last try returns or raises")
 
     def _explain(self, error: Any, what: str) -> WinnowError:
-        from confluent_kafka import KafkaError
-
-        code, rest = error.code(), "What was committed stays; running it again goes on from there."
-        if _is_fenced(error):
-            return TopicBusyError(
-                f"Another process began to restore into topic {self._topic} and has taken over from this one. "
-                "What this one committed stays, and the other goes on from there."
-            )
-        if code in {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}:
-            return ConfigurationError(
-                f"A record is larger than topic {self._topic} takes (max.message.bytes). {rest} Raise it first: "
-                f"kafka-configs.sh --alter --entity-type topics --entity-name {self._topic} --add-config "
-                "max.message.bytes=BYTES"
-            )
-        if code == KafkaError.INVALID_TIMESTAMP:
-            return ConfigurationError(
-                f"A record's timestamp is one that topic {self._topic} does not take "
-                f"(message.timestamp.before.max.ms, message.timestamp.after.max.ms). Raise them first. {rest}"
-            )
-        if code in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}:
-            return BadInputError(
-                f"Topic {self._topic} is gone from the cluster: somebody deleted it while it was being restored. "
-                "Run it again: it begins anew."
-            )
-        found = explain_kafka_error(error, self._settings.bootstrap_servers, f"{what} of topic {self._topic}")
-        if isinstance(found, ConfigurationError):
-            return found
-        at = self._settings.bootstrap_servers
-        return ServiceError(f"Kafka at {at} failed, {what} of topic {self._topic} ({error.name()}). {rest}")
+        return explain_writer_error(error, self._settings.bootstrap_servers, self._topic, what)
 
 
-def _is_fenced(error: KafkaError) -> bool:
-    """Check whether a writer's error says that a newer one of its name took over."""
-    from confluent_kafka import KafkaError
-
-    codes = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-    return error.code() in codes or (error.code() == KafkaError._FATAL and "fenced" in error.str().lower())
-
-
-def read_times_ms(column: pa.Array) -> pa.Array:
-    """Return a column of timestamps as milliseconds."""
-    if not pa.types.is_timestamp(column.type):
-        return column
-    return column.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-
-
-def list_bytes(column: pa.Array) -> list[bytes | None]:
-    """List a binary column's values, without one of PyArrow's scalars per value."""
-    found: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
-    return found
-
-
-def list_headers(column: pa.Array) -> Iterable[list[Header] | None]:
-    """List the headers of each record; None where it has none."""
-    counts = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    if not counts.any():
-        return repeat(None, len(column))
-    flat = column.flatten()
-    names: list[str] = flat.field("key").to_numpy(zero_copy_only=False).tolist()
-    pairs: list[Header] = list(zip(names, list_bytes(flat.field("value")), strict=True))
-    ends = np.cumsum(counts).tolist()
-    starts = [0, *ends[:-1]]
-    return [pairs[start:end] or None for start, end in zip(starts, ends, strict=True)]
+def _parse_positions(offsets: Iterable[TopicPartition]) -> dict[int, CommittedPosition]:
+    return {each.partition: CommittedPosition(each.offset, each.metadata or "") for each in offsets if each.offset >= 0}

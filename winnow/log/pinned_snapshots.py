@@ -64,7 +64,8 @@ def _is_tag(reference: object) -> bool:
 def _retry(log: TopicLog, change: Callable[[Table], None]) -> None:
     for attempt in range(MAXIMUM_COMMIT_TRIES):
         try:
-            with translate_catalog_errors(f"A snapshot of topic {log.topic} was not pinned or released"):
+            # A restore, whose tags these are, says what it has committed in Kafka.
+            with translate_catalog_errors(f"A snapshot of topic {log.topic} was not pinned or released", left=""):
                 head = log.newest_head()
                 change(head.table)
                 return log.record(head)

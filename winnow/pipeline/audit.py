@@ -6,7 +6,7 @@ import getpass
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from winnow.errors import WinnowError
 from winnow.model import AIRFLOW_HOLDER
@@ -60,6 +60,12 @@ def record_action(
         # Another library's message may quote an address.
         words = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
         log.warning("The audit log did not get this: %s: %s %s. %s", entry.actor, action.value, topic, words)
+
+
+def record_creation(ctx: Context, topic: str, partitions: int, overrides: Mapping[str, str]) -> None:
+    """Record that a topic was created, by a command of its own or by an ingest; never raises."""
+    config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
+    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s){config}")
 
 
 def record_request(ctx: Context, action: AuditAction, topics: Sequence[str], *, detail: str = "") -> None:

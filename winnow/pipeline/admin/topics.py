@@ -13,7 +13,7 @@ from winnow.log.head import Head
 from winnow.log.recorded_configuration import describe_differences, read_kafka_record, read_overrides
 from winnow.log.topic_log import TopicLog
 from winnow.model import PartitionsAdded, PartitionState
-from winnow.pipeline.audit import record_action
+from winnow.pipeline.audit import record_action, record_creation
 from winnow.pipeline.compaction.consequences import describe_consequences
 from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.topic_view import TopicView, build_rules, load_partition_logs, load_topic_view
@@ -60,8 +60,7 @@ def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[st
         if other != name and has_collision(name, other)
     )
     ctx.log.create(name, partitions, overrides)
-    config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
-    record_action(ctx, AuditAction.CREATE, name, detail=f"{partitions:,} partition(s){config}")
+    record_creation(ctx, name, partitions, overrides)
     refresh_overview(ctx, name)
     return describe_topic(ctx, name, notices=notices)
 

@@ -9,12 +9,11 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from winnow.config.kafka_settings import KafkaRecord
 from winnow.errors import BadInputError
-from winnow.pipeline.audit import record_action
+from winnow.pipeline.audit import record_creation
 from winnow.pipeline.context import Context
 from winnow.sources.archive import count_partitions, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.store.audit import AuditAction
 
 CreatedTopics = MutableMapping[str, str]
 """The uuid of the table of each topic that a call created."""
@@ -36,9 +35,7 @@ def create_topic(
     """
     overrides = overrides or {}
     created[topic] = ctx.log.create(topic, partitions, overrides, kafka=kafka).head().table_uuid
-    config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
-    origin = "" if kafka is None else " from Kafka"
-    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s), for an ingest{origin}{config}")
+    record_creation(ctx, topic, partitions, overrides)
 
 
 def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]:

@@ -12,10 +12,18 @@ from winnow.log.head import Head
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
 from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange
+from winnow.pipeline.restore.record_sizes import LargestRecord, find_largest_record
+from winnow.pipeline.restore.restore_progress import Watcher, count_bytes
 from winnow.pipeline.restore.restore_request import RestoreRequest
 from winnow.pipeline.restore.restore_state import Identity, Phase, Progress, RestoreState, parse_state
 from winnow.pipeline.restore.source_log import SourceLog
-from winnow.pipeline.restore.target_configuration import RESTORING, is_restoring, require_restorable
+from winnow.pipeline.restore.target_configuration import (
+    MESSAGE_BYTES,
+    RESTORING,
+    is_restoring,
+    require_large_enough,
+    require_restorable,
+)
 
 
 def name_restore(target: str) -> str:
@@ -32,8 +40,9 @@ class RestoreOpening:
         log: TopicLog,
         target: TargetTopic,
         writer: TransactionalWriter,
+        watch: Watcher = lambda phase, done, total: None,
     ) -> None:
-        self._request, self._log, self._target, self._writer = request, log, target, writer
+        self._request, self._log, self._target, self._writer, self._watch = request, log, target, writer, watch
         self._pins = f"winnow-restore.{target.read_cluster_id()}.{target.name}."
 
     def unpin(self, restore_id: str = "") -> None:
@@ -128,14 +137,21 @@ class RestoreOpening:
         wish, log = self._request, self._log
         self.unpin()  # of calls that died before they committed anything; they are fenced
         head = log.head() if wish.snapshot_id is None else log.snapshot(wish.snapshot_id)
-        log.config()  # a configuration that cannot be given to the target is said now, not at the end
+        config = log.config()
         restore_id = uuid.uuid4().hex
         pin_snapshot(log, f"{self._pins}{restore_id}", head)
         try:
             source = SourceLog(log, head)
             ranges = source.find_ranges(wish.bound)
             times_ms = self._check_timestamps(source, ranges)
-            found = self._provide_target(len(ranges), times_ms)
+            present = self._target.describe()
+            if present is not None:
+                require_restorable(present, len(ranges), times_ms)
+            largest = find_largest_record(source, ranges, count_bytes(self._watch, "Measuring", source, ranges))
+            size_bytes = 0 if largest is None else largest.size_bytes
+            if present is None:
+                self._create_target(len(ranges), max(size_bytes, config.max_message_bytes))
+            found = self._check_target(len(ranges), times_ms, largest)
             identity = Identity(
                 restore_id=restore_id,
                 topic=wish.topic,
@@ -176,12 +192,18 @@ class RestoreOpening:
             max((each for each in highest if each is not None), default=None),
         )
 
-    def _provide_target(self, partitions: int, times_ms: tuple[int | None, int | None]) -> TargetDescription:
+    def _create_target(self, partitions: int, message_bytes: int) -> None:
+        configuration = {**RESTORING, MESSAGE_BYTES: str(message_bytes)}
+        self._target.create(partitions, self._request.replication_factor, configuration)
+
+    def _check_target(
+        self, partitions: int, times_ms: tuple[int | None, int | None], largest: LargestRecord | None
+    ) -> TargetDescription:
         found = self._target.describe()
         if found is None:
-            self._target.create(partitions, self._request.replication_factor, RESTORING)
-            found = self._target.describe()
-            if found is None:
-                raise BadInputError(f"Topic {self._target.name} was deleted as soon as it was created. Run it again.")
+            raise BadInputError(f"Topic {self._target.name} was deleted as soon as it was created. Run it again.")
+        # Measuring takes its time. What another process did meanwhile is its restore, and no fault of the target.
+        self._writer.require_held()
         require_restorable(found, partitions, times_ms)
+        require_large_enough(found, self._request.topic, largest)
         return found

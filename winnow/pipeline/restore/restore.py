@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from winnow.config.topic import TopicConfig
 from winnow.epochs import locate_offset
-from winnow.errors import BadInputError, UsageError
+from winnow.errors import BadInputError, UsageError, ValidationFailedError, WinnowError
 from winnow.files.private_files import translate_disk_errors
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.group_offsets import GroupOffsets
-from winnow.kafka.range_reader import RangeReader
+from winnow.kafka.range_reader import RangeReader, TruncatedRangeError
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.restore.offset_translation import GroupOffset, OffsetTranslator, TranslationFile
 from winnow.pipeline.restore.open_restore import RestoreOpening, name_restore
+from winnow.pipeline.restore.restore_outcome import RestoreOutcome
+from winnow.pipeline.restore.restore_progress import Watcher, count_bytes
 from winnow.pipeline.restore.restore_request import (
     RestoredPartition,
     RestoreReport,
@@ -27,7 +29,11 @@ from winnow.pipeline.restore.restore_request import (
 )
 from winnow.pipeline.restore.restore_state import Phase, RestoreState
 from winnow.pipeline.restore.source_log import SourceLog
-from winnow.pipeline.restore.target_configuration import make_final_configuration
+from winnow.pipeline.restore.target_configuration import (
+    apply_configuration,
+    choose_batch_bytes,
+    make_final_configuration,
+)
 from winnow.pipeline.restore.verify_records import PartitionFigures, verify_records
 from winnow.pipeline.restore.write_records import write_records
 from winnow.report.events import log_event
@@ -35,8 +41,6 @@ from winnow.store.audit import AuditAction
 
 _NO_WAIT = {"fetch.wait.max.ms": "10"}
 """Everything that is read back is there already, so a broker need not hold an answer back for more to come."""
-Watcher = Callable[[str, int, int], None]
-"""Is told what is being done (``Writing``, ``Verifying``), and how many bytes of the log are done and in all."""
 
 
 def restore_topic(
@@ -51,19 +55,35 @@ def restore_topic(
         TopicBusyError: another process restores into the target.
         ServiceError: a cluster, catalog or store cannot be reached.
     """
+    outcome = RestoreOutcome(request, settings)
+    try:
+        return _restore_topic(ctx, request, settings, watch, outcome)
+    except WinnowError as problem:
+        if outcome.state is not None:
+            _record(ctx, request.topic, request.target_topic, f"stopped. {outcome.describe()}")
+        problem.args = (f"{problem} {outcome.explain(problem)}".rstrip(),)
+        raise
+
+
+def _restore_topic(
+    ctx: Context, request: RestoreRequest, settings: ClientSettings, watch: Watcher, outcome: RestoreOutcome
+) -> RestoreReport:
     began_ms = ctx.now_ms()
     log = ctx.log.open(request.topic)
     log.newest_head()  # an unknown or deleted topic is said before a broker is asked
     _require_folder(request)
+    config = log.config()  # one that cannot be given to the target is said now, not at the end
     target = TargetTopic(settings, request.target_topic)
-    with TransactionalWriter(settings, request.target_topic, name_restore(request.target_topic)) as writer:
-        run = _Run(request, settings, log, target, writer, watch)
+    name = name_restore(request.target_topic)
+    with TransactionalWriter(settings, request.target_topic, name, choose_batch_bytes(target, config)) as writer:
+        run = _Run(request, settings, config, target, writer, watch, outcome)
         writer.open()
-        opening = RestoreOpening(request, log, target, writer)
+        opening = RestoreOpening(request, log, target, writer, watch)
         resumed = opening.resume()
         if resumed is None or resumed[0].phase is Phase.WRITING:
             run.require_idle_groups()
         state, source = resumed or opening.begin()
+        outcome.begin(state)
         if state.phase is not Phase.COMPLETE:
             began = "begun" if resumed is None else "went on"
             _record(ctx, request.topic, request.target_topic, began)
@@ -76,7 +96,12 @@ def restore_topic(
         )
         if source is not None:
             before, state = state, run.write(source, state)
-            verified = run.verify(source, state)
+            try:
+                verified = run.verify(source, state)
+            except (ValidationFailedError, TruncatedRangeError):
+                # A target that another process has completed is its applications': it may differ by now.
+                writer.require_held()
+                raise
             state = run.commit(state, Phase.VERIFIED, verified.groups)
             report = replace(
                 report,
@@ -91,7 +116,7 @@ def restore_topic(
         opening.unpin(state.identity.restore_id)
     report = replace(report, duration_ms=ctx.now_ms() - began_ms)
     if not report.was_complete:
-        _record(ctx, request.topic, request.target_topic, f"complete, {report.records:,} records")
+        _record(ctx, request.topic, request.target_topic, f"complete, {state.records:,} records")
     if report.partitions:
         log_event(
             "restored",
@@ -151,17 +176,18 @@ class _Run:
         self,
         request: RestoreRequest,
         settings: ClientSettings,
-        log: TopicLog,
+        config: TopicConfig,
         target: TargetTopic,
         writer: TransactionalWriter,
         watch: Watcher,
+        outcome: RestoreOutcome,
     ) -> None:
-        self._request, self._settings, self._log = request, settings, log
-        self._target, self._writer, self._watch = target, writer, watch
+        self._request, self._settings, self._config = request, settings, config
+        self._target, self._writer, self._watch, self._outcome = target, writer, watch, outcome
         self._group_offsets = GroupOffsets(settings, target.name)
 
-    def require_idle_groups(self) -> None:
-        """Check that no group whose offsets are to be set has members.
+    def require_idle_groups(self, done: str = "") -> None:
+        """Check that no group whose offsets are to be set has members; ``done``: what to say of the records.
 
         Raises:
             BadInputError: one has.
@@ -171,8 +197,8 @@ class _Run:
         if active:
             raise BadInputError(
                 f"Consumer group {active[0]} has members in the target's cluster, which would not notice that its "
-                "offsets are set. Its offsets were not set. Stop its consumers, or take its lines out of the file, "
-                "and run it again."
+                f"offsets are set. {done}Its offsets were not set. Stop its consumers, or take its lines out of the "
+                "file, and run it again."
             )
 
     def write(self, source: SourceLog, state: RestoreState) -> RestoreState:
@@ -184,7 +210,8 @@ class _Run:
             self._writer,
             state,
             bytes_per_second=self._request.bytes_per_second,
-            on_progress=self._count_bytes("Writing", source, left),
+            on_progress=count_bytes(self._watch, "Writing", source, left),
+            on_commit=self._outcome.move,
         )
 
     def verify(self, source: SourceLog, state: RestoreState) -> _Verified:
@@ -207,7 +234,9 @@ class _Run:
         with (
             translate_disk_errors(wish.offsets_file.absolute().parent, "--offsets"),
             TranslationFile(wish.offsets_file) as translation,
-            RangeReader(replace(self._settings, properties={**self._settings.properties, **_NO_WAIT})) as reader,
+            RangeReader(
+                replace(self._settings, properties={**self._settings.properties, **_NO_WAIT}), left=""
+            ) as reader,
         ):
             figures = verify_records(
                 source,
@@ -215,7 +244,7 @@ class _Run:
                 found,
                 state,
                 (translation, translator),
-                self._count_bytes("Verifying", source, all_of_it),
+                count_bytes(self._watch, "Verifying", source, all_of_it),
             )
         return _Verified(figures, self._translate_groups(wanted, state, translator))
 
@@ -241,7 +270,7 @@ class _Run:
                     "replaced. All records are restored. Delete them (kafka-consumer-groups.sh --delete-offsets "
                     f"--group {group} --topic {self._target.name}) and run it again."
                 )
-        self.require_idle_groups()
+        self.require_idle_groups("All records are restored. ")
         return translated
 
     def commit(
@@ -251,31 +280,19 @@ class _Run:
         state = state.advance({}, phase)
         self._writer.begin()
         self._writer.commit(state.to_positions(), groups or {})
+        self._outcome.move(state)
         return state
 
     def configure(self, state: RestoreState) -> Sequence[str]:
         """Give the target the topic's configuration, if the restore created it; return what to say."""
-        final = make_final_configuration(self._log.config())
+        final = make_final_configuration(self._config)
         if not state.identity.sets_configuration:
             wanted = ", ".join(f"{name}={value}" for name, value in final.values.items() if value is not None)
             stays = (
                 f"Topic {self._target.name} was there before: its configuration stays as it is. The log's: {wanted}."
             )
             return (stays, *final.notices)
-        self._target.alter_configuration(final.values)
-        return final.notices
-
-    def _count_bytes(self, what: str, source: SourceLog, ranges: Mapping[int, OffsetRange]) -> Callable[[int], None]:
-        total = sum(source.compute_size_bytes(number, each) for number, each in ranges.items() if each.start < each.end)
-        done = 0
-
-        def count(size_bytes: int) -> None:
-            nonlocal done
-            done += size_bytes
-            self._watch(what, min(done, total), total)
-
-        self._watch(what, 0, total)
-        return count
+        return (*final.notices, *apply_configuration(self._target, self._config, final))
 
 
 def _describe_figures(figures: Mapping[int, PartitionFigures], request: RestoreRequest) -> tuple[str, ...]:

@@ -69,6 +69,11 @@ class RestoreState:
     phase: Phase
     partitions: Mapping[int, Progress]
 
+    @property
+    def records(self) -> int:
+        """Records that are committed in the target."""
+        return sum(progress.records for progress in self.partitions.values())
+
     def advance(self, moved: Mapping[int, Progress], phase: Phase | None = None) -> RestoreState:
         """Return the state with partitions moved, and in another phase if one is given."""
         return replace(self, partitions={**self.partitions, **moved}, phase=phase or self.phase)

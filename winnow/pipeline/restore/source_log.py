@@ -150,5 +150,5 @@ class SourceLog:
         return segment in self._log.segments(self._log.head()).get(segment.partition, ())
 
     def _make_damage_error(self, segment: Segment, wrong: str) -> DamagedSegmentError:
-        after = "What was committed to the target stays; once the file is back, running it again goes on from there."
+        after = "The restore needs it to go on."
         return make_damage_error(self.topic, segment, wrong, after)

@@ -9,9 +9,11 @@ from types import MappingProxyType
 from typing import Final
 
 from winnow.config.definitions import BY_NAME
-from winnow.config.topic import TopicConfig
-from winnow.errors import BadInputError
-from winnow.kafka.target_topic import TargetDescription
+from winnow.config.topic import TopicConfig, list_entries
+from winnow.errors import BadInputError, ConfigurationError
+from winnow.kafka.target_topic import TargetDescription, TargetTopic
+from winnow.kafka.transactional_writer import BATCH_BYTES
+from winnow.pipeline.restore.record_sizes import BATCH_OVERHEAD_BYTES, LargestRecord
 
 _UNLIMITED: Final = str(2**63 - 1)
 RESTORING: Final[Mapping[str, str]] = MappingProxyType(
@@ -28,7 +30,8 @@ RESTORING: Final[Mapping[str, str]] = MappingProxyType(
         "segment.ms": _UNLIMITED,
     }
 )
-"""The configuration of a topic that a restore creates, until it is verified."""
+"""The configuration of a topic that a restore creates, until it is verified; and what its records need:"""
+MESSAGE_BYTES: Final = "max.message.bytes"
 MINIMUM_SEGMENT_BYTES: Final = 1 << 20
 """Kafka's own since 4.0."""
 _NOT_KAFKAS: Final = frozenset({"compaction.strategy", "compaction.strategy.header", "internal.segment.bytes"})
@@ -47,12 +50,13 @@ class FinalConfiguration:
 
 def is_restoring(found: TargetDescription) -> bool:
     """Check whether a topic's own configuration is exactly that of a topic that a restore has created."""
-    return dict(found.topic.configuration) == dict(RESTORING)
+    values = {name: value for name, value in found.topic.configuration.items() if name != MESSAGE_BYTES}
+    return values == dict(RESTORING)
 
 
 def make_final_configuration(config: TopicConfig) -> FinalConfiguration:
     """Make the configuration that the target gets once it is verified: the topic's, as far as Kafka knows it."""
-    values: dict[str, str | None] = dict.fromkeys(RESTORING)
+    values: dict[str, str | None] = dict.fromkeys([*RESTORING, MESSAGE_BYTES])
     notices = []
     own = {"cleanup.policy": ",".join(sorted(config.cleanup_policy))}
     own |= {"retention.ms": str(config.retention_ms), "retention.bytes": str(config.retention_bytes)}
@@ -70,6 +74,89 @@ def make_final_configuration(config: TopicConfig) -> FinalConfiguration:
             f"Winnow compacts by {config.compaction_strategy.value}; Kafka's cleaner keeps the highest offset of a key."
         )
     return FinalConfiguration(values, tuple(notices))
+
+
+def list_settings_to_change(found: TargetDescription, config: TopicConfig) -> dict[str, str]:
+    """List the settings in force for the archive that are others in force at the target; those that brokers have."""
+    differences = {}
+    for entry in list_entries(config):
+        present = found.configuration.get(entry.name)
+        if present is None or entry.name.startswith("winnow.") or entry.name in _NOT_KAFKAS:
+            continue
+        wanted = entry.value
+        if entry.name == "segment.bytes":
+            wanted = str(max(int(wanted), MINIMUM_SEGMENT_BYTES))
+        if _normalize(wanted) != _normalize(present):
+            differences[entry.name] = wanted
+    return differences
+
+
+def _normalize(value: str) -> object:
+    try:
+        return float(value) if "." in value else int(value)
+    except ValueError:
+        return frozenset(part.strip() for part in value.split(","))
+
+
+def apply_configuration(target: TargetTopic, config: TopicConfig, final: FinalConfiguration) -> tuple[str, ...]:
+    """Give the target the archive's configuration: what is set, then what is in force and other at the brokers.
+
+    Returns notices about what is not as in the archive.
+
+    Raises:
+        ConfigurationError: the brokers refuse a value that the topic sets.
+        ServiceError: the cluster cannot be reached.
+    """
+    before = target.describe()
+    target.alter_configuration(final.values)
+    found = target.describe()
+    if before is None or found is None:
+        return ()
+    differences = list_settings_to_change(found, config)
+    if differences:
+        try:
+            target.alter_configuration(differences)
+        except ConfigurationError as problem:
+            listed = ", ".join(f"{name}={value}" for name, value in differences.items())
+            return (f"What is in force for the archive and not at the target: {listed}. {problem}",)
+    needed_bytes = int(before.configuration.get(MESSAGE_BYTES, "0"))
+    if needed_bytes > config.max_message_bytes:
+        notice = (
+            f"The log has a record of {needed_bytes:,} bytes, more than its {MESSAGE_BYTES} of "
+            f"{config.max_message_bytes:,}. It was restored; topic {target.name} takes no other of that size."
+        )
+        return (notice,)
+    return ()
+
+
+def choose_batch_bytes(target: TargetTopic, config: TopicConfig) -> int:
+    """Choose the maximum size of a batch of several records: what the target takes, or will.
+
+    Raises:
+        ServiceError: the cluster cannot be reached.
+    """
+    found = target.describe()
+    limit = None if found is None else found.configuration.get(MESSAGE_BYTES)
+    limit_bytes = config.max_message_bytes if limit is None else int(limit)
+    return max(1, min(BATCH_BYTES, limit_bytes - BATCH_OVERHEAD_BYTES))
+
+
+def require_large_enough(found: TargetDescription, topic: str, largest: LargestRecord | None) -> None:
+    """Check that the target takes the largest record of ``topic``.
+
+    Raises:
+        BadInputError: it does not, or the brokers do not say what it takes.
+    """
+    limit_bytes = int(found.configuration.get(MESSAGE_BYTES, "0"))
+    if largest is None or largest.size_bytes <= limit_bytes:
+        return
+    name = found.topic.name
+    raise BadInputError(
+        f"{topic}-{largest.partition} has a record at offset {largest.offset} that needs {largest.size_bytes:,} bytes, "
+        f"and topic {name} takes {limit_bytes:,} ({MESSAGE_BYTES}; how far a record compresses is not counted on). "
+        f"Nothing was written. Raise it: kafka-configs.sh --alter --entity-type topics --entity-name {name} "
+        f"--add-config {MESSAGE_BYTES}={largest.size_bytes}"
+    )
 
 
 def require_restorable(found: TargetDescription, partitions: int, times_ms: tuple[int | None, int | None]) -> None:

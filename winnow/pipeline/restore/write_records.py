@@ -43,11 +43,12 @@ def write_records(
     *,
     bytes_per_second: float | None,
     on_progress: Callable[[int], None],
+    on_commit: Callable[[RestoreState], None],
 ) -> RestoreState:
     """Write what is missing in the target and return the state reached; every record is written exactly once.
 
     ``bytes_per_second``: maximum mean rate, by the bytes of keys, values and headers. The waits lie between
-    transactions.
+    transactions. ``on_commit`` gets the state after each transaction.
 
     Raises:
         TopicBusyError: another process restores into the target now.
@@ -82,12 +83,14 @@ def write_records(
                         open_one.moved = {**state.partitions, **open_one.moved}
                         refreshed_s = time.monotonic()
                     state = _commit(writer, state, open_one)
+                    on_commit(state)
                     written_bytes += open_one.size_bytes
                     open_one = None
                     if bytes_per_second is not None:
                         time.sleep(max(0.0, started_s + written_bytes / bytes_per_second - time.monotonic()))
     if open_one is not None:
         state = _commit(writer, state, open_one)
+        on_commit(state)
     return _commit_ends(target, writer, state)
 
 
