@@ -179,7 +179,7 @@ class RangeReader:
 
         end = wanted.end
         messages, done = list(found), False
-        if list(map(Message.error, found)).count(None) < len(found):
+        if any(error is not None for error in map(Message.error, found)):
             done = any(self._judge(each, wanted) for each in found if each.error() is not None)
             messages = [each for each in found if each.error() is None]
         if messages and _get_offset(messages[-1]) >= end:
