@@ -92,7 +92,7 @@ def test_pictures_and_pages_that_are_linked_are_there() -> None:
 def test_anchors_of_both_pages_lead_to_headings() -> None:
     """Within a page, and from one to the other."""
     anchors = {}
-    for page in ("airflow.md", "operations.md"):
+    for page in ("airflow.md", "operations.md", "kafka.md"):
         headings = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(), re.MULTILINE)
         anchors[page] = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
     for page in anchors:

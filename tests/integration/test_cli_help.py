@@ -23,6 +23,8 @@ COMMANDS = [
     ("topics", "alter"),
     ("topics", "delete"),
     ("topics", "restore"),
+    ("topics", "unfollow"),
+    ("topics", "follow"),
     ("ingest", "files"),
     ("ingest", "iceberg"),
     ("ingest", "list"),

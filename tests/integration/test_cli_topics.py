@@ -66,6 +66,24 @@ def test_description_holds_configuration_with_sources_and_the_log(tmp_path: Path
     assert first["bytes"] > 0
 
 
+def test_a_topic_is_unfollowed_and_followed_again(tmp_path: Path) -> None:
+    """It stands in the topic's configuration, and the description says so."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    assert winnow("topics", "describe", "orders", "--json").document["source"] is None
+    done = winnow("topics", "unfollow", "orders", "--reason", "it moved")
+    assert "Topic orders is not followed any more.\nTo take that back: winnow topics follow orders" in done.stdout
+    assert "is not followed already" in winnow("topics", "unfollow", "orders").stdout
+    described = winnow("topics", "describe", "orders", "--json").document
+    assert described["source"]["state"] == "unfollowed"
+    assert {e["name"]: e["value"] for e in described["config"]}["winnow.follow"] == "false"
+    assert "winnow topics follow orders" in winnow("topics", "describe", "orders").stdout
+    assert "is followed again" in winnow("topics", "follow", "orders").stdout
+    assert winnow("topics", "describe", "orders", "--json").document["source"] is None
+    entries = winnow("audit", "list", "--topic", "orders", "--json").document
+    audited = [(each["action"], each["reason"]) for each in entries if "follow" in each["action"]]
+    assert sorted(audited) == [("follow", ""), ("unfollow", "it moved")]
+
+
 def test_description_for_people_names_every_key_and_partition(tmp_path: Path) -> None:
     """No cell is cut where standard output is no terminal."""
     make_topic("orders", tmp_path / "orders.jsonl", partitions=2)

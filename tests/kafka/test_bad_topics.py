@@ -240,6 +240,26 @@ def test_a_recreated_topic_goes_on_as_a_new_epoch_where_the_settings_say_so(watc
     assert len(watcher.world.head(topic).state.epochs) == 2
 
 
+def test_an_epoch_of_the_policy_waits_for_records_and_is_refused_if_they_are_old(watcher: Watcher) -> None:
+    """An empty topic proves nothing: a mirror that fills it later would make old values the newest."""
+    (topic,) = watcher.create("filled", partitions=2)
+    stamp_ms = watcher.world.clock()
+    watcher.produce(topic, "k1", timestamp_ms=stamp_ms - HOUR_MS)
+    watcher.produce(topic, "k2", timestamp_ms=stamp_ms, partition=1)
+    watcher.tick()
+    watcher.recreate(topic)
+    report = watcher.tick(begins_epochs=True)
+    assert (report.reports, report.failures) == ((), ())
+    assert len(watcher.world.head(topic).state.epochs) == 1
+    watcher.produce(topic, "k2", timestamp_ms=stamp_ms - 1)
+    (failure,) = watcher.tick(begins_epochs=True).failures
+    assert "may make old values the newest" in str(failure.error)
+    assert watcher.keys(topic) == [b"k1", b"k2"]
+    watcher.produce(topic, "k2", timestamp_ms=stamp_ms + 1)
+    assert watcher.tick(begins_epochs=True).failures == ()
+    assert len(watcher.world.head(topic).state.epochs) == 2
+
+
 def test_partitions_that_a_recreated_topic_lacks_keep_their_records(watcher: Watcher) -> None:
     """Also when it grows again, and its new records come after them."""
     (topic,) = watcher.create("fewer", partitions=3)

@@ -132,3 +132,12 @@ def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log
         assert read_values(deleted) == [value for _, value in first]
         repeat_until_done(lambda: ingest_once(world, servers, [deleted], begins_epoch=True))
         assert read_values(deleted) == [value for _, value in first + second]
+
+        # It grows beyond ours, with other records at the same offsets.
+        third = name_records("third", 8)
+        write_records(cluster, unclean, third)
+        with pytest.raises(BadInputError, match=f"{unclean}-0 from offset 10 on .* read up to 15, and ends at 21 now"):
+            repeat_until_done(partial(ingest_once, world, servers, [unclean]))
+        assert read_values(unclean) == [value for _, value in first + lost]
+        repeat_until_done(lambda: ingest_once(world, servers, [unclean], diverged="keep"))
+        assert read_values(unclean) == [value for _, value in first + lost + second + third]

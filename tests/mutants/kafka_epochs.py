@@ -21,8 +21,8 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     Mutant("old-states-not-compared", "records whose leader epoch is not known are not compared")
     .changes("_ComparedPartition._is_equal", replace("ours.time_ms != theirs.time_ms", "False"))
     .caught_by("test_lost_end_is_noticed_without_leader_epochs[format-6]"),
-    Mutant("divergence-at-the-last-equal-record", "the last record that both sides have is taken for a lost one")
-    .changes("_ComparedPartition.find_divergence", replace("ours.offset + 1", "ours.offset"))
+    Mutant("divergence-one-too-high", "the first record that the brokers lost is taken for one that they have")
+    .changes("_ComparedPartition.find_divergence", replace("ours.offset + 1", "ours.offset + 2"))
     .caught_by("test_log_that_was_set_back_is_refused_and_left_behind_where_that_is_wished"),
     Mutant("set-back-unnoticed", "a partition that ends before what was read of it counts as unchanged")
     .changes("_list_changed", replace("at_brokers.stable_offset < end", "False"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, never, replace
+from tests.mutants.changes import always, drop_operand, never, replace
 from tests.mutants.mutant import Mutant
 
 KAFKA_TOPICS: tuple[Mutant, ...] = (
@@ -21,6 +21,12 @@ KAFKA_TOPICS: tuple[Mutant, ...] = (
     Mutant("epoch-at-each-call", "the policy begins an epoch of a topic that is still the same")
     .changes("choose_rules", drop_operand("is_another_topic"))
     .caught_by("test_a_recreated_topic_goes_on_as_a_new_epoch_where_the_settings_say_so"),
+    Mutant("epoch-of-nothing", "the policy begins an epoch of a topic that is still empty, and so compares nothing")
+    .changes("choose_rules", never("stable_offset"))
+    .caught_by("test_an_epoch_of_the_policy_waits_for_records_and_is_refused_if_they_are_old"),
+    Mutant("left-partitions-not-compared", "a topic that lags behind the partitions that it lacks is taken as newer")
+    .changes("refuse_older_than_left", always("find_offsets_at"))
+    .caught_by("test_an_epoch_of_the_policy_waits_for_records_and_is_refused_if_they_are_old"),
     Mutant("unfollowed-in-the-store-alone", "whether a log follows its topic is not asked of the log")
     .changes("prepare_topic", never("follows"))
     .caught_by("test_an_unfollowed_topic_is_left_until_it_is_followed_again"),

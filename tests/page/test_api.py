@@ -16,6 +16,7 @@ from winnow.results import NO_FIGURES, extract_figures
 from winnow.store import RunState, Store
 from winnow.store.ingest_lag import IngestLag
 from winnow.store.segment_checks import FileCheck
+from winnow.store.source_states import SourceKind, SourceState
 
 TOPIC_ROW = {
     "topic": "orders",
@@ -174,6 +175,7 @@ def test_topic_says_where_it_is_how_it_is_configured_and_how_often_it_failed(
         "failing_expectations_7d": 1,
         "scrub": None,
         "ingest_lag": None,
+        "source": None,
     }
     assert configuration[1] == {
         "name": "segment.ms",
@@ -195,6 +197,12 @@ def test_topic_says_when_its_files_were_checked_and_how_many_are_damaged(viewer:
         "oldest_checked_ms": NOW_MS - 5,
         "findings": 1,
     }
+
+
+def test_topic_says_that_it_is_gone_at_kafka_and_since_when(viewer: Visitor, home_store: Store) -> None:
+    put(home_store)
+    home_store.source_states.record([SourceState("orders", SourceKind.GONE, NOW_MS - 5, "file:///m.json")])
+    assert viewer.json("api/topics/orders")["source"] == {"state": "gone", "since_ms": NOW_MS - 5}
 
 
 def test_topic_says_how_far_it_is_behind_kafka_and_when_the_brokers_were_asked(

@@ -35,6 +35,7 @@ WAIT_S = 0.1
 ASSIGNMENT_S = 30.0
 """How long the library may take to begin with an assignment; it takes milliseconds."""
 ASSIGNMENT_PAUSE_S = 0.005
+ANSWER_S = 20.0
 STALL_S = 120.0
 """A broker that sends nothing for so long is not reachable."""
 FETCH_BYTES = 4 << 20
@@ -138,6 +139,26 @@ class RangeReader:
                 yield batch
             done = done or position >= wanted.end
         self._consumer.unassign()
+
+    def find_begin(self, wanted: BrokerRange) -> int:
+        """Ask for the first offset that the broker has of the partition of ``wanted``.
+
+        Raises:
+            ServiceError: the cluster cannot be reached.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+
+        place = TopicPartition(wanted.topic, wanted.partition)
+        try:
+            offsets = self._consumer.get_watermark_offsets(place, timeout=ANSWER_S)
+        except KafkaException as problem:
+            raise self._explain(problem.args[0], wanted) from None
+        if offsets[0] < 0:
+            raise ServiceError(
+                f"Kafka at {self._settings.bootstrap_servers} did not say where {wanted} begins. {NOTHING_CHANGED} "
+                "Run it again."
+            )
+        return offsets[0]
 
     def _assign(self, wanted: BrokerRange) -> None:
         from confluent_kafka import KafkaException, TopicPartition

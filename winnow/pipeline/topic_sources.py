@@ -102,6 +102,24 @@ def is_followed(table: TopicLog, head: Head) -> bool:
         return True  # whoever works on the topic is told what is wrong with its configuration
 
 
+class UnfollowedError(Exception):
+    """The log of a topic does not follow it. ``location``: its head."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
+
+
+def require_followed(table: TopicLog, head: Head) -> None:
+    """Raise unless a log follows its Kafka topic.
+
+    Raises:
+        UnfollowedError: it does not; that is no failure.
+    """
+    if not is_followed(table, head):
+        raise UnfollowedError(str(head.table.metadata_location))
+
+
 def record_gone(
     ctx: Context, topics: Sequence[str], states: Mapping[str, SourceState], heads: Mapping[str, str]
 ) -> None:

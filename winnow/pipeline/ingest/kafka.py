@@ -6,6 +6,7 @@ another one appends every record exactly once.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,17 +47,21 @@ from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
 from winnow.pipeline.ingest.recreated_topics import (
+    EmptyTopicError,
     begins_further_epoch,
     choose_rules,
     describe_new_life,
     record_new_epoch,
+    refuse_older_than_left,
 )
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
-from winnow.pipeline.topic_sources import close_failures, is_followed
+from winnow.pipeline.topic_sources import UnfollowedError, close_failures, require_followed
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
+
+_log = logging.getLogger("winnow")
 
 GAP_CHOICE = "accepted-gap"
 OVERLAP_CHOICE = "skipped-overlap"
@@ -103,14 +108,6 @@ class KafkaOutcome:
     unfollowed: Mapping[str, str] = field(default_factory=dict)
 
 
-class _UnfollowedError(Exception):
-    """The log of a topic does not follow it. ``location``: its head."""
-
-    def __init__(self, location: str) -> None:
-        super().__init__(location)
-        self.location = location
-
-
 def ingest_kafka_topics(
     ctx: Context,
     cluster: Cluster,
@@ -148,8 +145,10 @@ def ingest_kafka_topics(
                 raise refuse_unknown_topic(cluster, name)
             try:
                 return prepare_topic(ctx, topic, cluster, found[name], wanted)
-            except _UnfollowedError as left:
+            except UnfollowedError as left:
                 unfollowed[topic] = left.location
+            except EmptyTopicError as empty:
+                _log.info("Topic %s was created again in Kafka, and has no records yet; its epoch waits.", empty)
         return None
 
     prepared = [each for each in map_side_by_side(prepare, topics.items()) if each is not None]
@@ -246,8 +245,8 @@ def prepare_topic(
         head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
-    if wanted.follows and not is_followed(log, head):
-        raise _UnfollowedError(str(head.table.metadata_location))
+    if wanted.follows:
+        require_followed(log, head)
     count = len(head.state.partitions)
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
@@ -255,6 +254,8 @@ def prepare_topic(
     planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
+        live = log.segments(head)
+        refuse_older_than_left(head.state, planned, live, cluster, accepts_overlap=rules.accepts_overlap)
         epoch = compare_epoch(log, head, planned, cluster, rules)
         known = epoch.positions
         notices += describe_epoch_notices(epoch)

@@ -93,6 +93,7 @@ def compare_with_brokers(
         settings: of the client.
 
     Raises:
+        TruncatedRangeError: the broker has deleted records meanwhile.
         ServiceError: the cluster cannot be reached.
         DamagedSegmentError: a segment of the log is not what was written.
     """
@@ -214,7 +215,11 @@ class _ComparedPartition:
         return count
 
     def _ask_for_position(self) -> LeaderEpoch | None:
-        """Have the broker check the leader epoch of the newest record that was read: it may be compacted away."""
+        """Have the broker check the leader epoch of the newest record that was read: it may be compacted away.
+
+        Raises:
+            TruncatedRangeError: the broker has deleted records meanwhile.
+        """
         known = self._known[-1] if self._known else None
         if known is None or known.number == UNKNOWN_LEADER_EPOCH or known.end < self._begin:
             return None
@@ -222,6 +227,8 @@ class _ComparedPartition:
         try:
             next(iter(self._reader.read(wanted)), None)
         except TruncatedRangeError:
+            if self._reader.find_begin(wanted) > known.end:
+                raise  # retention overtook this call; the next one says so
             self.has_diverged = True
             return None
         return known

@@ -5,26 +5,73 @@ The policy answers what a person would with ``--new-epoch``; every check of that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from winnow.errors import join_first
-from winnow.kafka.cluster import BrokerTopic
+from winnow.clock import format_ms
+from winnow.errors import BadInputError, join_first
+from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.model import Segment, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.kafka_reading import KafkaReading, ReadingRules, is_another_topic
+from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 MAXIMUM_NAMED = 5
 
 
 def choose_rules(state: TopicState, topic: BrokerTopic, rules: ReadingRules, *, goes_on: bool) -> ReadingRules:
-    """Choose the rules of a call: with ``goes_on``, a topic that was created again begins an epoch by itself."""
+    """Choose the rules of a call: with ``goes_on``, a topic that was created again begins an epoch by itself.
+
+    Not while it is empty: then there is nothing to compare with the log, and a mirror or a restore that fills it later
+    would make old values the newest.
+
+    Raises:
+        EmptyTopicError: the epoch begins when the topic has records.
+    """
     if not goes_on or rules.begins_epoch or not is_another_topic(state, topic):
         return rules
+    if all(part.start_offset == part.stable_offset for part in topic.partitions.values()):
+        raise EmptyTopicError(topic.name)
     return replace(rules, begins_epoch=True)
+
+
+class EmptyTopicError(Exception):
+    """A topic that was created again has no records yet, so nothing is decided."""
+
+
+def refuse_older_than_left(
+    state: TopicState,
+    reading: KafkaReading,
+    segments: Mapping[int, Sequence[Segment]],
+    cluster: Cluster,
+    *,
+    accepts_overlap: bool,
+) -> None:
+    """Refuse an epoch of fewer partitions all of whose records are older than those of partitions that it lacks.
+
+    Records of those partitions have no partition at the brokers to be compared with, and may be in any.
+
+    Raises:
+        BadInputError: it is a mirror that lags, or old records that were restored, and nobody accepted that.
+        ServiceError: the cluster cannot be reached.
+    """
+    left = list_left_partitions(state, reading.topic)
+    times = [each.max_timestamp_ms for number in left for each in segments.get(number, ()) if each.max_timestamp_ms]
+    if not times or accepts_overlap:
+        return
+    name = reading.topic.name
+    if cluster.find_offsets_at(name, dict.fromkeys(reading.topic.partitions, max(times))):
+        return
+    raise BadInputError(
+        f"Topic {name} has {len(reading.topic.partitions)} partitions in Kafka and {state.topic} has "
+        f"{len(state.partitions)}; every record there is older than the newest of {state.topic}-{left[0]} and the "
+        f"others that it lacks ({format_ms(max(times))}): a new epoch may make old values the newest. "
+        f"{NOTHING_INGESTED} If it is a mirror that lags, wait until it has caught up. If not: "
+        f"winnow ingest kafka {state.topic} --new-epoch --accept-overlap"
+    )
 
 
 def begins_further_epoch(state: TopicState, reading: KafkaReading) -> bool:
