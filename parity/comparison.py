@@ -28,8 +28,6 @@ from winnow.results import PartitionReceipt
 from winnow.strategies import Strategy
 
 MAXIMUM_SHOWN: Final = 5
-HORIZON_TOLERANCE_MS: Final = 1_000
-"""The cleaner reads its clock after it has said that it begins."""
 
 
 @dataclass
@@ -60,8 +58,8 @@ class LogState:
     """Offsets of the committed records that the broker has, below ``ingested_end``."""
     times: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     """Earliest and latest timestamp of the committed records of each segment, by its base offset."""
-    skews: dict[int, int] = field(default_factory=dict)
-    """How much later than Winnow's cleaning time the broker began, by that time, in ms."""
+    begun: dict[int, Cleaning] = field(default_factory=dict)
+    """The broker's cleanings, by the time of Winnow's in ms."""
     log_start: int = 0
     checkpoint: int | None = None
     """The broker's first dirty offset before the round."""
@@ -248,7 +246,7 @@ def compare_horizons(
         number = bisect_right(starts, record.offset) - 1
         entry = state.history[number] if number < len(state.history) else None
         horizon_ms = None if entry is None else entry.delete_horizon_ms
-        if stamped_ms is None or horizon_ms is None or entry is None or entry.cleaning_time_ms not in log.skews:
+        if stamped_ms is None or horizon_ms is None or entry is None or entry.cleaning_time_ms not in log.begun:
             missing = " and ".join(
                 name for name, time_ms in (("the broker", stamped_ms), ("Winnow", horizon_ms)) if time_ms is None
             )
@@ -258,10 +256,14 @@ def compare_horizons(
                 )
             continue
         tally.compared["delete horizons, tombstone by tombstone"] += 1
-        apart_ms = stamped_ms - horizon_ms - log.skews[entry.cleaning_time_ms]
-        if not -HORIZON_TOLERANCE_MS <= apart_ms <= HORIZON_TOLERANCE_MS:
+        cleaning = log.begun[entry.cleaning_time_ms]
+        # The cleaner reads the clock that it stamps with between its look at the log and the line that says it begins.
+        cleaned_ms = entry.cleaning_time_ms + stamped_ms - horizon_ms
+        if not cleaning.look.now_ms <= cleaned_ms <= cleaning.begun_ms:
             tally.unexplained.append(
-                f"{where}: the delete horizons of the tombstone at {record.offset} are {apart_ms} ms apart"
+                f"{where}: the delete horizon of the tombstone at {record.offset} is that of a cleaning "
+                f"{cleaned_ms - cleaning.begun_ms} ms after the broker's, which began at most "
+                f"{cleaning.begun_ms - cleaning.look.now_ms} ms before it said so"
             )
 
 

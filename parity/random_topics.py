@@ -124,8 +124,8 @@ class RandomTopic:
 def make_topics(seed: int, logs: int, records: int, *, segment_setting: str) -> list[RandomTopic]:
     """Make topics with ``logs`` partitions or a few more in all, of about ``records`` records each.
 
-    The first ones are made to show the listed differences. ``segment_setting``: the version's name for the size of
-    small segments.
+    The first ones are made to show the listed differences, and rules that random topics would meet by luck alone.
+    ``segment_setting``: the version's name for the size of small segments.
     """
     special = _make_special_topics(seed, records, segment_setting)
     count = max(len(special), -(-logs // PARTITIONS))
@@ -182,7 +182,7 @@ def _choose_segment_bytes(rng: random.Random, records: int) -> int:
 
 
 def _make_special_topics(seed: int, records: int, segment_setting: str) -> list[RandomTopic]:
-    """Make the topics of which each shows one listed difference (:mod:`parity.differences`)."""
+    """Make the topics of which each shows one listed difference (:mod:`parity.differences`), or one rule."""
     few = min(records, 4_000)
     base = RandomTopic(
         name="",
@@ -226,5 +226,14 @@ def _make_special_topics(seed: int, records: int, segment_setting: str) -> list[
         ),
         replace(base, name="show-quiet-tombstones", rounds=1, keys=few * 4, shows="quiet-tombstones"),
         replace(base, name="show-below-log-start", config=deleting, deletes_records=True, shows="below-log-start"),
+        # KIP-534: what was stamped once keeps its horizon in later cleanings, under whatever retention.
+        replace(
+            base,
+            name="stamped-once",
+            rounds=3,
+            keys=few * 4,
+            delete_retention_ms=(DAY_MS, 2 * DAY_MS, HOUR_MS),
+            thresholds=("0.0", "0.0", "0.0"),
+        ),
     ]
     return [replace(each, generator=random.Random(f"parity {seed} {each.name}")) for each in made]

@@ -259,7 +259,7 @@ class ParityRun:
             if retires:
                 self.archive.alter(topic.name, {"retention.ms": "-1"})
             for partition, cleanings in cleaned.items():
-                logs[partition].skews[as_of_ms] = cleanings[0].begun_ms - as_of_ms
+                logs[partition].begun[as_of_ms] = cleanings[0]
         theirs = self.broker.read_records(topic.name, dict.fromkeys(range(PARTITIONS), 0))
         states = self.archive.get_states(topic.name)
         for log in logs:

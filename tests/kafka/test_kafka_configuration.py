@@ -196,25 +196,25 @@ def test_a_value_that_nobody_was_told_is_not_accepted(broker: KafkaBroker, world
     copy.ingest()
     copy.set_at_kafka({"retention.ms": "86400000"})
     copy.ingest()
-    copy.set_at_kafka({"retention.ms": "1000"})
+    copy.set_at_kafka({"retention.ms": str(HOUR_MS)})
     copy.ingest(ACCEPTED)
     assert copy.value("retention.ms") == "-1"
     assert copy.alerts() == [HELD]
     copy.ingest(ACCEPTED)
-    assert copy.value("retention.ms") == "1000"
+    assert copy.value("retention.ms") == str(HOUR_MS)
 
 
 def test_a_purge_that_was_taken_back_at_kafka_removes_nothing(broker: KafkaBroker, world: World) -> None:
-    """``retention.ms=1000`` for a while empties a topic at Kafka; its archive keeps all, though nothing new comes."""
-    copy = Copy(world, create_live_topic(broker, 1, cleanup_policy="delete", retention_ms="1000"))
+    """A short retention for a while empties a topic at Kafka; its archive keeps all, though nothing new comes."""
+    copy = Copy(world, create_live_topic(broker, 1, cleanup_policy="delete", retention_ms=str(HOUR_MS)))
     copy.write(*[b"k"] * 3)
     copy.follow()
-    assert copy.value("retention.ms") == "1000"
+    assert copy.value("retention.ms") == str(HOUR_MS)
     copy.set_at_kafka({"retention.ms": None})
     assert copy.follow() == 0
     assert copy.value("retention.ms") == "-1"
-    assert "retention.ms 1000 → -1, no longer set at Kafka" in copy.audit()[0]
-    world.clock.now_ms += HOUR_MS
+    assert f"retention.ms {HOUR_MS} → -1, no longer set at Kafka" in copy.audit()[0]
+    world.clock.now_ms += 30 * DAY_MS
     copy.compact()
     assert copy.offsets() == [0, 1, 2]
 

@@ -11,18 +11,19 @@ import pytest
 
 from parity import archive
 from parity.certificate import CertifiedRun, format_certificate
-from parity.cleaner_log import Look
+from parity.cleaner_log import Cleaning, Look
 from parity.cli import certify
-from parity.comparison import LogState, Release, Tally, compare_decision, compare_records
+from parity.comparison import LogState, Release, Tally, compare_decision, compare_horizons, compare_records
 from parity.differences import DIFFERENCES, Difference
-from parity.random_topics import make_topics
+from parity.random_topics import DAY_MS, make_topics
 from parity.segment_headers import Batch, BrokerSegment
 from winnow.engine.rewrite import compact_partition
-from winnow.model import OffsetRange, PartitionPlan, Plan, Record
+from winnow.model import Cleaning as History
+from winnow.model import OffsetRange, PartitionPlan, PartitionState, Plan, Record
 from winnow.results import StagedPartition
 
 SEED = 16
-LOGS = 28
+LOGS = 32
 RECORDS = 800
 
 
@@ -113,6 +114,19 @@ def test_another_range_or_decision_is_a_finding(threshold: float, look: Look, cl
     log = LogState(make_topics(1, 1, 100, segment_setting="segment.bytes")[3], 0, checkpoint=100, segments=segments)
     tally = Tally()
     compare_decision(log, Release(threshold), look, cleaned, tally, "here")
+    assert len(tally.unexplained) == findings
+
+
+@pytest.mark.parametrize(("cleaned_ms", "findings"), [(989, 1), (990, 0), (1_000, 0), (1_001, 1)])
+def test_a_horizon_of_another_time_than_the_brokers_cleaning_is_a_finding(cleaned_ms: int, findings: int) -> None:
+    """The cleaner's clock stood between its look at the log and the line that says that it begins."""
+    batch = Batch(0, 9, 10, 500, False, cleaned_ms + DAY_MS)
+    log = LogState(make_topics(1, 1, 100, segment_setting="segment.bytes")[0], 0, ingested_end=10)
+    log.begun[1_000] = Cleaning(Look(990, 0, 10), 1_000, 10, 10, 10)
+    state = PartitionState(log_end_offset=10, first_dirty_offset=10, history=(History(10, 1_000, 1_000 + DAY_MS),))
+    tally = Tally()
+    segments = [BrokerSegment(0, 10, 1_000, 500, (batch,))]
+    compare_horizons(log, [Record(5, b"key", None, 500)], segments, state, 10, tally, "here")
     assert len(tally.unexplained) == findings
 
 

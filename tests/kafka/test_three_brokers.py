@@ -29,6 +29,10 @@ from tests.support.waiting import wait_until
 from tests.support.world import World
 from winnow.errors import BadInputError
 from winnow.kafka import cluster as cluster_of_winnow
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
+from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka_reading import ReadingRules
 from winnow.pipeline.restore import write_records as restore_writing
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
@@ -132,7 +136,6 @@ def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log
         assert read_values(deleted) == [value for _, value in first]
         repeat_until_done(lambda: ingest_once(world, servers, [deleted], begins_epoch=True))
         assert read_values(deleted) == [value for _, value in first + second]
-
         # It grows beyond ours, with other records at the same offsets.
         third = name_records("third", 8)
         write_records(cluster, unclean, third)
@@ -141,3 +144,38 @@ def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log
         assert read_values(unclean) == [value for _, value in first + lost]
         repeat_until_done(lambda: ingest_once(world, servers, [unclean], diverged="keep"))
         assert read_values(unclean) == [value for _, value in first + lost + second + third]
+
+
+def test_topic_whose_partition_nobody_leads_is_run_again_and_stops_no_other(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Its only replica is on a node that does not run: nothing is concluded about its log."""
+    servers = cluster.bootstrap_servers
+    alone, sound = f"alone-{uuid.uuid4().hex[:8]}", f"sound-{uuid.uuid4().hex[:8]}"
+    cluster.create_topic(alone, assignment=[(1,), (3,)])
+    cluster.create_topic(sound, assignment=[(1, 2, 3)])
+    for topic in (alone, sound):
+        write_records(cluster, topic, name_records("first", 5))
+    with open_present_world(tmp_path) as world:
+        repeat_until_done(lambda: ingest_once(world, servers, [alone, sound]))
+        brokers = Cluster(read_client_settings(servers))
+        cluster.get_broker(3).stop()
+        try:
+            wait_until(lambda: cluster.describe_topic(alone)[1].leader < 0)
+            write_records(cluster, sound, name_records("second", 5))
+            for rules in (ReadingRules(), ReadingRules(begins_epoch=True)):
+                done = ingest_kafka_topics(
+                    world.ctx, brokers, {alone: alone}, KafkaRequest(rules), as_of_ms=world.clock()
+                )
+                assert [str(type(each.error).__name__) for each in done.failures] == ["ServiceError"]
+                assert f"{alone}-1: no broker leads it" in str(done.failures[0].error)
+            both = {alone: alone, sound: sound}
+            done = ingest_kafka_topics(world.ctx, brokers, both, KafkaRequest(), as_of_ms=world.clock())
+            assert [(each.topic, each.records_appended) for each in done.reports] == [(sound, 5)]
+            assert [each.topic for each in done.failures] == [alone]
+        finally:
+            cluster.start()
+        write_records(cluster, alone, name_records("second", 5), partition=1)
+        repeat_until_done(lambda: ingest_once(world, servers, [alone, sound]))
+        assert len(world.read(topic=alone)) == len(world.read(topic=sound)) == 10
+        assert len(world.head(alone).state.epochs) == 1

@@ -36,6 +36,8 @@ FOR_EVER = {"retention.ms": "-1"}
 
 _START_ATTEMPTS = 3
 _ANSWER_TIMEOUT_S = 3
+_WAIT_S = 120
+"""A node takes seconds to start, and a minute on a machine that is busy."""
 
 
 def _describe_replication(nodes: int) -> dict[str, str]:
@@ -133,7 +135,7 @@ class KafkaCluster:
                     return False
             return self._is_in_sync(name)
 
-        wait_until(create)
+        wait_until(create, within_s=_WAIT_S)
 
     def add_partitions(self, name: str, count: int) -> None:
         """Let a topic have ``count`` partitions, and wait until each is led."""
@@ -144,7 +146,7 @@ class KafkaCluster:
                 admin.create_partitions([NewPartitions(name, count)], request_timeout=_ANSWER_TIMEOUT_S)[name].result()
             return len(self.describe_topic(name)) == count
 
-        wait_until(add)
+        wait_until(add, within_s=_WAIT_S)
         self.wait_until_whole(name)
 
     def delete_topic(self, name: str) -> None:
@@ -156,7 +158,7 @@ class KafkaCluster:
                 admin.delete_topics([name], request_timeout=_ANSWER_TIMEOUT_S)[name].result()
             return not self.describe_topic(name)
 
-        wait_until(delete)
+        wait_until(delete, within_s=_WAIT_S)
 
     def describe_topic(self, name: str) -> dict[int, Partition]:
         """Return what a living node says of the topic's partitions, by number; nothing while it knows no such topic."""
@@ -178,7 +180,7 @@ class KafkaCluster:
         """Return the node that leads a partition; wait until there is one that runs.
 
         Raises:
-            AssertionError: nobody leads it within a minute.
+            AssertionError: nobody leads it within two minutes.
         """
         leaders: list[KafkaBroker] = []
 
@@ -189,7 +191,7 @@ class KafkaCluster:
             leaders[:] = [self.get_broker(described.leader)]
             return leaders[0].pid is not None
 
-        wait_until(is_led)
+        wait_until(is_led, within_s=_WAIT_S)
         return leaders[0]
 
     def wait_for_in_sync(self, name: str, nodes: Sequence[int], partition: int = 0) -> None:
@@ -199,11 +201,11 @@ class KafkaCluster:
             described = self.describe_topic(name).get(partition)
             return described is not None and set(described.in_sync) == set(nodes)
 
-        wait_until(is_reached)
+        wait_until(is_reached, within_s=_WAIT_S)
 
     def wait_until_whole(self, name: str) -> None:
         """Wait until every replica of every partition is in sync."""
-        wait_until(partial(self._is_in_sync, name))
+        wait_until(partial(self._is_in_sync, name), within_s=_WAIT_S)
 
     def _is_in_sync(self, name: str) -> bool:
         partitions = self.describe_topic(name)
@@ -243,7 +245,7 @@ def lose_records_by_unclean_election(
     read()
     leader.stop()
     follower.start()
-    wait_until(lambda: cluster.find_leader(topic) is follower)
+    wait_until(lambda: cluster.find_leader(topic) is follower, within_s=_WAIT_S)
     write_records(cluster, topic, instead)
     cluster.start()
     cluster.wait_until_whole(topic)

@@ -22,6 +22,7 @@ from winnow.errors import BadInputError, ServiceError
 from winnow.files.record_batch import RECORD_SCHEMA, make_headers
 from winnow.kafka.client import NOTHING_CHANGED, explain_kafka_error, make_consumer
 from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.garbage_collection import collect_rarely
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, TopicPartition
@@ -80,6 +81,7 @@ class RangeReader:
     def __init__(self, settings: ClientSettings, *, left: str = NOTHING_CHANGED) -> None:
         self.leader_epochs: tuple[LeaderEpoch, ...] = ()
         self._settings, self._left = settings, left
+        self._collecting = collect_rarely()
         self._consumer = make_consumer(
             settings,
             queued_max_messages_kbytes=QUEUE_KILOBYTES,
@@ -91,12 +93,16 @@ class RangeReader:
         )
 
     def __enter__(self) -> Self:
+        self._collecting.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._consumer.close()
+        try:
+            self._consumer.close()
+        finally:
+            self._collecting.__exit__(None, None, None)
 
     def read(self, wanted: BrokerRange) -> Iterator[pa.RecordBatch]:
         """Yield the committed records of ``wanted`` in the order of their offsets, with the offsets of the log.

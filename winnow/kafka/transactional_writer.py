@@ -29,8 +29,6 @@ TRANSACTION_TIMEOUT_MS = 300_000
 """A broker aborts an open transaction after this; until then a dead writer's holds back readers, unless it runs again.
 Below ``transaction.max.timeout.ms`` (15 minutes by default)."""
 REQUEST_TIMEOUT_S = 60.0
-FLUSH_S = 1.0
-"""How long records are waited for at a time; one that the brokers do not take within five minutes has failed."""
 PROBE_TIMEOUT_S = 10.0
 """Maximum wait for the brokers' word on who holds a name; they refuse an outdated epoch at once."""
 MAXIMUM_TRIES = 5
@@ -294,11 +292,8 @@ class TransactionalWriter:
         )
 
     def _commit(self) -> None:
-        # Once a record has failed the library sends no other of its transaction, and a commit would wait for them.
-        while self._failure is None and self._producer.flush(FLUSH_S):
-            continue
-        if self._failure is not None:
-            raise self._explain(self._find_cause(self._failure), "writing records")
+        # Once a record has failed the library sends no other of its transaction, and a commit without an end to its
+        # patience would wait for them for ever.
         self._try(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), "committing a transaction")
 
     def abort(self) -> None:
@@ -323,7 +318,7 @@ class TransactionalWriter:
                 return action()
             except KafkaException as problem:
                 error = problem.args[0]
-                if left and error.retriable() and not error.txn_requires_abort():
+                if left and self._failure is None and error.retriable() and not error.txn_requires_abort():
                     continue
                 raise self._explain(self._find_cause(error), what) from None
         raise AssertionError("the last try returns or raises")
