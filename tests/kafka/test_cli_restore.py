@@ -62,3 +62,38 @@ def test_what_cannot_be_restored_ends_with_the_exit_code_of_its_kind(broker: Kaf
     assert "is not empty" in refused.stderr
     given_up = winnow("restore", "orders", *servers, "--target-topic", target.name, "--abandon")
     assert "is given up" in given_up.stdout
+
+
+def test_several_topics_are_restored_and_one_that_fails_stops_no_other(broker: KafkaBroker, tmp_path: Path) -> None:
+    unique = Target(broker.bootstrap_servers).name
+    for topic in ("shop.a", "shop.b", "shop.c", "other"):
+        make_topic(topic, tmp_path / f"{topic}.jsonl")
+    taken = Target(broker.bootstrap_servers, f"{unique}.shop.b")
+    taken.create(1)
+    taken.produce({"key": b"k", "value": b"v"})
+    command = ("restore", "--topics-regex", "shop[.].*", "--bootstrap-servers", broker.bootstrap_servers)
+    answer = winnow(*command, "--target-prefix", f"{unique}.", "--json", code=3)
+    found = [(each["topic"], each["exit_code"], each.get("records")) for each in answer.document]
+    assert found == [("shop.a", 0, 6), ("shop.b", 3, None), ("shop.c", 0, 6)]
+    assert "is not empty" in answer.document[1]["error"]
+    assert "is not empty" in answer.stderr
+    for topic in ("shop.a", "shop.c"):
+        assert len(Target(broker.bootstrap_servers, f"{unique}.{topic}").read()) == 6
+    named = winnow(*command, "--target-topic", rf"{unique}-\g<0>")
+    assert named.stdout.count("Restored 6 records of shop.") == 3
+    assert "shop.c (3 of 3): Verifying" in named.stderr
+    given_up = winnow(*command, "--target-topic", rf"{unique}-\g<0>", "--abandon")
+    assert given_up.stdout.count("is given up") == 3
+
+
+def test_several_topics_that_cannot_be_told_apart_in_kafka_are_refused(tmp_path: Path) -> None:
+    for topic in ("shop.a", "shop.b"):
+        make_topic(topic, tmp_path / f"{topic}.jsonl")
+    command = ("restore", "--topics-regex", "shop[.](.)", "--bootstrap-servers", "localhost:1")
+    assert "would both be restored into topic copy" in winnow(*command, "--target-topic", "copy", code=2).stderr
+    winnow(*command, "--target-topic", r"\2", code=2)
+    winnow(*command, "--target-topic", "x", "--target-prefix", "y", code=2)
+    winnow(*command, "--snapshot", "1", code=2)
+    winnow(*command[:2], "(", *command[3:], code=2)
+    winnow(*command[:2], "nothing", *command[3:], code=2)
+    winnow("restore", *command[3:], code=2)

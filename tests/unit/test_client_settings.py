@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from winnow.errors import ConfigurationError
+from winnow.kafka.client import make_admin_client
 from winnow.kafka.client_settings import (
+    ClientSettings,
     read_client_properties,
     read_client_settings,
     translate_properties,
@@ -214,3 +216,29 @@ def test_a_key_without_its_certificates_is_said() -> None:
 def test_names_for_what_is_misspelt_are_names_that_the_library_knows() -> None:
     said = try_properties(dict.fromkeys(LIBRARY_NAMES, ""))
     assert [name for name, problem in said.items() if problem == UNKNOWN_NAME] == []
+
+
+def test_the_library_s_own_names_are_taken_but_for_those_that_would_lose_records() -> None:
+    given = {"socket.keepalive.enable": "true", "request.required.acks": "0", "enable.auto.offset.store": "true"}
+    assert translate_properties(given, "f") == {"socket.keepalive.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/s3cret"},
+            r"ssl\.ca\.location does not fit, or a file",
+        ),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "built without the mechanism"),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"},
+            r"sasl\.oauthbearer\.method and sasl\.oauthbearer\.token\.endpoint\.url do not fit",
+        ),
+    ],
+    ids=["file", "mechanism", "together"],
+)
+def test_what_the_library_refuses_only_together_names_the_properties(properties: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        make_admin_client(ClientSettings("127.0.0.1:1", properties))
+    assert "s3cret" not in str(refused.value)

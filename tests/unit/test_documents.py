@@ -10,6 +10,8 @@ import pytest
 from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING
 from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, TOPIC_KEY_OF_BROKER_NAME
 from winnow.config.settings import Settings
+from winnow.kafka.java_properties import JAVA_PROPERTIES
+from winnow.kafka.token_callbacks import OWN_NAMES
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +30,7 @@ PACKAGES = {
     **{folder.name: folder for folder in (ROOT / "winnow").iterdir() if (folder / "__init__.py").is_file()},
 }
 
+CLIENT_PROPERTIES = {known.name for known in JAVA_PROPERTIES} | set(OWN_NAMES)
 NAMES_OF_OTHER_THINGS = {
     "winnow.toml",  # the settings file
     "winnow.state",  # a property of a snapshot
@@ -101,7 +104,7 @@ def test_a_name_that_is_gone_is_found() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_modules_named_in_a_page_exist(page: str) -> None:
     """Dotted names that begin with one of our packages, and the imports of examples."""
-    known = list_configuration_names() | NAMES_OF_OTHER_THINGS
+    known = list_configuration_names() | NAMES_OF_OTHER_THINGS | CLIENT_PROPERTIES
     dotted = [span for span in list_code_spans(read_page(page)) if re.fullmatch(r"[A-Za-z_]+(\.[A-Za-z_]+)+", span)]
     named = [name for name in dotted if name.split(".")[0] in PACKAGES and name not in known]
     for module, names in re.findall(r"^from ((?:winnow|oracle)\S*) import (.+)$", read_page(page), re.MULTILINE):

@@ -9,6 +9,8 @@ from winnow.epochs import (
     Epoch,
     LeaderEpoch,
     append_leader_epochs,
+    describe_offset,
+    drop_epochs_of,
     find_epoch,
     find_epoch_end,
     locate_offset,
@@ -39,6 +41,7 @@ def test_offset_at_the_brokers_is_in_the_life_that_they_have_it_of(at_brokers: i
 
 def test_offsets_of_a_topic_that_was_created_again_are_never_those_of_the_one_before() -> None:
     assert locate_offset((FIRST, LEFT_AT_40, CREATED_AGAIN), 0, 5) == 95
+    assert locate_offset((FIRST, Epoch("orders", "B", {0: 90}, begins={0: 95})), 0, 2) == 92
     assert locate_offset((), 0, 5) == 5
 
 
@@ -66,3 +69,18 @@ def test_leader_epochs_are_bounded() -> None:
 def test_leader_epochs_end_with_the_log(end: int, left: tuple[tuple[int, int, int], ...]) -> None:
     known = (LeaderEpoch(0, 0, 20), LeaderEpoch(3, 20, 30))
     assert shorten_leader_epochs(known, end) == tuple(LeaderEpoch(*part) for part in left)
+
+
+def test_undone_call_takes_only_its_own_epoch_back() -> None:
+    epochs = (Epoch("orders", "A", ingest_id="one"), Epoch("orders", "B", {0: 90}, ingest_id="two"))
+    assert drop_epochs_of(epochs, "two") == epochs[:1]
+    assert drop_epochs_of(epochs, "one") == epochs[1:]
+
+
+def test_epoch_of_an_offset_is_shown_once_there_are_two() -> None:
+    assert describe_offset((FIRST,), 0, 75) == {}
+    assert describe_offset((FIRST, LEFT_AT_40), 0, 75) == {"epoch": 2, "source_offset": 45}
+
+
+def test_topic_id_is_written_as_kafka_writes_it() -> None:
+    assert Epoch("orders", "a+b/c+d/").topic_id == "a-b_c-d_"

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from winnow.cli.command_errors import exit_with
 from winnow.cli.ingest_kafka import BootstrapServers, ClientProperties
-from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.options import Json, complete_topic, open_installation
 from winnow.cli.output import format_bytes, format_count, print_lines, print_message, print_table, write_json
 from winnow.cli.progress import JobProgress
 from winnow.clock import parse_as_of
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
+    from winnow.cli.restore_topics import RestoreOutcomes
     from winnow.kafka.client_settings import ClientSettings
     from winnow.pipeline.context import Context
     from winnow.pipeline.restore.restore_request import RestoreReport
@@ -31,14 +34,35 @@ class EarlyTimestamps(StrEnum):
 
 
 def restore(
-    topic: Topic,
+    topic: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC", help="A topic.", show_default=False, autocompletion=complete_topic),
+    ] = None,
     *,
     bootstrap_servers: BootstrapServers = None,
     client_properties: ClientProperties = None,
     target_topic: Annotated[
         str | None,
         typer.Option(
-            "--target-topic", metavar="NAME", help="The Kafka topic; default: the topic's name.", show_default=False
+            "--target-topic",
+            metavar="NAME",
+            help="The Kafka topic; default: the topic's name. With --topics-regex: what each name becomes.",
+            show_default=False,
+        ),
+    ] = None,
+    topics_regex: Annotated[
+        str | None,
+        typer.Option(
+            "--topics-regex", metavar="REGEX", help="All topics here whose names match, one by one.", show_default=False
+        ),
+    ] = None,
+    target_prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--target-prefix",
+            metavar="PREFIX",
+            help="With --topics-regex: what goes before each name in Kafka.",
+            show_default=False,
         ),
     ] = None,
     until_offset: Annotated[
@@ -116,9 +140,30 @@ def restore(
     """
     from winnow.config.names import validate_topic_name
 
+    rate = None if throttle is None else _parse_rate(throttle)
+    if topics_regex is not None or topic is None:
+        named: dict[str, object] = {"TOPIC": topic, "--until-offset": until_offset, "--snapshot": snapshot}
+        named |= {"--offsets": offsets, "--groups": groups}
+        names = TopicNames(_require_regex(topics_regex, named), target_topic, target_prefix)
+        bound = _parse_bound(None, until_time)
+        drops = timestamps_before_1970 is EarlyTimestamps.DROP
+        choices = {"bound": bound, "bytes_per_second": rate, "replication_factor": replication_factor}
+        with open_installation() as ctx:
+            settings = _read_settings(ctx, bootstrap_servers, client_properties)
+            outcomes = _restore_topics(ctx, settings, names, {**choices, "drops_timestamps": drops}, abandon=abandon)
+        for given_up in outcomes.given_up:
+            _show_abandoned(*given_up)
+        if as_json and not abandon:
+            write_json(outcomes.documents)
+        else:
+            for restored in outcomes.reports:
+                _show(restored)
+        exit_with(outcomes.exit_code)
+        return
+    if target_prefix is not None:
+        raise UsageError("--target-prefix goes with --topics-regex. For one topic: --target-topic NAME")
     target = target_topic or topic
     validate_topic_name(target)
-    rate = None if throttle is None else _parse_rate(throttle)
     with open_installation() as ctx:
         from winnow.pipeline.restore.restore import abandon_restore, restore_topic
         from winnow.pipeline.restore.restore_request import RestoreRequest
@@ -142,14 +187,68 @@ def restore(
             with _Progress() as progress:
                 report = restore_topic(ctx, request, settings, progress)
     if report is None:
-        print_lines(
-            f"The restore of {topic} into {target} is given up: its snapshot is released. The records that topic "
-            f"{target} has stay there; delete it before another restore into it."
-        )
+        _show_abandoned(topic, target)
     elif as_json:
         write_json(make_document(report))
     else:
         _show(report)
+
+
+class TopicNames(NamedTuple):
+    """Which topics are restored, and what their names become."""
+
+    pattern: str
+    template: str | None
+    prefix: str | None
+
+
+def _require_regex(pattern: str | None, named: Mapping[str, object]) -> str:
+    """Check that ``pattern`` is there and nothing that is about one topic; ``named``: that, by its option."""
+    if pattern is None:
+        raise UsageError("Name one topic, or say --topics-regex: winnow restore TOPIC. Nothing was restored.")
+    alone = next((option for option, value in named.items() if value not in (None, [])), None)
+    if alone is not None:
+        raise UsageError(f"{alone} is about one topic and --topics-regex about several. Nothing was restored.")
+    return pattern
+
+
+def _restore_topics(
+    ctx: Context,
+    settings: ClientSettings,
+    names: TopicNames,
+    choices: Mapping[str, Any],
+    *,
+    abandon: bool,
+) -> RestoreOutcomes:
+    """Restore the topics one by one, or give their restores up; failures are printed."""
+    from winnow.cli.restore_topics import RestoreOutcomes, TopicsProgress, restore_each
+    from winnow.pipeline.restore.restore import abandon_restore, restore_topic
+    from winnow.pipeline.restore.restore_request import RestoreRequest
+    from winnow.pipeline.restore.topic_mapping import map_topics, measure_logs
+
+    if names.prefix is not None and names.template is not None:
+        raise UsageError("--target-topic and --target-prefix exclude each other. Nothing was restored.")
+    targets = map_topics(ctx.log.names(), names.pattern, prefix=names.prefix, template=names.template)
+    if abandon:
+        given_up = RestoreOutcomes()
+        for topic, target in targets.items():
+            with given_up.collect(topic, target):
+                abandon_restore(ctx, topic, target, settings)
+                given_up.given_up.append((topic, target))
+        return given_up
+
+    def restore_one(topic: str, target: str, progress: TopicsProgress) -> RestoreReport:
+        request = RestoreRequest(topic, target, Path(f"{target}.offsets.parquet"), **choices)
+        return restore_topic(ctx, request, settings, progress)
+
+    return restore_each(targets, measure_logs(ctx, targets), restore_one, make_document)
+
+
+def _show_abandoned(topic: str, target: str) -> None:
+    print_lines(
+        f"The restore of {topic} into {target} is given up: its snapshot is released. The records that topic "
+        f"{target} has stay there; delete it before another restore into it."
+    )
 
 
 def _read_settings(ctx: Context, servers: str | None, properties: str | None) -> ClientSettings:
