@@ -17,12 +17,14 @@ from tests.kafka.test_ingest_kafka import ingest
 from tests.support.cli_runner import winnow
 from tests.support.earlier_documents import write_states_of_format_six
 from tests.support.in_process_ingest import carry_out_plans_in_process
+from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.epochs import LeaderEpoch
 from winnow.errors import BadInputError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.reference_chains import read_ledgers
 from winnow.model import Record
@@ -117,6 +119,9 @@ def losses(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
             shutil.rmtree(broker.data_folder / copy.name)
             shutil.copytree(copy, broker.data_folder / copy.name)
         broker.start()
+        # For a moment the broker knows of an older leader than it tells clients of.
+        cluster = Cluster(read_client_settings(broker.bootstrap_servers))
+        wait_until(lambda: not cluster.describe_topics([loss.topic.name for loss in losses.values()]).problems)
         yield losses
 
 
