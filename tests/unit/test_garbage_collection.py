@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -11,6 +12,7 @@ import pytest
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.garbage_collection import MINIMUM_NEW_OBJECTS, collect_rarely
 from winnow.kafka.range_reader import RangeReader
+from winnow.kafka.transactional_writer import TransactionalWriter
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +66,16 @@ def test_a_collector_that_is_off_or_runs_more_rarely_is_left_alone(threshold: in
     with collect_rarely():
         assert gc.get_threshold()[0] == threshold
     assert gc.get_threshold()[0] == threshold
+
+
+def test_a_closed_writer_and_its_clients_are_freed_at_once() -> None:
+    """A restore of hundreds of topics would otherwise keep the threads of all of their clients."""
+    writer = TransactionalWriter(read_client_settings("localhost:1"), "orders", "restore.orders")
+    reference = weakref.ref(writer)
+    gc.disable()
+    try:
+        writer.__exit__(None, None, None)
+        del writer
+        assert reference() is None
+    finally:
+        gc.enable()

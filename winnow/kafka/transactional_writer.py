@@ -50,6 +50,17 @@ class CommittedPosition:
     metadata: str
 
 
+class _FirstFailure:
+    """Remembers why the first record failed: it fails its transaction, and all others in it."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, message: object) -> None:
+        if error is not None and self.error is None:
+            self.error = error
+
+
 class TransactionalWriter:
     """Writes to one topic. A context manager; leaving it aborts an open transaction."""
 
@@ -57,7 +68,7 @@ class TransactionalWriter:
         """``batch_bytes``: maximum size of a batch of several records."""
         self._settings, self._topic, self._name, self._batch_bytes = settings, topic, name, batch_bytes
         self._in_transaction = False
-        self._failure: KafkaError | None = None
+        self._first_failure = _FirstFailure()
         # What this writer read or committed last, and what a commit of unknown outcome may have committed.
         self._known: dict[int, CommittedPosition] = {}
         self._attempted: dict[int, CommittedPosition] = {}
@@ -79,7 +90,8 @@ class TransactionalWriter:
             queue_buffering_max_messages=QUEUE_MESSAGES,
             delivery_report_only_error=True,
         )
-        chosen["on_delivery"] = self._note_failure
+        # Not a method: clients and their threads would live until Python next looks for cycles.
+        chosen["on_delivery"] = self._first_failure
         chosen.setdefault("compression.type", "lz4")
         try:
             return Producer({**chosen, "logger": _log})
@@ -99,11 +111,6 @@ class TransactionalWriter:
             return Consumer({**chosen, "logger": _log})
         except KafkaException as problem:
             raise refuse_properties(problem.args[0]) from None
-
-    def _note_failure(self, error: KafkaError | None, message: object) -> None:
-        """Remember why the first record failed: it fails its transaction, and all others in it."""
-        if error is not None and self._failure is None:
-            self._failure = error
 
     def __enter__(self) -> Self:
         return self
@@ -200,7 +207,7 @@ class TransactionalWriter:
             self._producer.poll(1.0)
         except KafkaException as fatal:
             found.append(fatal.args[0])
-        found += [] if self._failure is None else [self._failure]
+        found += [] if self._first_failure.error is None else [self._first_failure.error]
         cause = next(filter(is_fenced, found), found[-1])
         if is_fenced(cause) or cause.code() in list_clear_codes():
             return cause
@@ -318,7 +325,7 @@ class TransactionalWriter:
                 return action()
             except KafkaException as problem:
                 error = problem.args[0]
-                if left and self._failure is None and error.retriable() and not error.txn_requires_abort():
+                if left and self._first_failure.error is None and error.retriable() and not error.txn_requires_abort():
                     continue
                 raise self._explain(self._find_cause(error), what) from None
         raise AssertionError("the last try returns or raises")
