@@ -23,6 +23,33 @@ def test_airflows_address_bar_follows_the_route_and_leads_back_to_it(look: Open)
     expect(frame.locator("h1")).to_contain_text("customers")
 
 
+def test_view_that_is_left_while_an_answer_arrives_draws_nothing(look: Open) -> None:
+    """An answer whose rest is not waited for is none, and no empty one."""
+    seen = look("small")
+    seen.at("#/topics")
+    ended = seen.page.evaluate(
+        """async () => {
+          const { fetchJson } = await import(new URL("static/js/api.js", document.baseURI));
+          const genuine = window.fetch;
+          const leaving = new AbortController();
+          window.fetch = async () => {
+            const body = new ReadableStream({
+              start(stream) { leaving.signal.addEventListener("abort", () => stream.error(leaving.signal.reason)); },
+            });
+            return new Response(body, { headers: { "Content-Type": "application/json" } });
+          };
+          try {
+            const answer = fetchJson("topics", {}, leaving.signal);
+            setTimeout(() => leaving.abort(), 50);
+            return await answer.then((body) => ["answered", body], (error) => ["ended", error.name]);
+          } finally {
+            window.fetch = genuine;
+          }
+        }"""
+    )
+    assert ended == ["ended", "AbortError"]
+
+
 def test_a_link_to_a_dag_leaves_the_frame(look: Open) -> None:
     """The frame's sandbox forbids that to the page itself; Airflow around it moves all the same."""
     seen = look("small")

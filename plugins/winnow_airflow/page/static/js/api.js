@@ -64,7 +64,10 @@ async function sendRequest(url, options) {
       next: "Check that it runs and that this machine can reach it. The page shows the last data and retries every 30 seconds.",
     });
   }
-  const body = await answer.json().catch(() => null);
+  const body = await answer.json().catch(() => {
+    options.signal?.throwIfAborted(); // nobody waits for the rest of it
+    return null;
+  });
   if (!answer.ok) throw createApiError(answer.status, parseDetail(body));
   if (body && Number.isFinite(body.now_ms)) clockOffsetMs = body.now_ms - Date.now();
   return body;

@@ -60,5 +60,10 @@ export function createAsyncPanel({ lines = 6 } = {}) {
     }
   }
 
-  return { element, load, stop: () => running?.abort() };
+  function stop() {
+    running?.abort();
+    running = null;
+  }
+
+  return { element, load, stop };
 }
