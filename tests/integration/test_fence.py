@@ -296,7 +296,7 @@ def test_a_staged_file_that_is_not_there_with_its_length_is_not_published(world:
 def test_a_winnow_that_knows_no_fence_refuses_the_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads documents up to format 3."""
     monkeypatch.setattr(documents, "FORMAT_VERSION", 3)
-    with pytest.raises(FormatVersionError, match="format 6"):
+    with pytest.raises(FormatVersionError, match="format 7"):
         world.ingest(build_versions(12, 1))
 
 
@@ -323,7 +323,7 @@ def test_a_lake_of_the_version_before_is_upgraded_in_place(tmp_path: Path, monke
         world.clock.now_ms += 2 * GRACE_MS
         sweep_topics(world.ctx, [TOPIC])
         assert world.read() == compute_survivors(RECORDS)
-        assert world.head().state.format_version == 6
+        assert world.head().state.format_version == 7
 
 
 class _FormerDocuments:
