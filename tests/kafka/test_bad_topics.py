@@ -181,6 +181,18 @@ def test_a_topic_that_is_gone_is_a_state_with_an_alert_and_no_failure(watcher: W
     assert watcher.keys(gone) == [b"k1"]
 
 
+def test_a_log_of_a_topic_of_another_name_is_never_gone(watcher: Watcher) -> None:
+    """That Kafka has no topic of the log's name says nothing about the topic it was read from."""
+    (source,) = watcher.create("source")
+    watcher.produce(source, "k1")
+    copy = f"{watcher.prefix}.copy"
+    request = KafkaRequest(creates=True)
+    done = ingest_kafka_topics(watcher.ctx, watcher.cluster, {copy: source}, request, as_of_ms=read_wall_clock_ms())
+    assert done.failures == ()
+    assert watcher.tick().gone == ()
+    assert list_alerts(watcher, copy) == {}
+
+
 def test_a_gone_topic_is_known_from_its_log_alone(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """A metadata store that was lost costs the time since when; a log of files alone never was at Kafka."""
     (gone,) = watcher.create("gone")

@@ -14,7 +14,7 @@ KAFKA_TOPICS: tuple[Mutant, ...] = (
     .caught_by("test_a_topic_that_is_gone_is_a_state_with_an_alert_and_no_failure"),
     Mutant("files-taken-for-gone", "a log that never was a copy of its namesake at Kafka counts as gone there")
     .changes("_find_kind", drop_operand("epochs", "topic"))
-    .caught_by("test_a_gone_topic_is_known_from_its_log_alone"),
+    .caught_by("test_a_log_of_a_topic_of_another_name_is_never_gone"),
     Mutant("policy-not-asked-for", "a topic that was created again goes on as a new epoch although nobody said so")
     .changes("choose_rules", drop_operand("goes_on"))
     .caught_by("test_a_recreated_topic_goes_on_as_a_new_epoch_where_the_settings_say_so"),
