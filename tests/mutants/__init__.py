@@ -16,6 +16,7 @@ from tests.mutants.kafka_configuration import KAFKA_CONFIGURATION
 from tests.mutants.kafka_epochs import KAFKA_EPOCHS
 from tests.mutants.kafka_parity import KAFKA_PARITY
 from tests.mutants.kafka_restore import KAFKA_RESTORE
+from tests.mutants.kafka_restore_writing import KAFKA_RESTORE_WRITING
 from tests.mutants.kafka_topics import KAFKA_TOPICS
 from tests.mutants.kafka_transactions import KAFKA_TRANSACTIONS
 from tests.mutants.maintenance import MAINTENANCE
@@ -45,6 +46,7 @@ MUTANTS = (
     *KAFKA_EPOCHS,
     *KAFKA_TOPICS,
     *KAFKA_RESTORE,
+    *KAFKA_RESTORE_WRITING,
     *KAFKA_TRANSACTIONS,
     *KAFKA_CLIENTS,
     *KAFKA_PARITY,
