@@ -17,7 +17,8 @@ from tests.support.world import World, open_world
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, UsageError
 from winnow.kafka.client_settings import read_client_settings
-from winnow.kafka.offset_syncs import MirrorOrigin
+from winnow.kafka.cluster import Cluster
+from winnow.kafka.offset_syncs import MirrorOrigin, OffsetSync, find_offset_syncs
 from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.ingest import kafka_mirror
 
@@ -87,6 +88,17 @@ def test_offset_sync_finds_the_place_where_the_timestamps_do_not(
     origin = MirrorOrigin(source.name, syncs.name, read_client_settings(broker.bootstrap_servers))
     ingest(world, mirror, on, source.name, begins_epoch=True, mirror_of=origin)
     assert world.read(topic=source.name) == [*source.records, *move(mirror.records[50:], 50)]
+
+
+def test_nearest_sync_is_the_one_written_last_of_those_at_or_before_the_last_record(
+    broker: KafkaBroker, syncs: LiveTopic
+) -> None:
+    cluster, origin = Cluster(read_client_settings(broker.bootstrap_servers)), MirrorOrigin("orders")
+    syncs.write([make_sync("orders", *pair) for pair in ((40, 4), (7, 7), (29, 33), (30, 34))])
+    syncs.write([make_sync("orders", 12, 3, partition=1), make_sync("another", 20, 5), (0, b"", b"", BASE_MS, ())])
+    hints = find_offset_syncs(cluster, origin, {0: 29, 1: 11, 2: 5})
+    assert hints.topics == (syncs.name,)
+    assert hints.by_partition == {0: (OffsetSync("orders", 0, 29, 33),)}
 
 
 def test_mirror_that_lags_or_has_other_headers_is_refused(broker: KafkaBroker, world: World, syncs: LiveTopic) -> None:
