@@ -33,7 +33,7 @@ from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
-from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
+from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, compare_epoch, describe_epoch_notices
 from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
 from winnow.pipeline.ingest.kafka_reading import (
     KafkaReading,
@@ -52,7 +52,6 @@ from winnow.pipeline.ingest.recreated_topics import (
     choose_rules,
     describe_new_life,
     record_new_epoch,
-    refuse_older_than_left,
 )
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
@@ -65,6 +64,7 @@ _log = logging.getLogger("winnow")
 
 GAP_CHOICE = "accepted-gap"
 OVERLAP_CHOICE = "skipped-overlap"
+MIRROR_CHOICE = "mirror-of"
 DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
@@ -74,7 +74,8 @@ class KafkaRequest:
 
     ``configuration``: what is taken of the topic configuration that the brokers have. ``created``: the topics that the
     call created are noted here. ``follows``: the settings name the topics, not a person: logs that do not follow theirs
-    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves.
+    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves. ``previewed``: an epoch
+    that somebody saw; it is not compared again if nothing changed since.
     """
 
     rules: ReadingRules = field(default_factory=ReadingRules)
@@ -83,6 +84,7 @@ class KafkaRequest:
     created: CreatedTopics = field(default_factory=dict)
     follows: bool = False
     begins_epochs: bool = False
+    previewed: NewEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +256,9 @@ def prepare_topic(
     planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
-        live = log.segments(head)
-        refuse_older_than_left(head.state, planned, live, cluster, accepts_overlap=rules.accepts_overlap)
-        epoch = compare_epoch(log, head, planned, cluster, rules)
+        epoch = wanted.previewed
+        if epoch is None or not epoch.is_valid(head, found, rules):
+            epoch = compare_epoch(log, head, planned, cluster, rules)
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
@@ -337,6 +339,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
     found = {BROKERS_CHOICE: settings.bootstrap_servers}
     if reading.topic.topic_id is not None:
         found[TOPIC_ID] = reading.topic.topic_id
+    if reading.mirror_of is not None:
+        found[MIRROR_CHOICE] = reading.mirror_of
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
     for partition, skipped in sorted(reading.skipped.items()):
