@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +19,8 @@ from winnow.sources.choices import check_choice
 if TYPE_CHECKING:
     from winnow.pipeline.ingest.commit import IngestReport
     from winnow.pipeline.ingest.kafka import KafkaOutcome
+    from winnow.pipeline.ingest.kafka_taking import Taking
+    from winnow.pipeline.ingest.log_cut import RemovedRecords
     from winnow.planning.kafka_configuration import TakingRules
 
 BootstrapServers = Annotated[
@@ -90,14 +92,18 @@ def kafka(
         typer.Option("--accept-overlap", help="With --new-epoch: Kafka has records that are here already, or older."),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before --new-epoch; a script needs it.", show_default=False)
+        bool,
+        typer.Option(
+            "--yes", help="Do not ask before --new-epoch and --diverged take; a script needs it.", show_default=False
+        ),
     ] = False,
     diverged: Annotated[
         str | None,
         typer.Option(
             "--diverged",
-            metavar="keep",
-            help="The brokers lost records that were read: keep ours, and append theirs after them as a new epoch.",
+            metavar="keep|take",
+            help="The brokers lost records that were read: keep ours, and append theirs after them as a new epoch; or "
+            "take theirs in the place of ours, which asks first.",
             show_default=False,
         ),
     ] = None,
@@ -121,7 +127,7 @@ def kafka(
     The log's own end is the position, and it is committed with the records: a call that dies or runs twice appends
     every record exactly once. Gaps of aborted transactions and of compaction are normal. Refused, and said: a topic
     that was created again, offsets that were set back, records that the brokers deleted before they were read.
-    --new-epoch compares first, says what it would do to readers, and asks.
+    --new-epoch and --diverged take compare first, say what they would do to readers, and ask.
 
     A topic that --create makes has the cleanup.policy in force at Kafka. What Kafka's retention does by default removes
     nothing here, and a change of configuration that would remove records waits for --accept-kafka-config.
@@ -132,7 +138,8 @@ def kafka(
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
     from winnow.pipeline.ingest.kafka_new_epoch import preview_epoch
-    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, ReadingRules
+    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, TAKE, ReadingRules
+    from winnow.pipeline.ingest.kafka_taking import preview_taking
 
     check_choice("--on", on, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
@@ -140,6 +147,10 @@ def kafka(
     if topics_regex is not None and (source_topic is not None or new_epoch):
         raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
     check_choice("--diverged", diverged, DIVERGED_CHOICES)
+    if topic is None and diverged == TAKE:
+        raise UsageError("--diverged take is about one topic: name it instead of --topics-regex.")
+    if diverged == TAKE and (new_epoch or accept_overlap):
+        raise UsageError("--diverged take and --new-epoch exclude each other: one is of the same topic. Leave one out.")
     if accept_overlap and not new_epoch:
         raise UsageError("--accept-overlap is about the beginning of an epoch: say --new-epoch, too.")
     rules = ReadingRules(
@@ -152,7 +163,6 @@ def kafka(
     configuration = _read_taking_rules(
         takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None
     )
-    wanted = KafkaRequest(rules, creates=create, configuration=configuration)
     with open_installation() as ctx:
         source = ctx.settings.source
         servers = bootstrap_servers or source.bootstrap_servers
@@ -163,9 +173,15 @@ def kafka(
             topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
             topics = {topic: source_topic or topic}
-            found = cluster.describe_topics(topics.values()).get(topics[topic]) if new_epoch and not yes else None
+            asks = (new_epoch or diverged == TAKE) and not yes
+            found = cluster.describe_topics(topics.values()).get(topics[topic]) if asks else None
             if found is not None and topic in ctx.log.names():
-                _confirm_epoch(topic, preview_epoch(ctx, topic, cluster, found, rules))
+                if new_epoch:
+                    _confirm_epoch(topic, preview_epoch(ctx, topic, cluster, found, rules))
+                else:
+                    taking = preview_taking(ctx, topic, cluster, found, rules)
+                    rules = replace(rules, agreed=_confirm_taking(taking))
+        wanted = KafkaRequest(rules, creates=create, configuration=configuration)
         with (
             withdraw_if_refused(ctx, wanted.created),
             ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
@@ -191,6 +207,27 @@ def _confirm_epoch(topic: str, effect: str) -> None:
         )
     if not typer.confirm(f"Begin this epoch of {topic}?", err=True):
         raise UsageError(f"No epoch of {topic} was begun. Nothing was ingested.")
+
+
+def _confirm_taking(taking: Taking | None) -> tuple[RemovedRecords, ...]:
+    """Ask before records leave the log, and return which of them may; none where the brokers lost nothing.
+
+    Raises:
+        UsageError: the answer is no, or there is nobody to ask.
+    """
+    from winnow.pipeline.ingest.kafka_taking import describe_taking
+
+    if taking is None:
+        return ()
+    print_message(describe_taking(taking))
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"No record left the log of {taking.topic}. Nothing was ingested. Add --yes to --diverged take if that is "
+            "what you want."
+        )
+    if not typer.confirm(f"Take Kafka's records into {taking.topic} in the place of these?", err=True):
+        raise UsageError(f"No record left the log of {taking.topic}. Nothing was ingested.")
+    return taking.cut.removed
 
 
 def _read_taking_rules(*, takes: bool, accepts: bool, keys: list[str], is_one_topic: bool) -> TakingRules:
