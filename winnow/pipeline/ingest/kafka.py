@@ -29,10 +29,10 @@ from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
-from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
+from winnow.pipeline.ingest.kafka_divergence import Comparison, compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
-from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
+from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, compare_epoch, describe_epoch_notices
 from winnow.pipeline.ingest.kafka_open_transactions import list_uncommitted
 from winnow.pipeline.ingest.kafka_reading import (
     KafkaReading,
@@ -51,7 +51,6 @@ from winnow.pipeline.ingest.recreated_topics import (
     choose_rules,
     describe_new_life,
     record_new_epoch,
-    refuse_older_than_left,
 )
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
@@ -69,7 +68,8 @@ class KafkaRequest:
 
     ``configuration``: what is taken of the topic configuration that the brokers have. ``created``: the topics that the
     call created are noted here. ``follows``: the settings name the topics, not a person: logs that do not follow theirs
-    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves.
+    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves. ``previewed``: an epoch
+    that somebody saw; it is not compared again if nothing changed since.
     """
 
     rules: ReadingRules = field(default_factory=ReadingRules)
@@ -78,6 +78,7 @@ class KafkaRequest:
     created: CreatedTopics = field(default_factory=dict)
     follows: bool = False
     begins_epochs: bool = False
+    previewed: NewEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,17 +250,13 @@ def prepare_topic(
     count = len(head.state.partitions)
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
-    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
-    taking = plan_taking(log, head, found, compared.divergences, rules)
-    state = head.state
-    if taking is not None:
-        state, compared = taking.cut.apply(log, head).state, replace(compared, divergences=())
+    state, compared, taking = _find_divergences(log, head, found, cluster, rules)
     planned = plan_reading(include_partitions(state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
-        live = log.segments(head)
-        refuse_older_than_left(head.state, planned, live, cluster, accepts_overlap=rules.accepts_overlap)
-        epoch = compare_epoch(log, head, planned, cluster, rules)
+        epoch = wanted.previewed
+        if epoch is None or not epoch.is_valid(head, found, rules):
+            epoch = compare_epoch(log, head, planned, cluster, rules)
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
@@ -276,6 +273,17 @@ def prepare_topic(
     if begins_further_epoch(head.state, reading):
         notices += describe_new_life(head.state, reading, log.segments(head), by_policy=rules != wanted.rules)
     return PreparedTopic(log, head, reading, tuple(notices), started_ms, taking)
+
+
+def _find_divergences(
+    log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, rules: ReadingRules
+) -> tuple[TopicState, Comparison, Taking | None]:
+    """Compare a log with its topic: its state without what the call takes from it, what else was found, and that."""
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    taking = plan_taking(log, head, found, compared.divergences, rules)
+    if taking is None:
+        return head.state, compared, None
+    return taking.cut.apply(log, head).state, replace(compared, divergences=()), taking
 
 
 def _open_log(ctx: Context, topic: str) -> tuple[TopicLog, Head]:

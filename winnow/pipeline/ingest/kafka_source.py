@@ -11,6 +11,7 @@ from winnow.pipeline.ingest.open_input import TOPIC_ID
 
 GAP_CHOICE = "accepted-gap"
 OVERLAP_CHOICE = "skipped-overlap"
+MIRROR_CHOICE = "mirror-of"
 DIVERGENCE_CHOICE = "kept-after-divergence"
 TAKEN_CHOICE = "taken-after-divergence"
 
@@ -23,6 +24,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings, taking: Tak
     found = {BROKERS_CHOICE: settings.bootstrap_servers}
     if reading.topic.topic_id is not None:
         found[TOPIC_ID] = reading.topic.topic_id
+    if reading.mirror_of is not None:
+        found[MIRROR_CHOICE] = reading.mirror_of
     for partition, gap in sorted(reading.gaps.items()):
         found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
     for partition, skipped in sorted(reading.skipped.items()):
