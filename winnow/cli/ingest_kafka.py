@@ -174,7 +174,7 @@ def kafka(
     """
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
-    from winnow.pipeline.ingest.kafka import choose_topics, ingest_kafka_topics
+    from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
     from winnow.pipeline.ingest.kafka_new_epoch import describe_new_epoch, preview_epoch
     from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, TAKE, ReadingRules
     from winnow.pipeline.ingest.kafka_taking import preview_taking
