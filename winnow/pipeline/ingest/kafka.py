@@ -24,6 +24,7 @@ from winnow.model import OffsetRange, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.call_descriptions import describe_reading, describe_source
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
@@ -42,7 +43,6 @@ from winnow.pipeline.ingest.kafka_reading import (
     plan_reading,
     skip_known,
 )
-from winnow.pipeline.ingest.kafka_source import describe_reading, describe_source
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_taking import Taking, describe_taken, plan_taking, record_taking
 from winnow.pipeline.ingest.recreated_topics import (
@@ -117,6 +117,7 @@ def ingest_kafka_topics(
     as_of_ms: int,
     on: str | None = None,
     progress: Progress | None = None,
+    described: TopicDescriptions | None = None,
 ) -> KafkaOutcome:
     """Append to each of ``topics`` what is new at the brokers; one topic's failure stops no other.
 
@@ -128,12 +129,16 @@ def ingest_kafka_topics(
         as_of_ms: recorded with the appends; replaces missing timestamps of records.
         on: ``local`` or ``spark``, where records are read; None: by how many offsets are new in all.
         progress: called with offsets read, offsets to read, and records so far.
+        described: what the brokers just said of the topics; None: they are asked.
 
     Raises:
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    described = cluster.describe_topics(topics.values(), configuration=True)
+    if described is None:
+        described = cluster.describe_topics(topics.values(), configuration=True)
+    else:
+        described = cluster.add_configurations(described)
     found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
     unfollowed: dict[str, str] = {}

@@ -36,6 +36,7 @@ const ACTIONS = [
   "unfollow",
   "new_epoch",
   "take_diverged",
+  "hold_configuration",
   "sweep",
   "scrub",
   "records_read",

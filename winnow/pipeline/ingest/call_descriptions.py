@@ -1,4 +1,4 @@
-"""Says what a call about a Kafka topic read, and what it skipped, kept or removed: for people, and for the ledger."""
+"""Says where the records of a call from Kafka came from: in its ledger, and in its notices."""
 
 from __future__ import annotations
 
