@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, drop_operand, never, replace
+from tests.mutants.changes import always, drop_keyword, drop_operand, never, replace
 from tests.mutants.mutant import Mutant
 
 KAFKA_TOPICS: tuple[Mutant, ...] = (
@@ -30,4 +30,7 @@ KAFKA_TOPICS: tuple[Mutant, ...] = (
     Mutant("unfollowed-in-the-store-alone", "whether a log follows its topic is not asked of the log")
     .changes("prepare_topic", never("follows"))
     .caught_by("test_an_unfollowed_topic_is_left_until_it_is_followed_again"),
+    Mutant("asked-twice", "following asks the brokers again about topics that have something new")
+    .changes("_ingest", drop_keyword("described"))
+    .caught_by("test_brokers_are_asked_once_about_topics_with_something_new[False]"),
 )

@@ -15,7 +15,6 @@ from functools import partial
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
-from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
@@ -25,16 +24,17 @@ from winnow.model import OffsetRange, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.call_descriptions import describe_reading, describe_source
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import append_records, finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
-from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
+from winnow.pipeline.ingest.kafka_divergence import Comparison, compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, compare_epoch, describe_epoch_notices
-from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
+from winnow.pipeline.ingest.kafka_open_transactions import list_uncommitted
 from winnow.pipeline.ingest.kafka_reading import (
     KafkaReading,
     ReadingRules,
@@ -44,8 +44,7 @@ from winnow.pipeline.ingest.kafka_reading import (
     skip_known,
 )
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
-from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
-from winnow.pipeline.ingest.open_input import TOPIC_ID
+from winnow.pipeline.ingest.kafka_taking import Taking, describe_taken, plan_taking, record_taking
 from winnow.pipeline.ingest.recreated_topics import (
     EmptyTopicError,
     begins_further_epoch,
@@ -61,11 +60,6 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
 _log = logging.getLogger("winnow")
-
-GAP_CHOICE = "accepted-gap"
-OVERLAP_CHOICE = "skipped-overlap"
-MIRROR_CHOICE = "mirror-of"
-DIVERGENCE_CHOICE = "kept-after-divergence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +83,17 @@ class KafkaRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTopic:
-    """A topic that exists on both sides, and what is to be read of it. ``started_ms``: when the call began."""
+    """A topic that exists on both sides, and what is to be read of it. ``started_ms``: when the call began.
+
+    ``taking``: what leaves the log for it, in the same commit; ``head`` is without that.
+    """
 
     log: TopicLog
     head: Head
     reading: KafkaReading
     notices: tuple[str, ...]
     started_ms: int
+    taking: Taking | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +117,7 @@ def ingest_kafka_topics(
     as_of_ms: int,
     on: str | None = None,
     progress: Progress | None = None,
+    described: TopicDescriptions | None = None,
 ) -> KafkaOutcome:
     """Append to each of ``topics`` what is new at the brokers; one topic's failure stops no other.
 
@@ -130,12 +129,16 @@ def ingest_kafka_topics(
         as_of_ms: recorded with the appends; replaces missing timestamps of records.
         on: ``local`` or ``spark``, where records are read; None: by how many offsets are new in all.
         progress: called with offsets read, offsets to read, and records so far.
+        described: what the brokers just said of the topics; None: they are asked.
 
     Raises:
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    described = cluster.describe_topics(topics.values(), configuration=True)
+    if described is None:
+        described = cluster.describe_topics(topics.values(), configuration=True)
+    else:
+        described = cluster.add_configurations(described)
     found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
     unfollowed: dict[str, str] = {}
@@ -220,6 +223,10 @@ def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms:
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     if begins_further_epoch(prepared.head.state, prepared.reading):
         record_new_epoch(ctx, prepared.head.state, prepared.reading, done)
+    if prepared.taking is not None and done.ingest_id is not None:
+        record_taking(ctx, prepared.log, prepared.taking, done.ingest_id)
+        notices += describe_taken(prepared.taking)
+        done = replace(done, removed=prepared.taking.cut.removed)
     return finish_ingest(
         ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
     )
@@ -242,18 +249,14 @@ def prepare_topic(
     is_new = wanted.creates and topic not in ctx.log.names()
     if is_new:
         notices += create_from_kafka(ctx, topic, found, wanted.configuration, wanted.created)
-    log = ctx.log.open(topic)
-    try:
-        head = log.newest_head()
-    except UnknownTopicError as problem:
-        raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+    log, head = _open_log(ctx, topic)
     if wanted.follows:
         require_followed(log, head)
     count = len(head.state.partitions)
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
-    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
-    planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
+    state, compared, taking = _find_divergences(log, head, found, cluster, rules)
+    planned = plan_reading(include_partitions(state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
         epoch = wanted.previewed
@@ -262,32 +265,59 @@ def prepare_topic(
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
-        grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
-        ctx.store.projection.record_states(
-            topic, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid
-        )
-        record_action(ctx, AuditAction.ADD_PARTITIONS, topic, detail=f"{len(found.partitions):,} partitions")
-        notices.append(
-            f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "
-            "many. Keys that moved are in two partitions since."
-        )
+        notices.append(_add_partitions(ctx, log, found, count))
     if not is_new:
         notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
+    if taking is not None:
+        head = taking.cut.apply(log, head)
     reading = skip_known(plan_reading(head.state, found, rules, compared), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
     if begins_further_epoch(head.state, reading):
         notices += describe_new_life(head.state, reading, log.segments(head), by_policy=rules != wanted.rules)
-    return PreparedTopic(log, head, reading, tuple(notices), started_ms)
+    return PreparedTopic(log, head, reading, tuple(notices), started_ms, taking)
+
+
+def _find_divergences(
+    log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, rules: ReadingRules
+) -> tuple[TopicState, Comparison, Taking | None]:
+    """Compare a log with its topic: its state without what the call takes from it, what else was found, and that."""
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    taking = plan_taking(log, head, found, compared.divergences, rules)
+    if taking is None:
+        return head.state, compared, None
+    return taking.cut.apply(log, head).state, replace(compared, divergences=()), taking
+
+
+def _open_log(ctx: Context, topic: str) -> tuple[TopicLog, Head]:
+    log = ctx.log.open(topic)
+    try:
+        return log, log.newest_head()
+    except UnknownTopicError as problem:
+        raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+
+
+def _add_partitions(ctx: Context, log: TopicLog, found: BrokerTopic, count: int) -> str:
+    """Give a log of ``count`` partitions as many as the topic has at the brokers, and say so."""
+    grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
+    ctx.store.projection.record_states(
+        log.topic, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid
+    )
+    record_action(ctx, AuditAction.ADD_PARTITIONS, log.topic, detail=f"{len(found.partitions):,} partitions")
+    return (
+        f"Topic {found.name} has {len(found.partitions)} partitions now: {log.topic}, which had {count}, was given as "
+        "many. Keys that moved are in two partitions since."
+    )
 
 
 def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:
     """Build the request that appends what ``prepared`` reads."""
     reading, topic = prepared.reading, prepared.log.topic
     ends = reading.epoch.ends
-    described = describe_source(reading, cluster.settings)
+    described = describe_source(reading, cluster.settings, prepared.taking)
+    cut = None if prepared.taking is None else prepared.taking.cut
     source_topic = None if reading.topic.name == topic else reading.topic.name
 
     def check_source() -> None:
@@ -320,10 +350,11 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         trust_compacted=False,
         describe=lambda: InputDescription(KAFKA_LAYOUT, described, source_topic),
         opened=prepared.head,
-        continues=True if reading.is_due else None,
+        continues=True if reading.is_due or cut is not None else None,
         check_position=check_position,
         offsets_read=offsets,
         advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
+        cut=cut,
     )
 
 
@@ -332,54 +363,6 @@ def _find_start(reading: KafkaReading, partition: int) -> int:
     if partition in reading.skipped:
         start = max(start, reading.skipped[partition].end)
     return start + reading.epoch.get_base(partition)
-
-
-def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str, str]:
-    """Return what the ledger says of where the records came from, and of offsets that were lost."""
-    found = {BROKERS_CHOICE: settings.bootstrap_servers}
-    if reading.topic.topic_id is not None:
-        found[TOPIC_ID] = reading.topic.topic_id
-    if reading.mirror_of is not None:
-        found[MIRROR_CHOICE] = reading.mirror_of
-    for partition, gap in sorted(reading.gaps.items()):
-        found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
-    for partition, skipped in sorted(reading.skipped.items()):
-        found[f"{OVERLAP_CHOICE}.{partition}"] = f"{skipped.start}-{skipped.end - 1}"
-    for each in reading.divergences:
-        found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
-    return found
-
-
-def describe_reading(reading: KafkaReading) -> list[str]:
-    """Say what a user should know about how far a topic was read."""
-    found = []
-    for partition, gap in sorted(reading.gaps.items()):
-        found.append(
-            f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
-            "before they were read; the gap is recorded."
-        )
-    found += [
-        f"{reading.topic.name}-{each.partition}: the brokers lost what was read from offset {each.offset} to "
-        f"{each.end - 1}. Up to {each.records:,} such records stay in the log, and Kafka's from offset {each.offset} "
-        "on come after them: readers see both, and a compaction keeps Kafka's of a key that both have."
-        for each in reading.divergences
-    ]
-    late = {
-        number: part.start_offset
-        for number, part in sorted(reading.topic.partitions.items())
-        if part.start_offset and reading.is_new
-    }
-    if late:
-        shown = ", ".join(f"{reading.topic.name}-{number} {offset}" for number, offset in list(late.items())[:5])
-        found.append(f"The brokers' logs do not begin at offset 0; older records are not there: {shown}.")
-    if reading.number > 1:
-        found.append(f"These records are of epoch {reading.number} (topic id {reading.topic.topic_id}).")
-    if not reading.is_due:
-        found.append(
-            f"Nothing new{' that is committed' if reading.topic.is_held else ''} in Kafka's {reading.topic.name}."
-        )
-    found += describe_uncommitted(reading.topic)
-    return found
 
 
 def choose_topics(cluster: Cluster, pattern: str) -> list[str]:
