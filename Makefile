@@ -14,8 +14,8 @@ SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
 NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives, ten processes on one topic for three minutes,
-# backfills of ten days in every direction, a database whose followers are all killed five times, and an hour with a
-# cluster of three brokers that fail.
+# backfills of ten days in every direction, a database whose followers are all killed five times, an hour with a
+# cluster of three brokers that fail, and MirrorMaker 2.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
@@ -24,7 +24,8 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/faults/test_distributed_ingest_killed.py tests/faults/test_recovery_killed.py tests/airflow/test_backfill.py \
   tests/faults/test_backup_killed.py tests/faults/test_backup_under_load.py \
   tests/kafka/test_database_to_rows.py tests/kafka/test_ingest_killed.py tests/kafka/test_restore_killed.py \
-  tests/kafka/test_three_brokers.py tests/kafka/live_cluster.py
+  tests/kafka/test_three_brokers.py tests/kafka/live_cluster.py \
+  tests/kafka/real_mirror.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
 # What `make parity` does: full, which writes docs/parity-certificate.md, or short.

@@ -30,6 +30,8 @@ from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.leases import hold_lease
 from winnow.results import Receipt
+from winnow.store.ingest_lag import IngestLag
+from winnow.store.source_states import SourceKind, SourceState
 
 HOUR_MS = 3_600_000
 DAYS = 5
@@ -147,6 +149,18 @@ def _hold_configuration(world: World, topic: str) -> None:
     world.ctx.log.open(topic).commit(lambda head: Change(head.state, properties=make_kafka_property(held)))
 
 
+def _follow_kafka(world: World, now_ms: int) -> None:
+    """The Kafka topic of devices is gone, and an open transaction holds back records of inventory."""
+    gone = SourceState("devices", SourceKind.GONE, now_ms - 30 * HOUR_MS, "at-some-head")
+    world.ctx.store.source_states.record([gone])
+    begun_ms = now_ms - 2 * HOUR_MS
+    held = IngestLag(
+        "inventory", 0, now_ms - 90_000, 0, begun_ms, None, records_uncommitted=1_240, open_since_ms=begun_ms
+    )
+    behind = IngestLag("inventory", 1, now_ms - 90_000, 35, now_ms - HOUR_MS // 2, None)
+    world.ctx.store.ingest_lags.record([held, behind])
+
+
 def _present(world: World, writers: dict[str, Writer], now_ms: int) -> None:
     """What is the matter now: something due, something overdue, something that failed."""
     world.clock.now_ms = now_ms - 9 * HOUR_MS
@@ -161,6 +175,7 @@ def _present(world: World, writers: dict[str, Writer], now_ms: int) -> None:
     world.clock.now_ms = now_ms - 10 * 60_000
     compact(world, "customers", damaged=1)
     world.clock.now_ms = now_ms
+    _follow_kafka(world, now_ms)
     assess_topics(world.ctx, list(TOPICS), as_of_ms=now_ms)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
@@ -172,3 +173,23 @@ def test_an_api_server_that_is_away_leaves_what_was_shown(look: Open) -> None:
     assert names(page) == before
     assert all("ERR_INTERNET_DISCONNECTED" in error for error in seen.errors)
     seen.errors.clear()
+
+
+@pytest.mark.parametrize("width", [700, 1440])
+def test_a_topic_says_what_is_the_matter_with_its_topic_at_kafka(look: Open, width: int) -> None:
+    """One is gone at Kafka; of another some records are missing and an open transaction holds back more of them."""
+    seen = look("small", width=width)
+    page = seen.at("#/topics/devices")
+    figure = page.locator(".figure", has_text="Kafka topic")
+    expect(figure).to_contain_text("gone at Kafka")
+    expect(figure).to_contain_text("since ")
+    seen.picture(f"topic-gone-{width}")
+    page = seen.at("#/topics/inventory")
+    figure = page.locator(".figure", has_text="Behind Kafka")
+    expect(figure).to_contain_text("35 offsets")
+    expect(figure).to_contain_text("1\u202f240 held by an open transaction since ")
+    seen.picture(f"topic-behind-{width}")
+    page = seen.at("#/topics/sessions/configuration")
+    expect(page.locator(".edit-bar")).to_contain_text("delete.retention.ms=3600000")
+    seen.picture(f"configuration-held-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -7,9 +7,11 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from sqlalchemy.exc import OperationalError
 
+from winnow.errors import WinnowError
 from winnow.log.catalog_access import ensure_namespace
 from winnow.log.topics import SQL_CATALOG_TABLES, TopicLogs
 
@@ -63,3 +65,28 @@ def test_an_empty_catalog_opens_beside_others_that_create_each_of_its_tables_fir
     logs = TopicLogs({"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}, f"file://{tmp_path}/w")
     assert logs.names() == []
     assert len(overtaken) == SQL_CATALOG_TABLES
+
+
+@pytest.mark.parametrize(
+    ("properties", "times"),
+    [
+        ({"type": "rest", "uri": "http://127.0.0.1:1"}, 1),
+        ({"uri": "http://127.0.0.1:1"}, 1),
+        ({"type": "sql", "uri": "postgresql+psycopg://winnow@127.0.0.1:1/winnow?connect_timeout=1"}, 3),
+    ],
+)
+def test_only_an_sql_catalog_that_cannot_be_opened_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], times: int
+) -> None:
+    """Each try waits for as long as the catalog does not answer; only SQL's may be overtaken by another process."""
+    tried: list[TopicLogs] = []
+    genuine = TopicLogs._load
+
+    def load(logs: TopicLogs) -> Catalog:
+        tried.append(logs)
+        return genuine(logs)
+
+    monkeypatch.setattr(TopicLogs, "_load", load)
+    with pytest.raises(WinnowError):
+        TopicLogs(properties, f"file://{tmp_path}/w").names()
+    assert len(tried) == times

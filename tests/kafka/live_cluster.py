@@ -113,6 +113,7 @@ def test_an_archive_that_follows_a_failing_cluster_has_the_newest_record_of_ever
         print(f"{len(schedule.told)} things happened: {'; '.join(schedule.told)}")
         for name, activity in activities.items():
             print(f"{name}: {activity.successes} calls succeeded, {len(activity.retries)} were to be run again")
+            print(*activity.faults)
             assert not activity.faults, (name, schedule.told, *activity.faults)
         repeat_until_done(lambda: follow_once(world, servers, names, takes_configuration=True))
         for _ in names:

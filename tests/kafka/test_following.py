@@ -18,7 +18,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError
 from winnow.kafka.client_settings import read_client_settings
-from winnow.kafka.cluster import Cluster
+from winnow.kafka.cluster import Cluster, TopicDescriptions
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.assess import assess_topics
@@ -149,6 +149,36 @@ def test_topics_are_created_and_followed_and_one_that_has_nothing_new_is_not_ope
     assert [(each.topic, each.records_appended) for each in second.reports] == [(topics[1], 1)]
     assert set(opened) == {topics[1]}
     assert follower.keys(topics[1]) == [b"k1", b"k2", b"k3"]
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_brokers_are_asked_once_about_topics_with_something_new(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, *, takes: bool
+) -> None:
+    """Their configuration is compared all the same."""
+    topics = follower.create("once", "idle", config={"max.compaction.lag.ms": "172800000"})
+    follower.produce(topics[0], "k1")
+    asked: list[list[str]] = []
+    describe = Cluster.describe_topics
+
+    def note(cluster: Cluster, names: Sequence[str], *, configuration: bool = False) -> TopicDescriptions:
+        # Whether a topic still is the same is asked without it, after its records were read.
+        if configuration:
+            asked.append(list(names))
+        return describe(cluster, names, configuration=configuration)
+
+    monkeypatch.setattr(Cluster, "describe_topics", note)
+    wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=takes))
+    for part in range(3):
+        asked.clear()
+        report = follow_topics(follower.ctx, follower.cluster, topics, wanted, as_of_ms=follower.world.clock())
+        assert not report.failures
+        assert asked == ([topics] if takes else [])
+        if not part:
+            notices = " ".join(notice for each in report.reports for notice in each.notices)
+            assert ("max.compaction.lag.ms differs" in notices) is not takes
+            follower.produce(topics[0], "k2")
+    assert follower.keys(topics[0]) == [b"k1", b"k2"]
 
 
 def test_a_log_that_another_commit_changed_is_looked_at_again(follower: Follower) -> None:

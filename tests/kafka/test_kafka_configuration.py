@@ -108,9 +108,9 @@ class Copy:
         """The kinds of the open alerts."""
         return [each.kind for each in self.ctx.store.alerts.list_open() if each.topic == self.name]
 
-    def audit(self) -> list[str]:
+    def audit(self, action: AuditAction = AuditAction.ALTER) -> list[str]:
         """The details of the entries about changed configuration, newest first."""
-        rows = self.ctx.store.audit.list_entries(Window(), topic=self.name, action=AuditAction.ALTER.value).rows
+        rows = self.ctx.store.audit.list_entries(Window(), topic=self.name, action=action.value).rows
         return [each.detail or "" for each in rows]
 
 
@@ -187,6 +187,42 @@ def test_a_shorter_retention_waits_for_a_person_and_nothing_else_does(broker: Ka
     world.clock.now_ms = read_wall_clock_ms() + 30 * DAY_MS
     copy.compact()
     assert copy.offsets() == []
+
+
+def test_what_waits_and_what_waits_no_more_is_in_the_audit_log_once(broker: KafkaBroker, world: World) -> None:
+    copy = Copy(world, create_live_topic(broker, 1))
+    copy.write(b"k")
+    copy.follow()
+    copy.set_at_kafka({"retention.ms": "86400000"})
+    for key in (b"a", b"b"):
+        copy.write(key)
+        copy.follow()
+    waits = f"from Kafka's {copy.name}: waits for a person: retention.ms is 1 day at Kafka (topic)"
+    assert copy.audit(AuditAction.HOLD_CONFIGURATION) == [waits]
+    copy.set_at_kafka({"retention.ms": "-1"})
+    copy.write(b"c")
+    world.clock.now_ms += 1_000
+    copy.follow()
+    ended = f"from Kafka's {copy.name}: waits no more, as Kafka has another value: retention.ms"
+    assert copy.audit(AuditAction.HOLD_CONFIGURATION) == [ended, waits]
+
+
+def test_an_override_whose_removal_waits_is_said_to_be_taken_back(broker: KafkaBroker, world: World) -> None:
+    """Tombstones were to stay for a week; by default they go after a day."""
+    copy = Copy(world, create_live_topic(broker, 1, cleanup_policy="compact", delete_retention_ms="604800000"))
+    copy.write(b"k")
+    copy.follow()
+    assert copy.value("delete.retention.ms") == "604800000"
+    copy.set_at_kafka({"delete.retention.ms": None})
+    copy.write(b"a")
+    copy.follow()
+    assert copy.value("delete.retention.ms") == "604800000"
+    (alert,) = [each for each in copy.ctx.store.alerts.list_open() if each.topic == copy.name]
+    said = "delete.retention.ms, which was set at Kafka, was taken back there (1 day is in force, default)"
+    assert said in copy.audit(AuditAction.HOLD_CONFIGURATION)[0]
+    assert said in alert.message
+    copy.ingest(ACCEPTED)
+    assert copy.value("delete.retention.ms") == "86400000"
 
 
 def test_a_value_that_nobody_was_told_is_not_accepted(broker: KafkaBroker, world: World) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -18,8 +19,14 @@ from tests.support.world import World, open_world
 from winnow.cli import app
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
 from winnow.log.reference_chains import read_ledgers
 from winnow.model import Headers, Record
+from winnow.pipeline.ingest import kafka_new_epoch
+from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, preview_epoch
+from winnow.pipeline.ingest.kafka_reading import ReadingRules
 
 Row = tuple[int, bytes | None, bytes | None, int, Headers]
 
@@ -153,3 +160,66 @@ def test_new_epoch_of_a_script_needs_yes(broker: KafkaBroker, world: World, monk
     assert len(world.read(topic=source.name)) == 5
     assert "no new epoch" in winnow("ingest", "kafka", source.name, *options, code=2).stderr
     winnow("ingest", "kafka", source.name, "--accept-overlap", code=2)
+
+
+def test_epoch_that_was_shown_is_not_compared_again_unless_something_changed(
+    broker: KafkaBroker, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+    compare = kafka_new_epoch.compare_new_epoch
+
+    def count(*args: Any) -> NewEpoch:
+        compared.append(args[0].topic)
+        return compare(*args)
+
+    monkeypatch.setattr(kafka_new_epoch, "compare_new_epoch", count)
+    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    cluster = Cluster(read_client_settings(broker.bootstrap_servers))
+    for comes_more, times in ((False, 1), (True, 2)):
+        source = ingest_source(world, broker, 30)
+        source.delete()
+        again = create_live_topic(broker, 1, source.name)
+        again.write(make_events(100, 7))
+        compared.clear()
+        if comes_more:
+            rules = ReadingRules(begins_epoch=True)
+            described = cluster.describe_topics([source.name])[source.name]
+            previewed = preview_epoch(world.ctx, source.name, cluster, described, rules)
+            again.write(make_events(107, 2))
+            wanted = KafkaRequest(rules, previewed=previewed)
+            assert not ingest_kafka_topics(world.ctx, cluster, {source.name: source.name}, wanted, as_of_ms=1).failures
+        else:
+            command = ["ingest", "kafka", source.name, "--bootstrap-servers", broker.bootstrap_servers, "--new-epoch"]
+            assert CliRunner().invoke(app, command, input="y\n").exit_code == 0
+        assert compared == [source.name] * times
+        assert world.read(topic=source.name) == [*source.records, *move(again.records, 30)]
+
+
+def test_epoch_of_an_empty_topic_waits_for_records_or_for_acceptance(broker: KafkaBroker, world: World) -> None:
+    source = ingest_source(world, broker, 3)
+    source.delete()
+    again = create_live_topic(broker, 1, source.name)
+    with pytest.raises(BadInputError, match=r"has no records yet, so nothing can be compared .* Run it again when"):
+        ingest(world, again, begins_epoch=True)
+    ingest(world, again, begins_epoch=True, accepts_overlap=True)
+    again.write(make_events(100, 2))
+    ingest(world, again)
+    assert world.read(topic=source.name) == [*source.records, *move(again.records, 3)]
+
+
+def test_preview_refuses_an_older_topic_of_fewer_partitions_as_the_ingest_does(
+    broker: KafkaBroker, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest records are in the partition that the topic lacks, so nothing of the other is older than there."""
+    source = create_live_topic(broker, partitions=2)
+    source.write([(0, b"a", b"1", BASE_MS, ()), (1, b"b", b"1", BASE_MS + 60_000, ())])
+    ingest(world, source)
+    source.delete()
+    again = create_live_topic(broker, 1, source.name)
+    again.write([(0, b"b", b"0", BASE_MS + 30_000, ())])
+    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    command = ("ingest", "kafka", source.name, "--bootstrap-servers", broker.bootstrap_servers, "--new-epoch")
+    told = winnow(*command, code=3).stderr
+    assert "every record there is older than the newest of" in told
+    assert "would begin" not in told

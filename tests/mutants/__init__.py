@@ -14,6 +14,7 @@ from tests.mutants.kafka_answers import KAFKA_ANSWERS
 from tests.mutants.kafka_clients import KAFKA_CLIENTS
 from tests.mutants.kafka_configuration import KAFKA_CONFIGURATION
 from tests.mutants.kafka_epochs import KAFKA_EPOCHS
+from tests.mutants.kafka_mirrors import KAFKA_MIRRORS
 from tests.mutants.kafka_parity import KAFKA_PARITY
 from tests.mutants.kafka_restore import KAFKA_RESTORE
 from tests.mutants.kafka_topics import KAFKA_TOPICS
@@ -47,5 +48,6 @@ MUTANTS = (
     *KAFKA_RESTORE,
     *KAFKA_TRANSACTIONS,
     *KAFKA_CLIENTS,
+    *KAFKA_MIRRORS,
     *KAFKA_PARITY,
 )

@@ -43,4 +43,10 @@ KAFKA_CONFIGURATION: tuple[Mutant, ...] = (
     Mutant("kafka-unknown-origin-believed", "a value of unknown origin counts as one that the topic does not set")
     .changes("_choose_targets", never("UNKNOWN"))
     .caught_by("test_a_key_of_which_kafka_says_nothing_stays"),
+    Mutant("held-unrecorded", "a change that waits for a person is not in the audit log")
+    .changes("_record_held", never("parts"))
+    .caught_by("test_what_waits_and_what_waits_no_more_is_in_the_audit_log_once"),
+    Mutant("held-recorded-at-each-look", "a change that waits is in the audit log again at each look")
+    .changes("_record_held", replace("before.get(name) != each", "True"))
+    .caught_by("test_what_waits_and_what_waits_no_more_is_in_the_audit_log_once"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, drop_operand, never, replace
+from tests.mutants.changes import always, drop_keyword, drop_operand, never, replace
 from tests.mutants.mutant import Mutant
 
 KAFKA_TOPICS: tuple[Mutant, ...] = (
@@ -22,7 +22,7 @@ KAFKA_TOPICS: tuple[Mutant, ...] = (
     .changes("choose_rules", drop_operand("is_another_topic"))
     .caught_by("test_a_recreated_topic_goes_on_as_a_new_epoch_where_the_settings_say_so"),
     Mutant("epoch-of-nothing", "the policy begins an epoch of a topic that is still empty, and so compares nothing")
-    .changes("choose_rules", never("stable_offset"))
+    .changes("choose_rules", never("_is_empty"))
     .caught_by("test_an_epoch_of_the_policy_waits_for_records_and_is_refused_if_they_are_old"),
     Mutant("left-partitions-not-compared", "a topic that lags behind the partitions that it lacks is taken as newer")
     .changes("refuse_older_than_left", always("find_offsets_at"))
@@ -30,4 +30,7 @@ KAFKA_TOPICS: tuple[Mutant, ...] = (
     Mutant("unfollowed-in-the-store-alone", "whether a log follows its topic is not asked of the log")
     .changes("prepare_topic", never("follows"))
     .caught_by("test_an_unfollowed_topic_is_left_until_it_is_followed_again"),
+    Mutant("asked-twice", "following asks the brokers again about topics that have something new")
+    .changes("_ingest", drop_keyword("described"))
+    .caught_by("test_brokers_are_asked_once_about_topics_with_something_new[False]"),
 )

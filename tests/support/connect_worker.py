@@ -1,4 +1,4 @@
-"""A Kafka Connect worker in standalone mode with Debezium's connector for PostgreSQL, from Maven Central's jars."""
+"""A Kafka Connect worker in standalone mode, with Debezium for PostgreSQL or MirrorMaker 2, from Maven Central."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from winnow.embedded.java import find_java
 from winnow.embedded.kafka_jars import list_spark_jars, resolve_jars
 
 WORKER_JARS: Final = ("org.apache.kafka:connect-runtime:4.3.1", "org.apache.kafka:connect-json:4.3.1")
+MIRROR_JARS: Final = ("org.apache.kafka:connect-mirror:4.3.1", *WORKER_JARS)
 DEBEZIUM_JARS: Final = ("io.debezium:debezium-connector-postgres:3.7.0.Final",)
 LOGGING_JARS: Final = ("log4j-core-*.jar", "log4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "slf4j-api-*.jar")
 LOGGING: Final = """\
@@ -27,13 +28,17 @@ LOGGING: Final = """\
 
 
 class ConnectWorker:
-    """One worker, with its settings, its positions and its output in ``folder``."""
+    """One worker, with its settings, its positions and its output in ``folder``.
 
-    def __init__(self, folder: Path, port: int, *, bootstrap_servers: str) -> None:
+    ``mirrors``: its connectors are MirrorMaker's, which want bytes as they are, and not Debezium's.
+    """
+
+    def __init__(self, folder: Path, port: int, *, bootstrap_servers: str, mirrors: bool = False) -> None:
         self.folder = folder
         self.port = port
         self.log = folder / "connect.log"
         self._bootstrap_servers = bootstrap_servers
+        self._mirrors = mirrors
         self._connectors: dict[str, Path] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -48,8 +53,9 @@ class ConnectWorker:
         plugins = self.folder / "plugins"
         if not plugins.exists():
             plugins.mkdir(parents=True)
-            # A folder of folders: each is one plug-in.
-            (plugins / "debezium").symlink_to(resolve_jars(DEBEZIUM_JARS, "debezium"))
+            # A folder of folders: each is one plug-in. MirrorMaker's are on the class path.
+            if not self._mirrors:
+                (plugins / "debezium").symlink_to(resolve_jars(DEBEZIUM_JARS, "debezium"))
         (self.folder / "log4j2.xml").write_text(LOGGING)
         worker = self.folder / "worker.properties"
         worker.write_text(_format_properties(self._list_worker_settings(plugins)))
@@ -57,7 +63,8 @@ class ConnectWorker:
         java = find_java(os.environ, self.folder) / "bin" / "java"
         command = [str(java), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
         command += [f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"]
-        command += ["-cp", os.pathsep.join([*jars, f"{resolve_jars(WORKER_JARS, 'connect')}/*"])]
+        connect = resolve_jars(MIRROR_JARS, "mirror") if self._mirrors else resolve_jars(WORKER_JARS, "connect")
+        command += ["-cp", os.pathsep.join([*jars, f"{connect}/*"])]
         command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(worker), *map(str, self._connectors.values())]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -90,12 +97,16 @@ class ConnectWorker:
         return all(self.read_state(name) == ["RUNNING", "RUNNING"] for name in self._connectors)
 
     def _list_worker_settings(self, plugins: Path) -> dict[str, object]:
+        converter = "org.apache.kafka.connect.json.JsonConverter"
+        more: dict[str, object] = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+        if self._mirrors:
+            converter = "org.apache.kafka.connect.converters.ByteArrayConverter"
+            more = {"header.converter": converter}
         return {
             "bootstrap.servers": self._bootstrap_servers,
-            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
-            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
+            "key.converter": converter,
+            "value.converter": converter,
+            **more,
             "offset.storage.file.filename": self.folder / "positions",
             "offset.flush.interval.ms": 500,
             "listeners": f"http://127.0.0.1:{self.port}",
@@ -127,6 +138,23 @@ def describe_debezium(port: int, *, prefix: str, tables: list[str], partitions: 
         # The database and the broker are killed under it.
         "retriable.restart.connector.wait.ms": 500,
         "poll.interval.ms": 50,
+    }
+
+
+def describe_mirror(bootstrap_servers: str, topic: str) -> dict[str, object]:
+    """Settings of MirrorMaker: ``topic`` of a cluster A to ``A.<topic>`` of a cluster B, which is the same one."""
+    return {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "tasks.max": 1,
+        "source.cluster.alias": "A",
+        "target.cluster.alias": "B",
+        "source.cluster.bootstrap.servers": bootstrap_servers,
+        "target.cluster.bootstrap.servers": bootstrap_servers,
+        "topics": topic,
+        "replication.factor": 1,
+        "offset-syncs.topic.replication.factor": 1,
+        "sync.topic.acls.enabled": "false",
+        "refresh.topics.interval.seconds": 1,
     }
 
 

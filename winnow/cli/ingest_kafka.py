@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,7 @@ from winnow.errors import UsageError, find_worst_exit_code
 from winnow.sources.choices import check_choice
 
 if TYPE_CHECKING:
+    from winnow.kafka.offset_syncs import MirrorOrigin
     from winnow.pipeline.ingest.commit import IngestReport
     from winnow.pipeline.ingest.kafka import KafkaOutcome
     from winnow.planning.kafka_configuration import TakingRules
@@ -89,6 +90,42 @@ def kafka(
         bool,
         typer.Option("--accept-overlap", help="With --new-epoch: Kafka has records that are here already, or older."),
     ] = False,
+    mirror_of: Annotated[
+        str | None,
+        typer.Option(
+            "--mirror-of",
+            metavar="NAME",
+            help="With --new-epoch: Kafka's topic mirrors NAME, which was followed before; what is here is skipped.",
+            show_default=False,
+        ),
+    ] = None,
+    offset_syncs_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--offset-syncs-topic",
+            metavar="NAME",
+            help="With --mirror-of: MirrorMaker's topic of offset syncs. Default: all that are named like one.",
+            show_default=False,
+        ),
+    ] = None,
+    offset_syncs_at: Annotated[
+        str | None,
+        typer.Option(
+            "--offset-syncs-at",
+            metavar="HOST:PORT",
+            help="With --mirror-of: the brokers that have that topic. Default: those of the mirror.",
+            show_default=False,
+        ),
+    ] = None,
+    offset_syncs_properties: Annotated[
+        str | None,
+        typer.Option(
+            "--offset-syncs-properties",
+            metavar="FILE",
+            help="With --offset-syncs-at: properties of clients of those brokers.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before --new-epoch; a script needs it.", show_default=False)
     ] = False,
@@ -121,7 +158,8 @@ def kafka(
     The log's own end is the position, and it is committed with the records: a call that dies or runs twice appends
     every record exactly once. Gaps of aborted transactions and of compaction are normal. Refused, and said: a topic
     that was created again, offsets that were set back, records that the brokers deleted before they were read.
-    --new-epoch compares first, says what it would do to readers, and asks.
+    --new-epoch compares first, says what it would do to readers, and asks. With --mirror-of, the new epoch begins with
+    the first record of a mirror that is not here.
 
     A topic that --create makes has the cleanup.policy in force at Kafka. What Kafka's retention does by default removes
     nothing here, and a change of configuration that would remove records waits for --accept-kafka-config.
@@ -131,7 +169,7 @@ def kafka(
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
-    from winnow.pipeline.ingest.kafka_new_epoch import preview_epoch
+    from winnow.pipeline.ingest.kafka_new_epoch import describe_new_epoch, preview_epoch
     from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, ReadingRules
 
     check_choice("--on", on, ("local", "spark"))
@@ -142,12 +180,16 @@ def kafka(
     check_choice("--diverged", diverged, DIVERGED_CHOICES)
     if accept_overlap and not new_epoch:
         raise UsageError("--accept-overlap is about the beginning of an epoch: say --new-epoch, too.")
+    origin = _read_mirror_origin(
+        mirror_of, offset_syncs_topic, offset_syncs_at, offset_syncs_properties, begins_epoch=new_epoch
+    )
     rules = ReadingRules(
         accepts_gap=accept_gap,
         begins_epoch=new_epoch,
         accepts_overlap=accept_overlap,
         trusts_offsets=trust_offsets,
         diverged=diverged,
+        mirror_of=origin,
     )
     configuration = _read_taking_rules(
         takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None
@@ -165,7 +207,9 @@ def kafka(
             topics = {topic: source_topic or topic}
             found = cluster.describe_topics(topics.values()).get(topics[topic]) if new_epoch and not yes else None
             if found is not None and topic in ctx.log.names():
-                _confirm_epoch(topic, preview_epoch(ctx, topic, cluster, found, rules))
+                previewed = preview_epoch(ctx, topic, cluster, found, rules)
+                _confirm_epoch(topic, describe_new_epoch(previewed))
+                wanted = replace(wanted, previewed=previewed)
         with (
             withdraw_if_refused(ctx, wanted.created),
             ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
@@ -176,6 +220,30 @@ def kafka(
         withdraw_created(ctx, wanted.created, (each.topic for each in outcome.failures))
     _show_outcome(outcome, topic, as_json=as_json)
     exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
+
+
+def _read_mirror_origin(
+    topic: str | None, syncs_topic: str | None, syncs_at: str | None, properties: str | None, *, begins_epoch: bool
+) -> MirrorOrigin | None:
+    """Check the options about a mirror.
+
+    Raises:
+        UsageError: they do not go together.
+        ConfigurationError: the properties cannot be read or used.
+    """
+    from winnow.kafka.client_settings import read_client_settings
+    from winnow.kafka.offset_syncs import MirrorOrigin
+
+    if topic is None:
+        if syncs_topic is not None or syncs_at is not None or properties is not None:
+            raise UsageError("--offset-syncs-* go with --mirror-of. Nothing was ingested.")
+        return None
+    if not begins_epoch:
+        raise UsageError("--mirror-of is about the beginning of an epoch: say --new-epoch, too. Nothing was ingested.")
+    settings = None
+    if syncs_at is not None or properties is not None:
+        settings = read_client_settings(syncs_at, properties)
+    return MirrorOrigin(topic, syncs_topic, settings)
 
 
 def _confirm_epoch(topic: str, effect: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from winnow.clock import read_wall_clock_ms
@@ -156,19 +156,35 @@ class Cluster:
                 if problem is not None:
                     problems[name] = problem
             if name not in problems:
-                topic_id, settings = str(topic.topic_id), configurations.get(name, {})
-                topics[name] = BrokerTopic(
+                topic_id = str(topic.topic_id)
+                bare = BrokerTopic(
                     name,
                     None if topic_id == NO_TOPIC_ID else format_topic_id(topic_id),
                     {
                         number: BrokerOffsets(starts[name, number], stable[name, number], ends[name, number])
                         for number in numbers
                     },
-                    {key: each.value for key, each in settings.items() if each.origin is Origin.TOPIC},
-                    {key: each for key, each in settings.items() if is_topic_key(key)},
-                    looked_at_ms,
+                    looked_at_ms=looked_at_ms,
                 )
+                topics[name] = _add_configuration(bare, configurations.get(name, {}))
         return TopicDescriptions(topics, problems)
+
+    def add_configurations(self, described: TopicDescriptions) -> TopicDescriptions:
+        """Return ``described`` with the configuration of topics that were described without it, in one request.
+
+        Raises:
+            ServiceError: the cluster cannot be reached.
+            ConfigurationError: the client may not ask it.
+        """
+        problems = dict(described.problems)
+        missing = [name for name, topic in described.items() if not topic.settings]
+        configurations = self._describe_configurations(missing, problems)
+        topics = {name: topic for name, topic in described.items() if name not in problems}
+        complete = {
+            name: _add_configuration(topic, configurations[name]) if name in configurations else topic
+            for name, topic in topics.items()
+        }
+        return TopicDescriptions(complete, problems)
 
     def find_offsets_at(self, name: str, times_ms: Mapping[int, int]) -> dict[int, int]:
         """Find per partition of topic ``name`` the first offset whose record is not older than a time.
@@ -335,6 +351,14 @@ class Cluster:
         self._admin.poll(0)  # this is when the library says why connections failed
         cause = self._trouble.find_cause(error)
         return explain_kafka_error(cause, self.settings.bootstrap_servers, what, left=self._left)
+
+
+def _add_configuration(topic: BrokerTopic, settings: Mapping[str, SourceSetting]) -> BrokerTopic:
+    return replace(
+        topic,
+        configuration={key: each.value for key, each in settings.items() if each.origin is Origin.TOPIC},
+        settings={key: each for key, each in settings.items() if is_topic_key(key)},
+    )
 
 
 def _is_of_the_client(error: KafkaError) -> bool:

@@ -131,7 +131,8 @@ class RangeReader:
             messages, done = self._take(found, wanted)
             if messages:
                 if _get_offset(messages[0]) < wanted.start:
-                    raise refuse_truncation(wanted)  # where there was no record, there is one now
+                    said = f"there is a record at offset {_get_offset(messages[0])}, where there was none"
+                    raise refuse_truncation(wanted, said, left=self._left)
                 position = _get_offset(messages[-1]) + 1
                 self._note_leader_epochs(messages)
                 batch = make_batch(messages, wanted)
@@ -220,7 +221,7 @@ class RangeReader:
         if error.code() == KafkaError._PARTITION_EOF:
             return _get_offset(event) >= wanted.end
         if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-            raise refuse_truncation(wanted, left=self._left)
+            raise refuse_truncation(wanted, error.str(), left=self._left)
         if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
             return False  # the library tries again; the wait above ends it
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -242,12 +243,15 @@ class RangeReader:
         return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}", left=self._left)
 
 
-def refuse_truncation(wanted: BrokerRange, *, left: str = NOTHING_CHANGED) -> TruncatedRangeError:
-    """Make the error about records of a range that the brokers do not have any more; ``left``: as of the reader."""
+def refuse_truncation(wanted: BrokerRange, said: str, *, left: str = NOTHING_CHANGED) -> TruncatedRangeError:
+    """Make the error about records of a range that the brokers do not have any more.
+
+    ``said``: what told so, in words; ``left``: as of the reader.
+    """
     rest = f" {left} Run it again: it says what is lost." if left else ""
     return TruncatedRangeError(
         f"The broker deleted records of {wanted}, or lost the end of its log, while it was read: in the range from "
-        f"offset {wanted.start} to {wanted.end - 1}.{rest}"
+        f"offset {wanted.start} to {wanted.end - 1} ({said}).{rest}"
     )
 
 

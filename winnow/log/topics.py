@@ -103,8 +103,9 @@ class TopicLogs:
 
     def _load_first(self) -> Catalog:
         # Processes that open an empty SQL catalog at once create its tables side by side. A try fails when a table that
-        # it found missing was created by another meanwhile; no table goes, so that happens once a table at most.
-        for _ in range(SQL_CATALOG_TABLES):
+        # it found missing was created by another meanwhile; no table goes, so that happens once a table at most. Any
+        # other catalog that cannot be reached is waited for once.
+        for _ in range(SQL_CATALOG_TABLES if _may_be_sql(self._properties) else 0):
             with contextlib.suppress(Exception):
                 return self._load()
         return self._load()  # any other problem is raised here
@@ -393,6 +394,14 @@ def _sync_files(catalog: Catalog, warehouse: str) -> None:
     own = object_store.HADOOP_SCHEMES | object_store.AZURE_SCHEMES
     if storage.is_local(warehouse) or urlparse(warehouse).scheme in own:
         catalog.properties.setdefault("py-io-impl", SYNCED_FILE_IO)
+
+
+def _may_be_sql(properties: Mapping[str, str]) -> bool:
+    """Check whether the catalog is an SQL one, or PyIceberg's own configuration may make it one."""
+    if "py-catalog-impl" in properties:
+        return False
+    kind = properties.get("type")
+    return kind.lower() == "sql" if kind else not properties.get("uri", "").startswith(("http", "thrift"))
 
 
 def _find_database_file(catalog: Mapping[str, str]) -> Path | None:

@@ -204,7 +204,7 @@ def make_configuration_held(topic: str, source_topic: str, changes: str, *, effe
         safe="It is not in force here: nothing is removed because of it, and records go on being ingested.",
         next=(
             f"{effect} To have it in force here: winnow topics alter {topic} --accept-kafka-config. To keep the "
-            "records, set it back at Kafka."
+            "records, give it its earlier value at Kafka."
         ).strip(),
         at_ms=at_ms,
     )

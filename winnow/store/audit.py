@@ -27,6 +27,8 @@ class AuditAction(StrEnum):
     RELEASE = "release"
     CREATE = "create"
     ALTER = "alter"
+    HOLD_CONFIGURATION = "hold_configuration"
+    """A change at Kafka that would remove records waits for a person, or waits no more."""
     ADD_PARTITIONS = "add_partitions"
     DELETE = "delete"
     RESTORE = "restore"

@@ -15,7 +15,6 @@ from functools import partial
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
 from winnow.failures import TopicFailure, TopicResults
-from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
@@ -25,6 +24,7 @@ from winnow.model import OffsetRange, TopicState
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.call_descriptions import describe_reading, describe_source
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import finish_ingest
@@ -33,8 +33,8 @@ from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
-from winnow.pipeline.ingest.kafka_new_epoch import compare_epoch, describe_epoch_notices
-from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted, list_uncommitted
+from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, compare_epoch, describe_epoch_notices
+from winnow.pipeline.ingest.kafka_open_transactions import list_uncommitted
 from winnow.pipeline.ingest.kafka_processes import append_here
 from winnow.pipeline.ingest.kafka_reading import (
     KafkaReading,
@@ -45,15 +45,12 @@ from winnow.pipeline.ingest.kafka_reading import (
     skip_known,
 )
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
-from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
-from winnow.pipeline.ingest.open_input import TOPIC_ID
 from winnow.pipeline.ingest.recreated_topics import (
     EmptyTopicError,
     begins_further_epoch,
     choose_rules,
     describe_new_life,
     record_new_epoch,
-    refuse_older_than_left,
 )
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
@@ -64,10 +61,6 @@ from winnow.store.audit import AuditAction
 
 _log = logging.getLogger("winnow")
 
-GAP_CHOICE = "accepted-gap"
-OVERLAP_CHOICE = "skipped-overlap"
-DIVERGENCE_CHOICE = "kept-after-divergence"
-
 
 @dataclass(frozen=True, slots=True)
 class KafkaRequest:
@@ -75,7 +68,8 @@ class KafkaRequest:
 
     ``configuration``: what is taken of the topic configuration that the brokers have. ``created``: the topics that the
     call created are noted here. ``follows``: the settings name the topics, not a person: logs that do not follow theirs
-    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves.
+    are left. ``begins_epochs``: topics that were created again begin an epoch by themselves. ``previewed``: an epoch
+    that somebody saw; it is not compared again if nothing changed since.
     """
 
     rules: ReadingRules = field(default_factory=ReadingRules)
@@ -84,6 +78,7 @@ class KafkaRequest:
     created: CreatedTopics = field(default_factory=dict)
     follows: bool = False
     begins_epochs: bool = False
+    previewed: NewEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +113,7 @@ def ingest_kafka_topics(
     as_of_ms: int,
     on: str | None = None,
     progress: Progress | None = None,
+    described: TopicDescriptions | None = None,
 ) -> KafkaOutcome:
     """Append to each of ``topics`` what is new at the brokers; one topic's failure stops no other.
 
@@ -129,12 +125,16 @@ def ingest_kafka_topics(
         as_of_ms: recorded with the appends; replaces missing timestamps of records.
         on: ``local`` or ``spark``, where records are read; None: by how many offsets are new in all.
         progress: called with offsets read, offsets to read, and records so far.
+        described: what the brokers just said of the topics; None: they are asked.
 
     Raises:
         ServiceError: the cluster cannot be reached; nothing landed.
         ConfigurationError: the client may not ask it, or Spark is not installed as it should be.
     """
-    described = cluster.describe_topics(topics.values(), configuration=True)
+    if described is None:
+        described = cluster.describe_topics(topics.values(), configuration=True)
+    else:
+        described = cluster.add_configurations(described)
     found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
     results = TopicResults(lambda _: None)
     unfollowed: dict[str, str] = {}
@@ -255,9 +255,9 @@ def prepare_topic(
     planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
-        live = log.segments(head)
-        refuse_older_than_left(head.state, planned, live, cluster, accepts_overlap=rules.accepts_overlap)
-        epoch = compare_epoch(log, head, planned, cluster, rules)
+        epoch = wanted.previewed
+        if epoch is None or not epoch.is_valid(head, found, rules):
+            epoch = compare_epoch(log, head, planned, cluster, rules)
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
@@ -331,52 +331,6 @@ def _find_start(reading: KafkaReading, partition: int) -> int:
     if partition in reading.skipped:
         start = max(start, reading.skipped[partition].end)
     return start + reading.epoch.get_base(partition)
-
-
-def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str, str]:
-    """Return what the ledger says of where the records came from, and of offsets that were lost."""
-    found = {BROKERS_CHOICE: settings.bootstrap_servers}
-    if reading.topic.topic_id is not None:
-        found[TOPIC_ID] = reading.topic.topic_id
-    for partition, gap in sorted(reading.gaps.items()):
-        found[f"{GAP_CHOICE}.{partition}"] = f"{gap.start}-{gap.end - 1}"
-    for partition, skipped in sorted(reading.skipped.items()):
-        found[f"{OVERLAP_CHOICE}.{partition}"] = f"{skipped.start}-{skipped.end - 1}"
-    for each in reading.divergences:
-        found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
-    return found
-
-
-def describe_reading(reading: KafkaReading) -> list[str]:
-    """Say what a user should know about how far a topic was read."""
-    found = []
-    for partition, gap in sorted(reading.gaps.items()):
-        found.append(
-            f"{reading.topic.name}-{partition}: offsets {gap.start} to {gap.end - 1} were deleted at the brokers "
-            "before they were read; the gap is recorded."
-        )
-    found += [
-        f"{reading.topic.name}-{each.partition}: the brokers lost what was read from offset {each.offset} to "
-        f"{each.end - 1}. Up to {each.records:,} such records stay in the log, and Kafka's from offset {each.offset} "
-        "on come after them: readers see both, and a compaction keeps Kafka's of a key that both have."
-        for each in reading.divergences
-    ]
-    late = {
-        number: part.start_offset
-        for number, part in sorted(reading.topic.partitions.items())
-        if part.start_offset and reading.is_new
-    }
-    if late:
-        shown = ", ".join(f"{reading.topic.name}-{number} {offset}" for number, offset in list(late.items())[:5])
-        found.append(f"The brokers' logs do not begin at offset 0; older records are not there: {shown}.")
-    if reading.number > 1:
-        found.append(f"These records are of epoch {reading.number} (topic id {reading.topic.topic_id}).")
-    if not reading.is_due:
-        found.append(
-            f"Nothing new{' that is committed' if reading.topic.is_held else ''} in Kafka's {reading.topic.name}."
-        )
-    found += describe_uncommitted(reading.topic)
-    return found
 
 
 def choose_topics(cluster: Cluster, pattern: str) -> list[str]:

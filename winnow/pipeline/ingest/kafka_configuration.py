@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from winnow.config.kafka_settings import RETENTION_KEYS, KafkaRecord, Origin, SourceSetting, format_setting
+from winnow.config.kafka_settings import (
+    RETENTION_KEYS,
+    KafkaRecord,
+    Origin,
+    RecordedSetting,
+    SourceSetting,
+    format_setting,
+)
 from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, ConfigurationError, UsageError
 from winnow.kafka.cluster import BrokerTopic
@@ -191,22 +198,57 @@ def _report_held(ctx: Context, log: TopicLog, source_topic: str, decided: _Decid
     is_open = bool(ctx.store.alerts.list_open(kinds, topic))
     decision = decided.decision
     held = {name: each for name, each in decision.record.items() if each.held}
+    before = {name: each for name, each in decided.record.items() if each.held}
+    changes = _describe_held(held)
+    _record_held(ctx, log, source_topic, decision, held, before)
     if not held:
         if is_open:
             ctx.alerts.recover(topic, kinds, None, "has no change of configuration that waits")
         return []
-    if is_open and held != {name: each for name, each in decided.record.items() if each.held}:
+    if is_open and held != before:
         ctx.alerts.supersede(topic, kinds, None)  # it named other values
-    proposed = {**decision.overrides, **{name: each.value for name, each in held.items()}}
+    kept = {name: value for name, value in decision.overrides.items() if name not in held}
+    proposed = {**kept, **{name: each.value for name, each in held.items() if not _is_taken_back(each)}}
     effects = _describe_effects(ctx, log, log.parse(decision.overrides), proposed)
-    changes = ", ".join(
-        f"{name} is {format_setting(name, each.value)} at Kafka ({each.origin})" for name, each in held.items()
-    )
     situation = alert_templates.make_configuration_held(
         topic, source_topic, changes, effect=" ".join(effects), at_ms=ctx.now_ms()
     )
     ctx.alerts.open_alert(situation)
     return [situation.sentences]
+
+
+def _record_held(
+    ctx: Context,
+    log: TopicLog,
+    source_topic: str,
+    decision: ConfigurationDecision,
+    held: KafkaRecord,
+    before: KafkaRecord,
+) -> None:
+    """Record in the audit log what waits that did not wait ``before``, and what waits no more and was not taken."""
+    news = {name: each for name, each in held.items() if before.get(name) != each}
+    taken = {each.name for each in decision.taken}
+    ended = [name for name in sorted(before) if name not in held and name not in taken]
+    parts = [f"waits for a person: {_describe_held(news)}"] if news else []
+    parts += [f"waits no more, as Kafka has another value: {', '.join(ended)}"] if ended else []
+    if parts:
+        detail = f"from Kafka's {source_topic}: {'; '.join(parts)}"
+        record_action(ctx, AuditAction.HOLD_CONFIGURATION, log.topic, detail=detail)
+
+
+def _describe_held(held: KafkaRecord) -> str:
+    return ", ".join(
+        f"{name}, which was set at Kafka, was taken back there ({format_setting(name, each.value)} is in force, "
+        f"{each.origin}), so it would be reset here"
+        if _is_taken_back(each)
+        else f"{name} is {format_setting(name, each.value)} at Kafka ({each.origin})"
+        for name, each in held.items()
+    )
+
+
+def _is_taken_back(recorded: RecordedSetting) -> bool:
+    """Check whether an override here was taken from the topic at Kafka, which sets that key no more."""
+    return recorded.taken is Origin.TOPIC and recorded.origin is not Origin.TOPIC
 
 
 def _format_change(each: KeyDifference) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winnow import documents
+from winnow.errors import WinnowError
 from winnow.failures import TopicFailure
-from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
@@ -95,7 +96,7 @@ def follow_topics(
     confirm_complete_lags(ctx, confirmed)
     close_failures(ctx, unchanged)
     changed = {name: name for name in look.names if name not in unchanged}
-    outcome = _ingest(ctx, cluster, changed, wanted, heads, look.found, as_of_ms=as_of_ms)
+    outcome = _ingest(ctx, cluster, changed, wanted, heads, look, as_of_ms=as_of_ms)
     return FollowReport(
         unchanged=len(unchanged),
         reports=outcome.reports,
@@ -111,11 +112,13 @@ def follow_topics(
 class _Look:
     """What brokers and logs say of the topics of a call. ``names``: those to ingest, unless nothing changed.
 
-    ``found``: those of them that the brokers described. ``gone`` and ``unfollowed``: as in a report.
+    ``found``: those of them that the brokers described. ``problems``: why they did not describe others. ``gone`` and
+    ``unfollowed``: as in a report.
     """
 
     names: tuple[str, ...]
     found: Mapping[str, BrokerTopic]
+    problems: Mapping[str, WinnowError]
     gone: tuple[str, ...]
     unfollowed: int
 
@@ -136,7 +139,7 @@ def _look_at_brokers(
     answers = cluster.describe_topics(asked, configuration=wanted.configuration.takes)
     found = dict(answers.items())
     if not wanted.follows:
-        return _Look(tuple(asked), found, (), 0)
+        return _Look(tuple(asked), found, answers.problems, (), 0)
     # No valid answer is not that there is no such topic.
     answered = found.keys() | answers.problems.keys()
     unknown = [name for name in asked if name not in answered]
@@ -148,7 +151,8 @@ def _look_at_brokers(
     end_gone(ctx, found.keys(), states)
     if missing is not None:
         forget_unnamed(ctx, {*names, *missing}, states)
-    return _Look(tuple(name for name in asked if name in answered), found, tuple(sorted(gone)), len(unfollowed))
+    names = tuple(name for name in asked if name in answered)
+    return _Look(names, found, answers.problems, tuple(sorted(gone)), len(unfollowed))
 
 
 def _ingest(
@@ -157,14 +161,19 @@ def _ingest(
     changed: Mapping[str, str],
     wanted: KafkaRequest,
     heads: Mapping[str, str],
-    found: Mapping[str, BrokerTopic],
+    look: _Look,
     *,
     as_of_ms: int,
 ) -> KafkaOutcome:
     """Ingest the topics that changed, and record which logs have everything, and which do not follow their topics."""
     if not changed:
         return KafkaOutcome((), ())
-    outcome = ingest_kafka_topics(ctx, cluster, changed, wanted, as_of_ms=as_of_ms)
+    found = look.found
+    described = TopicDescriptions(
+        {name: found[name] for name in changed if name in found},
+        {name: look.problems[name] for name in changed if name in look.problems},
+    )
+    outcome = ingest_kafka_topics(ctx, cluster, changed, wanted, as_of_ms=as_of_ms, described=described)
     # Nothing was to be committed to these. If another head was looked at than the one named here, or newer offsets than
     # those, they are never current again.
     complete = [report.topic for report in outcome.reports if report.snapshot_id is None and report.topic in heads]

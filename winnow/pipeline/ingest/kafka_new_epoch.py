@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from winnow.errors import BadInputError, DamagedSegmentError, join_first
-from winnow.files.checked_reading import make_damage_error, read_segment
+from winnow.errors import BadInputError, join_first
 from winnow.kafka.cluster import BrokerTopic, Cluster
+from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange, Segment, TopicState
 from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.compared_records import read_newest, read_window
 from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
-from winnow.pipeline.ingest.kafka_overlap import (
-    COMPARED_RECORDS,
-    Fingerprint,
-    PartitionOverlap,
-    choose_windows,
-    compare_partition,
-    digest_bytes,
-)
+from winnow.pipeline.ingest.kafka_mirror import Mirror, describe_aligned
+from winnow.pipeline.ingest.kafka_overlap import Fingerprint, PartitionOverlap, choose_windows, compare_partition
 from winnow.pipeline.ingest.kafka_reading import (
     KafkaReading,
     ReadingRules,
@@ -33,31 +25,47 @@ from winnow.pipeline.ingest.kafka_reading import (
     plan_reading,
     skip_known,
 )
+from winnow.pipeline.ingest.recreated_topics import refuse_empty, refuse_older_than_left
 from winnow.sources.input_errors import NOTHING_INGESTED
 
 MAXIMUM_NAMED = 5
-_WIDER = 8
-"""How much more of a segment is read when its last offsets hold too few records."""
-CREATE_TIME = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NewEpoch:
-    """An epoch that would begin. ``records_here``: live records of the log. ``overlaps``: of partitions with any."""
+    """An epoch that would begin. ``records_here``: live records of the log. ``overlaps``: of partitions with any.
+
+    ``head``: the metadata of the log's table when it was compared. ``rules``: what was asked for then. ``syncs``: the
+    topics of offset syncs that said where to look; None: the topic was not said to be a mirror.
+    """
 
     topic: str
     reading: KafkaReading
     records_here: int
     overlaps: tuple[PartitionOverlap, ...]
+    head: str = ""
+    rules: ReadingRules = field(default_factory=ReadingRules)
+    syncs: tuple[str, ...] | None = None
 
     @property
     def positions(self) -> dict[int, int]:
         """Per partition the offset at the brokers behind the last record that the log has already."""
         return {each.partition: each.position for each in self.overlaps if each.position is not None}
 
+    def is_valid(self, head: Head, topic: BrokerTopic, rules: ReadingRules) -> bool:
+        """Check whether what was compared still holds: the log's head, the topic's offsets, and what was asked for."""
+        compared = self.reading.topic
+        return (
+            self.topic == head.state.topic
+            and self.head == head.table.metadata_location
+            and self.rules == rules
+            and (compared.name, compared.topic_id) == (topic.name, topic.topic_id)
+            and _list_offsets(compared) == _list_offsets(topic)
+        )
 
-def preview_epoch(ctx: Context, topic: str, cluster: Cluster, found: BrokerTopic, rules: ReadingRules) -> str:
-    """Say what the epoch that ``rules`` ask for would do to readers of ``topic``; changes nothing.
+
+def preview_epoch(ctx: Context, topic: str, cluster: Cluster, found: BrokerTopic, rules: ReadingRules) -> NewEpoch:
+    """Compare what the epoch that ``rules`` ask for would begin with; changes nothing.
 
     ``found``: the topic at the brokers. Raises as the ingest that begins it.
     """
@@ -65,7 +73,7 @@ def preview_epoch(ctx: Context, topic: str, cluster: Cluster, found: BrokerTopic
     head = log.newest_head()
     compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
     reading = plan_reading(include_partitions(head.state, found), found, rules, compared)
-    return describe_new_epoch(compare_epoch(log, head, reading, cluster, rules))
+    return compare_epoch(log, head, reading, cluster, rules)
 
 
 def compare_epoch(log: TopicLog, head: Head, reading: KafkaReading, cluster: Cluster, rules: ReadingRules) -> NewEpoch:
@@ -73,26 +81,44 @@ def compare_epoch(log: TopicLog, head: Head, reading: KafkaReading, cluster: Clu
 
     Raises:
         BadInputError: it would make old values the newest, and ``rules`` do not accept that.
+        UsageError: the topic is said to be a mirror of another one than the log's.
         ServiceError: the cluster cannot be reached.
     """
-    epoch = compare_new_epoch(head.state, reading, log.segments(head), cluster)
+    refuse_empty(head.state, reading.topic, accepts_overlap=rules.accepts_overlap)
+    live = log.segments(head)
+    refuse_older_than_left(head.state, reading, live, cluster, accepts_overlap=rules.accepts_overlap)
+    state = include_partitions(head.state, reading.topic)
+    epoch = compare_new_epoch(state, reading, live, cluster, rules.mirror_of)
     refuse_overlap(epoch, accepts_overlap=rules.accepts_overlap)
-    return replace(epoch, reading=skip_known(reading, epoch.positions))
+    skipping = skip_known(reading, epoch.positions)
+    return replace(epoch, reading=skipping, head=head.table.metadata_location, rules=rules)
 
 
 def compare_new_epoch(
-    state: TopicState, reading: KafkaReading, live: Mapping[int, Sequence[Segment]], cluster: Cluster
+    state: TopicState,
+    reading: KafkaReading,
+    live: Mapping[int, Sequence[Segment]],
+    cluster: Cluster,
+    origin: MirrorOrigin | None = None,
 ) -> NewEpoch:
     """Compare the newest records of a log with the topic that ``reading`` begins an epoch with.
 
-    ``state``: before it. ``live``: the live segments of the log.
+    Args:
+        state: before it, with all partitions of that topic.
+        reading: what would be read.
+        live: the live segments of the log.
+        cluster: the brokers.
+        origin: what the topic is said to be a mirror of; then the order of the records decides where it can.
 
     Raises:
+        BadInputError: the topic of offset syncs that was named is not there.
+        UsageError: the log is not of ``origin``.
         ServiceError: the cluster cannot be reached.
         DamagedSegmentError: a segment of the log is not what was written.
     """
     topic = reading.topic
-    newest = {number: _read_newest(state.topic, live.get(number, ())) for number in topic.partitions}
+    newest = {number: read_newest(state.topic, live.get(number, ())) for number in topic.partitions}
+    mirror = None if origin is None else Mirror(state, topic, origin, newest, cluster)
     times = {
         number: min(each.timestamp_ms for each in records if each.timestamp_ms is not None)
         for number, records in newest.items()
@@ -102,23 +128,46 @@ def compare_new_epoch(
     overlaps = []
     with RangeReader(cluster.settings) as reader:
         for number, records in newest.items():
-            at_brokers = topic.partitions[number]
-            offsets = OffsetRange(at_brokers.start_offset, at_brokers.stable_offset)
-            if not records:
-                continue
-            windows = choose_windows(offsets, firsts.get(number))
-            overlaps.append(
-                compare_partition(
-                    number,
-                    offsets,
-                    records,
-                    (_read_window(reader, BrokerRange(topic.name, number, each.start, each.end)) for each in windows),
-                    begins_at=_find_beginning(state, number),
-                    is_from_start=bool(windows) and windows[0].start == offsets.start,
-                )
-            )
+            segments, first = live.get(number, ()), firsts.get(number)
+            alignment = None if mirror is None else mirror.align(number, segments, reader, first)
+            overlap = None
+            if records and (alignment is None or alignment.doubt is not None):
+                overlap = _compare_newest(state, topic, number, records, first, reader)
+            if alignment is not None:
+                overlap = describe_aligned(number, _get_range(topic, number), alignment, overlap)
+            if overlap is not None:
+                overlaps.append(overlap)
     count = sum(segment.records for segments in live.values() for segment in segments)
-    return NewEpoch(state.topic, reading, count, tuple(overlaps))
+    return NewEpoch(state.topic, reading, count, tuple(overlaps), syncs=None if mirror is None else mirror.hints.topics)
+
+
+def _compare_newest(
+    state: TopicState,
+    topic: BrokerTopic,
+    partition: int,
+    records: Sequence[Fingerprint],
+    first: int | None,
+    reader: RangeReader,
+) -> PartitionOverlap:
+    """Compare the newest ``records`` of a partition, whatever the topic is; ``first``: as of :func:`choose_windows`."""
+    offsets = _get_range(topic, partition)
+    windows = choose_windows(offsets, first)
+    return compare_partition(
+        partition,
+        offsets,
+        records,
+        (read_window(reader, BrokerRange(topic.name, partition, each.start, each.end)) for each in windows),
+        begins_at=_find_beginning(state, partition),
+        is_from_start=bool(windows) and windows[0].start == offsets.start,
+    )
+
+
+def _get_range(topic: BrokerTopic, partition: int) -> OffsetRange:
+    return OffsetRange(topic.partitions[partition].start_offset, topic.partitions[partition].stable_offset)
+
+
+def _list_offsets(topic: BrokerTopic) -> list[tuple[int, int, int]]:
+    return sorted((number, each.start_offset, each.stable_offset) for number, each in topic.partitions.items())
 
 
 def refuse_overlap(epoch: NewEpoch, *, accepts_overlap: bool) -> None:
@@ -137,13 +186,17 @@ def refuse_overlap(epoch: NewEpoch, *, accepts_overlap: bool) -> None:
             f"{epoch.topic}: {join_first(listed, MAXIMUM_NAMED)}. It is no mirror of it. "
             f"{NOTHING_INGESTED} Ingest it into another topic: winnow ingest kafka NAME --source-topic {name} --create"
         )
-    doubtful = [each for each in epoch.overlaps if each.equal or each.is_older]
+    doubtful = [each for each in epoch.overlaps if each.is_doubtful]
     if not doubtful or accepts_overlap:
         return
     listed = [_describe_doubt(name, each) for each in doubtful]
+    if epoch.syncs is None:
+        reason = f"Topic {name} has records that {epoch.topic} has already, or older ones"
+    else:
+        reason = f"The order of its records does not show from where on mirror {name} has what {epoch.topic} lacks"
     raise BadInputError(
-        f"Topic {name} has records that {epoch.topic} has already, or older ones; a new epoch may make old values the "
-        f"newest. {join_first(listed, MAXIMUM_NAMED)}. {NOTHING_INGESTED} If it is a mirror that lags, wait until it "
+        f"{reason}; a new epoch may make old values the newest. {join_first(listed, MAXIMUM_NAMED)}. "
+        f"{' '.join([*_describe_syncs(epoch), NOTHING_INGESTED])} If it is a mirror that lags, wait until it "
         f"has caught up. If it has, or if what it lacks is lost for good: winnow ingest kafka {epoch.topic} "
         "--new-epoch --accept-overlap goes on behind the last record that both have; where there is none, or brokers "
         "set the timestamps, all of a partition is appended as newer."
@@ -152,7 +205,7 @@ def refuse_overlap(epoch: NewEpoch, *, accepts_overlap: bool) -> None:
 
 def _describe_doubt(name: str, overlap: PartitionOverlap) -> str:
     where = f"{name}-{overlap.partition}"
-    said = []
+    said = [] if overlap.doubt is None else [f"{where}: {overlap.doubt}"]
     if overlap.equal:
         said.append(
             f"{where}: of {overlap.there:,} records compared {overlap.equal:,} are here already; of the newest "
@@ -164,6 +217,16 @@ def _describe_doubt(name: str, overlap: PartitionOverlap) -> str:
         behind_s = (overlap.newest_here_ms - overlap.newest_there_ms) / 1000
         said.append(f"{where}: the newest record is {behind_s:,.3f} s older than the newest one here")
     return "; ".join(said)
+
+
+def _describe_syncs(epoch: NewEpoch) -> list[str]:
+    """Say what said where to look in a mirror."""
+    if epoch.syncs is None:
+        return []
+    if epoch.syncs:
+        return [f"Where to look was taken from {join_first(epoch.syncs, MAXIMUM_NAMED, ', ')} and the timestamps."]
+    missing = "No topic of MirrorMaker's offset syncs is at these brokers, so the timestamps said where to look;"
+    return [f"{missing} --offset-syncs-at names the brokers that have it."]
 
 
 def describe_new_epoch(epoch: NewEpoch) -> str:
@@ -188,7 +251,7 @@ def describe_new_epoch(epoch: NewEpoch) -> str:
         f"Of the {keys:,} keys of the newest records here {both:,} are among the {compared:,} compared at the brokers: "
         "those get Kafka's values; a key that Kafka does not have keeps its value."
     )
-    lines += _describe_skipped(reading)
+    lines += [*_describe_alignments(epoch), *_describe_skipped(reading)]
     lacking = [f"{name}-{each.partition} {each.lacking:,}" for each in epoch.overlaps if each.equal and each.lacking]
     if lacking:
         lines.append(
@@ -209,7 +272,29 @@ def describe_epoch_notices(epoch: NewEpoch) -> list[str]:
     here = sum(each.here for each in epoch.overlaps)
     equal = sum(each.equal for each in epoch.overlaps)
     said = f"{here:,} of the newest records here were compared with {compared:,} at the brokers: {equal:,} are equal."
-    return [said, *_describe_skipped(epoch.reading)]
+    return [said, *_describe_alignments(epoch), *_describe_skipped(epoch.reading)]
+
+
+def _describe_alignments(epoch: NewEpoch) -> list[str]:
+    """Say what comparing a mirror in the order of the records showed."""
+    name, reading = epoch.reading.topic.name, epoch.reading
+    lines = _describe_syncs(epoch)
+    aligned = [f"{name}-{each.partition}" for each in epoch.overlaps if each.aligned]
+    if aligned:
+        lines.append(
+            f"As a mirror of {reading.mirror_of}, by the order of the records, the epoch begins with the first that is "
+            f"not here: {join_first(aligned, MAXIMUM_NAMED)}."
+        )
+    passed = [f"{name}-{each.partition} {each.passed:,}" for each in epoch.overlaps if each.passed]
+    if passed:
+        lines.append(
+            f"Passed over, because offsets are empty here where they lie (compacted, or aborted at the source): "
+            f"{join_first(passed, MAXIMUM_NAMED)}."
+        )
+    repeated = [f"{name}-{each.partition} {each.repeated:,}" for each in epoch.overlaps if each.repeated]
+    if repeated:
+        lines.append(f"Records that the mirror has more than once: {join_first(repeated, MAXIMUM_NAMED)}.")
+    return lines
 
 
 def _describe_skipped(reading: KafkaReading) -> list[str]:
@@ -226,54 +311,3 @@ def _find_beginning(state: TopicState, partition: int) -> int:
         return 0
     base = state.epochs[-1].get_base(partition)
     return base if state.epochs[-1].get_begin(partition) == base else -1
-
-
-def _read_newest(topic: str, segments: Sequence[Segment]) -> list[Fingerprint]:
-    """Read about the newest :data:`COMPARED_RECORDS` records of a partition, in the order of their offsets."""
-    newest: list[Fingerprint] = []
-    for segment in reversed(segments):
-        if len(newest) >= COMPARED_RECORDS:
-            break
-        try:
-            newest = [*_read_end(segment), *newest]
-        except DamagedSegmentError as problem:
-            raise make_damage_error(topic, segment, str(problem), NOTHING_INGESTED) from None
-    return newest[-COMPARED_RECORDS:]
-
-
-def _read_end(segment: Segment) -> list[Fingerprint]:
-    width = COMPARED_RECORDS
-    while True:
-        start = max(segment.first_offset, segment.last_offset + 1 - width)
-        batches = read_segment(segment, start)
-        records = [each for batch in batches for each in _make_fingerprints(batch, of_producers=False)]
-        if start == segment.first_offset or len(records) >= COMPARED_RECORDS:
-            return records
-        width *= _WIDER
-
-
-def _read_window(reader: RangeReader, window: BrokerRange) -> Iterator[Fingerprint]:
-    for batch in reader.read(window):
-        yield from _make_fingerprints(batch, of_producers=True)
-
-
-def _make_fingerprints(batch: pa.RecordBatch, *, of_producers: bool) -> Iterator[Fingerprint]:
-    """Make what is compared of records; ``of_producers``: a timestamp that a broker set counts as none.
-
-    A mirror has its own brokers' timestamps of the arrival, or those of its source, whoever set them there.
-    """
-    times = batch.column("timestamp")
-    if pa.types.is_timestamp(times.type):
-        times = pc.divide(pc.cast(times, pa.int64()), 1000)
-    rows = zip(
-        batch.column("offset").to_pylist(),
-        times.to_pylist(),
-        batch.column("timestampType").to_pylist(),
-        batch.column("key").to_pylist(),
-        batch.column("value").to_pylist(),
-        strict=True,
-    )
-    for offset, time_ms, kind, key, value in rows:
-        key_digest = digest_bytes(key)
-        counts = kind == CREATE_TIME or not of_producers
-        yield Fingerprint(offset, time_ms if counts else None, key_digest, key_digest + digest_bytes(value))

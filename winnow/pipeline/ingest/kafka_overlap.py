@@ -21,12 +21,16 @@ COMPARED_OFFSETS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What is compared of a record. ``digest``: of key and value. ``timestamp_ms``: None if the producer set none."""
+    """What is compared of a record. ``digest``: of key and value. ``timestamp_ms``: None if the producer set none.
+
+    ``headers``: a digest of them, which is compared with a mirror's only.
+    """
 
     offset: int
     timestamp_ms: int | None
     key: bytes
     digest: bytes
+    headers: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ class PartitionOverlap:
     not shown. ``lacking``: newest records of the log, after all that are there, too. ``unexplained``: records before
     ``position`` that the log never had. ``keys_here``, ``keys_in_both``: different keys among the records compared.
     ``newest_here_ms``, ``newest_there_ms``: newest timestamps of producers among them, None if there are none.
+    ``aligned``: the order of the records shows where to go on. ``passed``: records before ``position`` then that are
+    not here, where offsets are empty here. ``repeated``: those that the mirror has again. ``doubt``: why the order does
+    not show it, if it was to.
     """
 
     partition: int
@@ -52,6 +59,15 @@ class PartitionOverlap:
     keys_in_both: int
     newest_here_ms: int | None
     newest_there_ms: int | None
+    aligned: bool = False
+    passed: int = 0
+    repeated: int = 0
+    doubt: str | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether to begin an epoch with it may make old values the newest."""
+        return not self.aligned and (bool(self.equal) or self.is_older or self.doubt is not None)
 
     @property
     def is_older(self) -> bool:

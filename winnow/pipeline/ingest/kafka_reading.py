@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from winnow.epochs import Epoch, LeaderEpoch, append_leader_epochs, shorten_leader_epochs
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError, join_first
 from winnow.kafka.cluster import BrokerTopic
+from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange
 from winnow.model import OffsetRange, PartitionState, TopicState
 from winnow.pipeline.ingest.kafka_divergence import Comparison, Divergence, refuse_divergences
@@ -31,6 +32,7 @@ class ReadingRules:
     ``begins_epoch``: the topic was created again, or is a mirror: go on at the end of the log. ``accepts_overlap``:
     begin that epoch although the brokers hold records that the log has already, or older ones. ``trusts_offsets``: the
     records of files, with which the log ends, are of this topic, although nothing is left at the brokers to compare.
+    ``mirror_of``: what the topic of a new epoch is a mirror of; None: nobody said that it is one.
     ``diverged``: where the brokers lost the end of a partition, one of :data:`DIVERGED_CHOICES`; None: refuse it.
     """
 
@@ -39,6 +41,7 @@ class ReadingRules:
     accepts_overlap: bool = False
     trusts_offsets: bool = False
     diverged: str | None = None
+    mirror_of: MirrorOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class KafkaReading:
     files: whether they are of this topic is still to be shown. ``is_due``: whether there is anything to commit.
     ``skipped``: per partition the offsets at the brokers that are passed over, as the log has their records.
     ``divergences``: where the epoch leaves the one before. ``continued``: partitions whose log ends with what was read
-    from brokers.
+    from brokers. ``mirror_of``: of a new epoch, the topic that this one mirrors, if that was said.
     """
 
     topic: BrokerTopic
@@ -65,6 +68,7 @@ class KafkaReading:
     skipped: Mapping[int, OffsetRange] = field(default_factory=dict)
     divergences: tuple[Divergence, ...] = ()
     continued: frozenset[int] = frozenset()
+    mirror_of: str | None = None
 
     @property
     def begins_next_epoch(self) -> bool:
@@ -145,6 +149,7 @@ def plan_reading(
         is_due=bool(ranges) or known != after,
         divergences=divergences,
         continued=frozenset(state.partitions.keys() - from_files.keys()),
+        mirror_of=None if rules.mirror_of is None or not rules.begins_epoch else rules.mirror_of.topic,
     )
 
 

@@ -138,7 +138,7 @@ def join_leader_epochs(
 
 def _check_joint(before: LeaderEpoch, part: ReadPart, settings: ClientSettings) -> None:
     if before.number > part.leader_epochs[0].number:
-        raise refuse_truncation(part.range)
+        raise refuse_truncation(part.range, f"leader epoch {part.leader_epochs[0].number} is behind {before.number}")
     with RangeReader(settings) as reader:
         next(iter(reader.read(replace(part.range, after=before))), None)
 

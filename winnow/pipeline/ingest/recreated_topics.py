@@ -33,13 +33,32 @@ def choose_rules(state: TopicState, topic: BrokerTopic, rules: ReadingRules, *, 
     """
     if not goes_on or rules.begins_epoch or not is_another_topic(state, topic):
         return rules
-    if all(part.start_offset == part.stable_offset for part in topic.partitions.values()):
+    if _is_empty(topic):
         raise EmptyTopicError(topic.name)
     return replace(rules, begins_epoch=True)
 
 
 class EmptyTopicError(Exception):
     """A topic that was created again has no records yet, so nothing is decided."""
+
+
+def refuse_empty(state: TopicState, topic: BrokerTopic, *, accepts_overlap: bool) -> None:
+    """Refuse an epoch of a topic without records where the log has some: whatever comes first would be newer than they.
+
+    Raises:
+        BadInputError: nobody accepted that.
+    """
+    if accepts_overlap or not _is_empty(topic) or not any(part.log_end_offset for part in state.partitions.values()):
+        return
+    raise BadInputError(
+        f"Topic {topic.name} has no records yet, so nothing can be compared with {state.topic}: a mirror or a restore "
+        f"that fills it later may make old values the newest. {NOTHING_INGESTED} Run it again when it has records, or, "
+        f"if whatever comes is new: winnow ingest kafka {state.topic} --new-epoch --accept-overlap"
+    )
+
+
+def _is_empty(topic: BrokerTopic) -> bool:
+    return all(part.start_offset == part.stable_offset for part in topic.partitions.values())
 
 
 def refuse_older_than_left(
@@ -117,6 +136,8 @@ def record_new_epoch(ctx: Context, state: TopicState, reading: KafkaReading, don
         f"epoch {reading.number}, topic id {reading.topic.topic_id}, before: {state.epochs[-1].topic_id}; records "
         f"appended: {done.records_appended:,}"
     )
+    if reading.mirror_of is not None:
+        detail += f"; a mirror of {reading.mirror_of}"
     if left:
         detail += f"; partitions that Kafka has no more: {_list_numbers(left)}"
     record_action(ctx, AuditAction.NEW_EPOCH, done.topic, detail=detail)

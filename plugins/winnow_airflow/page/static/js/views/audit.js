@@ -35,6 +35,7 @@ const ACTIONS = [
   "follow",
   "unfollow",
   "new_epoch",
+  "hold_configuration",
   "sweep",
   "scrub",
   "records_read",
