@@ -135,6 +135,22 @@ def shorten_leader_epochs(known: Sequence[LeaderEpoch], end: int) -> tuple[Leade
     return tuple(replace(part, end=min(part.end, end)) for part in known if part.start < end)
 
 
+def shorten_newest_epoch(epochs: Sequence[Epoch], ends: Mapping[int, int]) -> tuple[Epoch, ...]:
+    """Return ``epochs`` with what was read of the newest one at or beyond ``ends`` counted as unread.
+
+    ``ends``: per partition that ends earlier now, the offset of the log where it does.
+    """
+    if not epochs:
+        return ()
+    newest = epochs[-1]
+    read = {number: min(end, ends.get(number, end)) for number, end in newest.ends.items()}
+    known = {
+        number: shorten_leader_epochs(parts, ends[number] - newest.get_base(number)) if number in ends else parts
+        for number, parts in newest.leader_epochs.items()
+    }
+    return (*epochs[:-1], replace(newest, ends=read, leader_epochs=known))
+
+
 def drop_epochs_of(epochs: Sequence[Epoch], ingest_id: str) -> tuple[Epoch, ...]:
     """Return ``epochs`` without the one that an ingest call began."""
     return tuple(each for each in epochs if each.ingest_id != ingest_id)

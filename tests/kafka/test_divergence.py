@@ -18,21 +18,28 @@ from tests.support.cli_runner import winnow
 from tests.support.earlier_documents import write_states_of_format_six
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
-from tests.support.world import World, open_world, write_jsonl
+from tests.support.world import World, compute_survivors, open_world, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.epochs import LeaderEpoch
-from winnow.errors import BadInputError
+from winnow.errors import BadInputError, CommitConflictError, PlanVoidError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.reference_chains import read_ledgers
 from winnow.model import Record
-from winnow.pipeline.ingest import kafka_spark
-from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.ingest import kafka, kafka_spark
+from winnow.pipeline.ingest.commit import IngestCommit, IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.kafka_divergence import Divergence
+from winnow.pipeline.ingest.kafka_reading import ReadingRules
 from winnow.pipeline.ingest.kafka_spark import ReadPart, join_leader_epochs
+from winnow.pipeline.ingest.kafka_taking import plan_taking
+from winnow.pipeline.ingest.log_cut import RemovedRecords
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.store.audit import AuditAction
+from winnow.store.values import Window
 
 KEPT, LOST, BESIDE = 40, 30, 15
 """Records of partition 0 that its broker still has; those that it lost once they were read; records of partition 1."""
@@ -46,7 +53,22 @@ SCENARIOS = (
     "in-parts",
     "equal",
     "undone",
+    "taken",
+    "taken-on-spark",
+    "taken-set-back",
+    "taken-while-changed",
+    "taken-after-crash",
+    "taken-planned",
+    "taken-asked",
+    "compacted",
+    "compacted-not-there",
+    "kept-before",
 )
+POLICIES = {"compacted": "compact", "compacted-not-there": "compact,delete", "taken-planned": "compact"}
+"""Of other topics, records are deleted."""
+COMPACTED = ("compacted", "compacted-not-there")
+DIVIDED = ("taken", "taken-on-spark", "taken-set-back", "taken-after-crash", "taken-asked")
+"""Those that were read in one call: a segment has records on both sides of the divergence."""
 
 
 @contextlib.contextmanager
@@ -70,7 +92,7 @@ class Loss:
 
     def ingest(self, **rules: Any) -> IngestReport:
         with tasks_in_process():
-            return ingest(self.world, self.topic, "spark" if self.scenario == "spark" else "local", **rules)
+            return ingest(self.world, self.topic, "spark" if "spark" in self.scenario else "local", **rules)
 
     def read(self) -> list[Record]:
         return self.world.read(topic=self.topic.name)
@@ -96,7 +118,8 @@ def losses(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with open_world(tmp_path_factory.mktemp("world")) as world:
         losses = {}
         for number, scenario in enumerate(SCENARIOS):
-            topic = create_live_topic(broker)
+            policy = POLICIES.get(scenario, "delete")
+            topic = create_live_topic(broker, cleanup_policy=policy)
             topic.write([(1, *row[1:]) for row in make_rows(random.Random(number), BESIDE)])
             topic.write([(0, *row[1:]) for row in make_rows(random.Random(number + 100), KEPT)])
             folder = broker.data_folder / f"{topic.name}-0"
@@ -109,10 +132,13 @@ def losses(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
                     patch.setattr(range_reader, "_get_leader_epoch", lambda _: -1)
                 elif scenario == "format-6":
                     stack.enter_context(write_states_of_format_six())
-                loss.ingest()
+                if scenario not in DIVIDED:
+                    loss.ingest()
                 topic.write(_make_lost_rows(number))
                 loss.last_ingest = loss.ingest()
             loss.before = topic.records
+            if scenario in COMPACTED:
+                compact(loss)
             losses[scenario] = loss
         broker.stop()
         for copy in copies.iterdir():
@@ -123,6 +149,19 @@ def losses(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
         cluster = Cluster(read_client_settings(broker.bootstrap_servers))
         wait_until(lambda: not cluster.describe_topics([loss.topic.name for loss in losses.values()]).problems)
         yield losses
+
+
+CLOSED = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0"}
+"""Has a compaction take the newest records, too."""
+
+
+def compact(loss: Loss) -> None:
+    """Compact the whole of a log, its newest records too."""
+    name = loss.topic.name
+    loss.world.ctx.log.open(name).set_config(CLOSED, [])
+    assert loss.world.compact(topic=name) is not None
+    assert loss.world.state(0, name).first_dirty_offset == KEPT + LOST
+    assert len(loss.read_partition(0)) < KEPT
 
 
 def _make_lost_rows(number: int) -> list[Any]:
@@ -257,3 +296,185 @@ def test_undone_call_leaves_the_leader_epochs_of_those_before(losses: dict[str, 
     first, second = loss.world.head(loss.topic.name).state.epochs[-1].leader_epochs[0]
     assert (first.end, second.start, second.end) == (KEPT, KEPT, KEPT + LOST + 20)
     assert second.number > first.number
+
+
+@pytest.mark.parametrize("scenario", ["taken", "taken-on-spark"])
+def test_records_that_kafka_lost_leave_the_log_in_the_commit_that_takes_those_in_their_place(
+    losses: dict[str, Loss], scenario: str
+) -> None:
+    """Undone, that call leaves what both sides have, and Kafka's come again."""
+    loss = losses[scenario]
+    name = loss.topic.name
+    others = loss.write(LOST + 20)
+    loss.topic.write([(1, b"beside", b"1", BASE_MS, ())])
+    kept = [record for record in loss.before if record.partition == 0][:KEPT]
+    before = loss.world.head(name)
+    report = loss.ingest(diverged="take")
+    after = loss.world.head(name)
+    assert after.snapshot is not None
+    assert after.snapshot.parent_snapshot_id == before.snapshot_id
+    assert loss.read_partition(0) == [*kept, *others]
+    assert [record.offset for record in loss.read_partition(1)] == [*range(BESIDE + 1)]
+    assert report.removed == (RemovedRecords(0, KEPT, KEPT + LOST, LOST),)
+    assert report.records_appended == LOST + 20 + 1
+    assert any(f"{LOST} records of {name}-0 go: offsets {KEPT} to {KEPT + LOST - 1}" in each for each in report.notices)
+    *_, ledger = read_ledgers(after.state)
+    assert ledger.choices["taken-after-divergence.0"].startswith(f"{KEPT}-{KEPT + LOST - 1}, {LOST} records")
+    entries = loss.world.ctx.store.audit.list_entries(Window(), topic=name, action=AuditAction.TAKE_DIVERGED)
+    assert entries.total == 1
+    assert len(after.state.epochs) == 1
+    first, second = after.state.epochs[0].leader_epochs[0]
+    assert (first.end, second.start, second.end) == (KEPT, KEPT, KEPT + LOST + 20)
+    assert loss.ingest().snapshot_id is None
+    assert {each.path for each in after.state.retired} == {
+        each.path for each in loss.world.ctx.store.retired_files.list_retired(name)
+    }
+    assert report.ingest_id is not None
+    undo_ingest(loss.world.ctx, name, report.ingest_id)
+    assert loss.read_partition(0) == kept
+    loss.ingest()
+    assert loss.read_partition(0) == [*kept, *others]
+
+
+def test_log_that_was_set_back_ends_where_kafka_s_does_once_that_is_taken(losses: dict[str, Loss]) -> None:
+    """Nothing is there yet in the place of what was lost."""
+    loss = losses["taken-set-back"]
+    kept = [record for record in loss.before if record.partition == 0][:KEPT]
+    report = loss.ingest(diverged="take")
+    assert report.snapshot_id is not None
+    assert loss.read_partition(0) == kept
+    more = loss.write(5)
+    loss.ingest()
+    assert loss.read_partition(0) == [*kept, *more]
+
+
+def test_nothing_leaves_a_log_that_changed_since_it_was_counted(
+    losses: dict[str, Loss], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record comes between the count and the commit; and what a person agreed to is not what would leave."""
+    loss = losses["taken-while-changed"]
+    loss.write(LOST + 20)
+    with pytest.raises(CommitConflictError, match="not what was agreed to"):
+        loss.ingest(diverged="take", agreed=(RemovedRecords(0, KEPT, KEPT + LOST, LOST - 1),))
+    assert loss.read() == loss.before
+    write_kept = IngestCommit._write_kept
+    came = Record(KEPT + LOST + 3, b"came", b"meanwhile", BASE_MS, headers=())
+
+    def append_first(call: IngestCommit) -> None:
+        write_kept(call)
+        monkeypatch.undo()
+        path = write_jsonl(loss.world.path(), [came])
+        ingest_files(loss.world.ctx, loss.topic.name, [path], as_of_ms=loss.world.clock())
+
+    monkeypatch.setattr(IngestCommit, "_write_kept", append_first)
+    with pytest.raises(CommitConflictError, match="changed meanwhile"):
+        loss.ingest(diverged="take")
+    assert [record.key for record in loss.read_partition(0)] == [
+        *(record.key for record in loss.before if record.partition == 0),
+        came.key,
+    ]
+
+
+def test_call_that_takes_kafka_s_records_and_dies_did_nothing_or_all_of_it(
+    losses: dict[str, Loss], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = losses["taken-after-crash"]
+    others = loss.write(LOST + 20)
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for place, name in ((IngestCommit, "_build_change"), (kafka, "record_taking")):
+        assert loss.read() == loss.before
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, die)
+            with pytest.raises(KeyboardInterrupt):
+                loss.ingest(diverged="take")
+    assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
+    assert loss.ingest().snapshot_id is None
+
+
+def test_plan_that_reads_records_which_left_the_log_is_void(losses: dict[str, Loss]) -> None:
+    loss = losses["taken-planned"]
+    name, world = loss.topic.name, loss.world
+    others = loss.write(LOST + 20)
+    world.ctx.log.open(name).set_config(CLOSED, [])
+    plan = world.plan(world.clock(), "a1", name)
+    assert plan is not None
+    world.stage(plan, "a1")
+    world.accept(plan, "a1")
+    loss.ingest(diverged="take")
+    with pytest.raises(PlanVoidError, match="Kafka's records were taken in the place of"):
+        publish_attempt(world.ctx, plan.plan_id, "a1")
+    assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
+
+
+def test_command_that_takes_kafka_s_records_counts_what_leaves_and_asks(
+    losses: dict[str, Loss], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = losses["taken-asked"]
+    others = loss.write(LOST + 20)
+    monkeypatch.setenv("WINNOW_HOME", str(loss.world.ctx.settings.home))
+    servers = loss.topic.broker.bootstrap_servers
+    call = ("ingest", "kafka", loss.topic.name, "--bootstrap-servers", servers, "--diverged", "take")
+    asked = winnow(*call, code=2).stderr
+    assert f"{LOST} records would leave the log of {loss.topic.name}" in asked
+    assert f"offsets {KEPT} to {KEPT + LOST - 1}" in asked
+    assert "--yes" in asked
+    assert loss.read() == loss.before
+    document = winnow(*call, "--yes", "--json").document
+    assert document["removed"] == [{"partition": 0, "first_offset": KEPT, "end_offset": KEPT + LOST, "records": LOST}]
+    assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
+
+
+def test_log_that_was_compacted_beyond_the_divergence_is_read_again_as_a_whole(losses: dict[str, Loss]) -> None:
+    """Records below it were removed for the sake of some that Kafka lost: their keys would have none any more."""
+    loss = losses["compacted"]
+    others = loss.write(LOST + 20)
+    assert loss.read_partition(0) != loss.before
+    report = loss.ingest(diverged="take")
+    assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
+    assert any("A compaction had gone beyond that" in notice for notice in report.notices)
+    state = loss.world.state(0, loss.topic.name)
+    assert (state.first_dirty_offset, state.history, state.strategy) == (None, (), None)
+    assert loss.world.state(1, loss.topic.name).first_dirty_offset == BESIDE
+    survivors = loss.world.compact(topic=loss.topic.name, attempt="a2")
+    assert survivors is not None
+    assert loss.read_partition(0) == compute_survivors([*loss.before[:KEPT], *others])
+
+
+def test_log_that_was_compacted_beyond_the_divergence_stays_where_kafka_has_less_than_it_had(
+    losses: dict[str, Loss],
+) -> None:
+    loss = losses["compacted-not-there"]
+    before = loss.read()
+    loss.write(LOST + 20)
+    loss.topic.delete_records(0, 10)
+    with pytest.raises(BadInputError, match=rf"went up to offset {KEPT + LOST}, .* from offset 10 on only.*keep"):
+        loss.ingest(diverged="take")
+    assert loss.read() == before
+    loss.ingest(diverged="keep")
+    assert [record for record in loss.read_partition(0) if record.offset < KEPT + LOST] == [
+        record for record in before if record.partition == 0
+    ]
+
+
+def test_nothing_leaves_a_log_where_it_is_not_known_what_the_brokers_lost(losses: dict[str, Loss]) -> None:
+    """Of what was kept at an earlier loss, and where they have nothing left that the log has."""
+    loss = losses["kept-before"]
+    loss.write(LOST + 20)
+    name, servers = loss.topic.name, loss.topic.broker.bootstrap_servers
+    topic = Cluster(read_client_settings(servers)).describe_topics([name])[name]
+    log, head = loss.world.ctx.log.open(name), loss.world.head(name)
+    rules = ReadingRules(diverged="take")
+    late = replace(topic.partitions[0], start_offset=KEPT)
+    shortened = replace(topic, partitions={**topic.partitions, 0: late})
+    with pytest.raises(BadInputError, match=f"begins at offset {KEPT} and has nothing in common"):
+        plan_taking(log, head, shortened, [Divergence(0, KEPT, KEPT + LOST, KEPT + LOST + 20, LOST)], rules)
+    loss.ingest(diverged="keep")
+    head = loss.world.head(name)
+    with pytest.raises(BadInputError, match="were kept on purpose"):
+        plan_taking(log, head, topic, [Divergence(0, KEPT - 5, KEPT + LOST, KEPT + LOST + 20, LOST)], rules)
+    taking = plan_taking(log, head, topic, [Divergence(0, KEPT + 5, KEPT + LOST, KEPT + LOST + 20, LOST)], rules)
+    assert taking is not None
+    assert taking.cut.removed == (RemovedRecords(0, KEPT + LOST + 5, KEPT + 2 * LOST + 20, LOST + 15),)

@@ -31,7 +31,7 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     .changes("_check_joint", set_keyword("after", "None"))
     .caught_by("test_parts_that_were_read_before_and_after_the_loss_are_never_joined"),
     Mutant("undone-leader-epochs-stay", "an undone call leaves the leader epochs of records that are gone")
-    .changes("_shorten_epochs", drop_keyword("leader_epochs"))
+    .changes("shorten_newest_epoch", drop_keyword("leader_epochs"))
     .caught_by("test_undone_call_leaves_the_leader_epochs_of_those_before"),
     Mutant("leader-epochs-not-recorded", "what the brokers tell of leader epochs is not committed with the records")
     .changes("advance_epochs", replace("leader_epochs.items()", "()"))
@@ -45,4 +45,34 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     Mutant("group-offset-in-the-wrong-life", "an offset below the divergence is looked for in what came after it")
     .changes("locate_offset", replace("place >= epochs[number].get_begin(partition)", "True"))
     .caught_by("test_offset_at_the_brokers_is_in_the_life_that_they_have_it_of[39-39]"),
+    Mutant("taken-beside-what-was-lost", "records that Kafka lost stay in the log below those in their place")
+    .changes("LogCut.segments", replace("part.segments", "()"))
+    .caught_by("test_records_that_kafka_lost_leave_the_log_in_the_commit_that_takes_those_in_their_place[taken]"),
+    Mutant("divided-segment-goes-whole", "records that both sides have leave with those that Kafka lost")
+    .changes("IngestCommit.commit_prepared", drop_statement("_write_kept"))
+    .caught_by("test_records_that_kafka_lost_leave_the_log_in_the_commit_that_takes_those_in_their_place[taken]"),
+    Mutant("compacted-away-for-what-goes", "a key whose older record a compaction removed is lost with the newer one")
+    .changes("plan_taking", replace("compacted > place > state.log_start_offset", "False"))
+    .caught_by("test_log_that_was_compacted_beyond_the_divergence_is_read_again_as_a_whole"),
+    Mutant("compacted-and-not-at-kafka", "a log is read again although Kafka has less of it than it had")
+    .changes("_refuse_incomplete", replace("begin > start", "False"))
+    .caught_by("test_log_that_was_compacted_beyond_the_divergence_stays_where_kafka_has_less_than_it_had"),
+    Mutant("log-changed-before-the-cut", "what came into a log since its end was counted leaves with that")
+    .changes("LogCut.apply", replace("_is_as_counted(part, now, live.get(part.partition, ()))", "True"))
+    .caught_by("test_nothing_leaves_a_log_that_changed_since_it_was_counted"),
+    Mutant("other-than-agreed", "more leaves a log than a person agreed to")
+    .changes("_check_agreement", replace("rules.agreed != removed", "False"))
+    .caught_by("test_nothing_leaves_a_log_that_changed_since_it_was_counted"),
+    Mutant("kept-records-taken", "records that were kept at an earlier loss leave at the next one")
+    .changes("_refuse_undecidable", replace("place < begin", "False"))
+    .caught_by("test_nothing_leaves_a_log_where_it_is_not_known_what_the_brokers_lost"),
+    Mutant("nothing-in-common-taken", "a log keeps records that Kafka lost below those of its present life")
+    .changes("_refuse_undecidable", replace("segment.last_offset >= start", "False"))
+    .caught_by("test_nothing_leaves_a_log_where_it_is_not_known_what_the_brokers_lost"),
+    Mutant("plan-survives-the-cut", "a compaction publishes records that left the log")
+    .changes("_describe_moved_log", replace("_REPLACEMENT_PREFIX", "plan.plan_id"))
+    .caught_by("test_plan_that_reads_records_which_left_the_log_is_void"),
+    Mutant("checkpoint-beyond-the-end", "what comes in the place of compacted records counts as compacted")
+    .changes("_shorten", drop_keyword("first_dirty_offset"))
+    .caught_by("test_log_that_was_compacted_beyond_the_divergence_is_read_again_as_a_whole"),
 )

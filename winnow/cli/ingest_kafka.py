@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from winnow.kafka.offset_syncs import MirrorOrigin
     from winnow.pipeline.ingest.commit import IngestReport
     from winnow.pipeline.ingest.kafka import KafkaOutcome
+    from winnow.pipeline.ingest.kafka_taking import Taking
+    from winnow.pipeline.ingest.log_cut import RemovedRecords
     from winnow.planning.kafka_configuration import TakingRules
 
 BootstrapServers = Annotated[
@@ -127,14 +129,18 @@ def kafka(
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before --new-epoch; a script needs it.", show_default=False)
+        bool,
+        typer.Option(
+            "--yes", help="Do not ask before --new-epoch and --diverged take; a script needs it.", show_default=False
+        ),
     ] = False,
     diverged: Annotated[
         str | None,
         typer.Option(
             "--diverged",
-            metavar="keep",
-            help="The brokers lost records that were read: keep ours, and append theirs after them as a new epoch.",
+            metavar="keep|take",
+            help="The brokers lost records that were read: keep ours, and append theirs after them as a new epoch; or "
+            "take theirs in the place of ours, which asks first.",
             show_default=False,
         ),
     ] = None,
@@ -158,8 +164,8 @@ def kafka(
     The log's own end is the position, and it is committed with the records: a call that dies or runs twice appends
     every record exactly once. Gaps of aborted transactions and of compaction are normal. Refused, and said: a topic
     that was created again, offsets that were set back, records that the brokers deleted before they were read.
-    --new-epoch compares first, says what it would do to readers, and asks. With --mirror-of, the new epoch begins with
-    the first record of a mirror that is not here.
+    --new-epoch and --diverged take compare first, say what they would do to readers, and ask. With --mirror-of, the new
+    epoch begins with the first record of a mirror that is not here.
 
     A topic that --create makes has the cleanup.policy in force at Kafka. What Kafka's retention does by default removes
     nothing here, and a change of configuration that would remove records waits for --accept-kafka-config.
@@ -170,7 +176,8 @@ def kafka(
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
     from winnow.pipeline.ingest.kafka_new_epoch import describe_new_epoch, preview_epoch
-    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, ReadingRules
+    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, TAKE, ReadingRules
+    from winnow.pipeline.ingest.kafka_taking import preview_taking
 
     check_choice("--on", on, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
@@ -178,6 +185,10 @@ def kafka(
     if topics_regex is not None and (source_topic is not None or new_epoch):
         raise UsageError("--source-topic and --new-epoch are about one topic: name it instead of --topics-regex.")
     check_choice("--diverged", diverged, DIVERGED_CHOICES)
+    if topic is None and diverged == TAKE:
+        raise UsageError("--diverged take is about one topic: name it instead of --topics-regex.")
+    if diverged == TAKE and (new_epoch or accept_overlap):
+        raise UsageError("--diverged take and --new-epoch exclude each other: one is of the same topic. Leave one out.")
     if accept_overlap and not new_epoch:
         raise UsageError("--accept-overlap is about the beginning of an epoch: say --new-epoch, too.")
     origin = _read_mirror_origin(
@@ -205,11 +216,16 @@ def kafka(
             topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
             topics = {topic: source_topic or topic}
-            found = cluster.describe_topics(topics.values()).get(topics[topic]) if new_epoch and not yes else None
+            asks = (new_epoch or diverged == TAKE) and not yes
+            found = cluster.describe_topics(topics.values()).get(topics[topic]) if asks else None
             if found is not None and topic in ctx.log.names():
-                previewed = preview_epoch(ctx, topic, cluster, found, rules)
-                _confirm_epoch(topic, describe_new_epoch(previewed))
-                wanted = replace(wanted, previewed=previewed)
+                if new_epoch:
+                    previewed = preview_epoch(ctx, topic, cluster, found, rules)
+                    _confirm_epoch(topic, describe_new_epoch(previewed))
+                    wanted = replace(wanted, previewed=previewed)
+                else:
+                    taking = preview_taking(ctx, topic, cluster, found, rules)
+                    wanted = replace(wanted, rules=replace(rules, agreed=_confirm_taking(taking)))
         with (
             withdraw_if_refused(ctx, wanted.created),
             ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
@@ -259,6 +275,27 @@ def _confirm_epoch(topic: str, effect: str) -> None:
         )
     if not typer.confirm(f"Begin this epoch of {topic}?", err=True):
         raise UsageError(f"No epoch of {topic} was begun. Nothing was ingested.")
+
+
+def _confirm_taking(taking: Taking | None) -> tuple[RemovedRecords, ...]:
+    """Ask before records leave the log, and return which of them may; none where the brokers lost nothing.
+
+    Raises:
+        UsageError: the answer is no, or there is nobody to ask.
+    """
+    from winnow.pipeline.ingest.kafka_taking import describe_taking
+
+    if taking is None:
+        return ()
+    print_message(describe_taking(taking))
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"No record left the log of {taking.topic}. Nothing was ingested. Add --yes to --diverged take if that is "
+            "what you want."
+        )
+    if not typer.confirm(f"Take Kafka's records into {taking.topic} in the place of these?", err=True):
+        raise UsageError(f"No record left the log of {taking.topic}. Nothing was ingested.")
+    return taking.cut.removed
 
 
 def _read_taking_rules(*, takes: bool, accepts: bool, keys: list[str], is_one_topic: bool) -> TakingRules:

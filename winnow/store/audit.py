@@ -50,6 +50,8 @@ class AuditAction(StrEnum):
     UNFOLLOW = "unfollow"
     NEW_EPOCH = "new_epoch"
     """A topic that was created again at Kafka goes on at the end of the log."""
+    TAKE_DIVERGED = "take_diverged"
+    """Records that Kafka had lost left the log, for those in their place."""
     SWEEP = "sweep"
     SCRUB = "scrub"
     RECORDS_READ = "records_read"

@@ -16,11 +16,17 @@ from winnow.pipeline.context import Context
 from winnow.store import Run, RunState
 
 _UNDO_PREFIX = "undo-"
+_REPLACEMENT_PREFIX = "diverged-"
 
 
 def name_undo(ingest_id: str) -> str:
     """Return what stands in place of a plan id in the retired files of an undone ingest call."""
     return f"{_UNDO_PREFIX}{ingest_id}"
+
+
+def name_replacement(ingest_id: str) -> str:
+    """Return what stands in place of a plan id in the files of records that an ingest call put others in place of."""
+    return f"{_REPLACEMENT_PREFIX}{ingest_id}"
 
 
 class VoidCause(StrEnum):
@@ -34,7 +40,7 @@ class VoidCause(StrEnum):
     DELETED = "deleted"
     """The log start moved: records were deleted."""
     UNDONE = "undone"
-    """An ingest call was undone whose records the plan reads."""
+    """An ingest call was undone, or Kafka's records taken in the place of others, and the plan reads those."""
     FENCED = "fenced"
     """Another run or a sweep ended the attempt."""
     UNEXPLAINED = "unexplained"
@@ -98,9 +104,10 @@ def _describe_moved_log(
     if partition.compacts and partition.next_first_dirty_offset > state.log_end_offset:
         return VoidReason(
             VoidCause.UNDONE,
-            f"{name} ends at offset {state.log_end_offset} now, because an ingest call was undone, and plan "
-            f"{plan.plan_id} cleans up to offset {partition.next_first_dirty_offset}; the plan is void and nothing was "
-            "published. Run it again: the next plan starts from the log as it is.",
+            f"{name} ends at offset {state.log_end_offset} now, because an ingest call was undone or Kafka's records "
+            f"were taken in the place of others, and plan {plan.plan_id} cleans up to offset "
+            f"{partition.next_first_dirty_offset}; the plan is void and nothing was published. Run it again: the next "
+            "plan starts from the log as it is.",
         )
     planned = [segment.path for segment in (*partition.retired, *partition.segments)]
     if partition.compacts:
@@ -119,6 +126,12 @@ def _describe_moved_log(
             VoidCause.UNDONE,
             f"An ingest call was undone whose records of {name} plan {plan.plan_id} reads; the plan is void and "
             "nothing was published. Run it again: the next plan starts from the log as it is.",
+        )
+    if any(file.path in gone and file.plan_id.startswith(_REPLACEMENT_PREFIX) for file in head.state.waiting_files):
+        return VoidReason(
+            VoidCause.UNDONE,
+            f"Kafka's records were taken in the place of records of {name} that plan {plan.plan_id} reads; the plan is "
+            "void and nothing was published. Run it again: the next plan starts from the log as it is.",
         )
     by = _find_publisher(plan, gone, head)
     cause = VoidCause.TAKEN if by is not None else VoidCause.DELETED if moved else VoidCause.UNEXPLAINED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from winnow.kafka.client_settings import ClientSettings
 from winnow.pipeline.ingest.kafka_open_transactions import describe_uncommitted
 from winnow.pipeline.ingest.kafka_reading import KafkaReading
+from winnow.pipeline.ingest.kafka_taking import Taking, summarize_removed
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.open_input import TOPIC_ID
 
@@ -12,10 +13,14 @@ GAP_CHOICE = "accepted-gap"
 OVERLAP_CHOICE = "skipped-overlap"
 MIRROR_CHOICE = "mirror-of"
 DIVERGENCE_CHOICE = "kept-after-divergence"
+TAKEN_CHOICE = "taken-after-divergence"
 
 
-def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str, str]:
-    """Return what the ledger says of where the records came from, and of offsets that were lost."""
+def describe_source(reading: KafkaReading, settings: ClientSettings, taking: Taking | None = None) -> dict[str, str]:
+    """Return what the ledger says of where the records came from, of offsets that were lost, and of what was removed.
+
+    ``taking``: what leaves the log for what is read.
+    """
     found = {BROKERS_CHOICE: settings.bootstrap_servers}
     if reading.topic.topic_id is not None:
         found[TOPIC_ID] = reading.topic.topic_id
@@ -27,6 +32,8 @@ def describe_source(reading: KafkaReading, settings: ClientSettings) -> dict[str
         found[f"{OVERLAP_CHOICE}.{partition}"] = f"{skipped.start}-{skipped.end - 1}"
     for each in reading.divergences:
         found[f"{DIVERGENCE_CHOICE}.{each.partition}"] = f"{each.offset}-{each.end - 1}"
+    if taking is not None:
+        found |= {f"{TAKEN_CHOICE}.{partition}": text for partition, text in summarize_removed(taking).items()}
     return found
 
 

@@ -21,11 +21,21 @@ from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, IngestLedger, KnownObject, OffsetRange, PartitionState, TablePosition, TopicState
+from winnow.model import (
+    Append,
+    IngestLedger,
+    KnownObject,
+    OffsetRange,
+    PartitionState,
+    Segment,
+    TablePosition,
+    TopicState,
+)
 from winnow.pipeline.compaction.overview import refresh_after_append
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
 from winnow.pipeline.ingest.history import check_same_log, keep_offsets
+from winnow.pipeline.ingest.log_cut import LogCut, RemovedRecords
 from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.pipeline.leases import renew_in_background
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -71,7 +81,8 @@ class IngestReport:
     which is then still known after a compaction has removed its records.
 
     ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else. ``ingest_id``: None if
-    nothing was committed. ``uncommitted``: what a source of transactions holds back; empty for files.
+    nothing was committed. ``uncommitted``: what a source of transactions holds back; empty for files. ``removed``:
+    records that left the log in the same commit, for those that the brokers have in their place.
     """
 
     topic: str
@@ -87,6 +98,7 @@ class IngestReport:
     layout: str = "winnow"
     ingest_id: str | None = None
     uncommitted: tuple[UncommittedRecords, ...] = ()
+    removed: tuple[RemovedRecords, ...] = ()
 
 
 def build_report(
@@ -198,7 +210,8 @@ class IngestRequest:
     if nothing was new. ``check_position``: raises if another call has moved it since. ``opened``: the head for which
     the input was opened. ``offsets_read``: per partition the offsets of the log that a source without gaps of its own
     tells to be complete: the log then ends where they end, also if the last of them have no record. ``advance``: the
-    state after the call, which has the given id, as far as the source's position is concerned.
+    state after the call, which has the given id, as far as the source's position is concerned. ``cut``: what leaves the
+    log in the commit; ``opened`` and every head that segments are prepared for are without it.
     """
 
     ctx: Context
@@ -213,6 +226,11 @@ class IngestRequest:
     check_position: Callable[[TopicState], None] = lambda _: None
     offsets_read: Mapping[int, OffsetRange] = field(default_factory=dict)
     advance: Callable[[TopicState, str], TopicState] = lambda state, _: state
+    cut: LogCut | None = None
+
+    def prepare_head(self, head: Head) -> Head:
+        """Return ``head`` without what the call cuts off; raises as :meth:`.log_cut.LogCut.apply`."""
+        return head if self.cut is None else self.cut.apply(self.log, head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +261,7 @@ class IngestCommit:
         self.as_of_ms = self.request.as_of_ms
         self.again = self.request.again
         self.config: TopicConfig = self.log.config(self.head)
+        self.kept: list[Segment] = []
         self.row = IngestHeartbeat(
             self.ctx, self.log.topic, self.prepared.ingest_id, least_number=self.head.state.first_valid_ingest
         )
@@ -305,10 +324,14 @@ class IngestCommit:
         if self.prepared.is_empty and self.request.continues is None:
             return self._report(None)
         try:
-            storage.sync(segment.path for found in self.prepared.segments.values() for segment in found)
+            self._write_kept()
+            written = [segment for found in self.prepared.segments.values() for segment in found]
+            storage.sync(segment.path for segment in [*written, *self.kept])
             committed = self.log.commit(lambda head: self._build_change(head, taken))
         except (LogMovedError, BadInputError, CommitConflictError, DeletedTopicError):
             # Only where certainly nothing refers to these files; after any other error they stay.
+            if self.kept:
+                self.remove([segment.path for segment in self.kept])
             discard()
             raise
         self.row.close()
@@ -381,9 +404,19 @@ class IngestCommit:
             prepared.log_end[partition] = max(prepared.log_end.get(partition, state.log_end_offset), read.end)
             prepared.lowest[partition] = min(prepared.lowest.get(partition, read.start), read.start)
 
-    def _build_change(self, head: Head, taken: Sequence[SpooledFile]) -> Change:
-        if self.row.is_voided(head.state):
+    def _write_kept(self) -> None:
+        """Write the records that stay of segments that are cut."""
+        cut = self.request.cut
+        if cut is not None and any(part.divided for part in cut.parts):
+            self.row.open()
+            self.kept = cut.write_kept(
+                self.log.topic, self.head.location, self.prepared.ingest_id, self.config.segment_bytes
+            )
+
+    def _build_change(self, newest: Head, taken: Sequence[SpooledFile]) -> Change:
+        if self.row.is_voided(newest.state):
             raise LogMovedError  # a sweep voided this call, and may have deleted its files
+        head, cut = self.request.prepare_head(newest), self.request.cut
         self.request.check_position(head.state)
         for partition, base in self.prepared.base.items():
             if self.has_moved(partition, base, head.state.partitions[partition]):
@@ -428,9 +461,15 @@ class IngestCommit:
             file_digests={**head.state.file_digests, **lacking},
         )
         added = [segment for found in self.prepared.segments.values() for segment in found]
+        removed = [] if cut is None else cut.segments
+        if cut is not None:
+            retired = cut.retire_segments(self.prepared.ingest_id, self.ctx.now_ms())
+            state = replace(state, retired=(*state.retired, *retired))
         return Change(
             state=state,
-            add=added,
+            add=[*self.kept, *added],
+            remove=[segment.path for segment in removed],
+            remove_from={segment.partition for segment in removed} or None,
             summary={
                 "winnow.operation": "ingest",
                 "winnow.ingest-id": self.prepared.ingest_id,

@@ -132,8 +132,8 @@ class IngestHistory:
         return self._log.segments(self._head)
 
     @cached_property
-    def _receipts(self) -> _ReceiptEnds:
-        return _ReceiptEnds(self._log, self._head)
+    def _receipts(self) -> ReceiptEnds:
+        return ReceiptEnds(self._log, self._head)
 
     def read_newest(self) -> Iterator[tuple[IngestReference, IngestLedger]]:
         """Read the ledgers, newest first."""
@@ -211,7 +211,7 @@ class IngestHistory:
         )
 
 
-class _ReceiptEnds:
+class ReceiptEnds:
     """The ends of the cleanings since an ingest call; receipts are read once, newest first."""
 
     def __init__(self, log: TopicLog, head: Head) -> None:

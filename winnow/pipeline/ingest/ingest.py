@@ -179,7 +179,7 @@ def _append_spooled(request: IngestRequest, head: Head, progress: Progress | Non
         spool.read(progress)
         for _ in range(MAXIMUM_COMMIT_TRIES):
             with contextlib.suppress(LogMovedError):
-                return _SpooledIngest(request, log.newest_head(), spool).run()
+                return _SpooledIngest(request, request.prepare_head(log.newest_head()), spool).run()
     raise CommitConflictError(
         f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; "
         "nothing of it landed. Run it again."

@@ -30,7 +30,7 @@ from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
-from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
+from winnow.pipeline.ingest.kafka_divergence import Comparison, compare_with_brokers
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, compare_epoch, describe_epoch_notices
@@ -45,6 +45,7 @@ from winnow.pipeline.ingest.kafka_reading import (
     skip_known,
 )
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
+from winnow.pipeline.ingest.kafka_taking import Taking, describe_taken, plan_taking, record_taking
 from winnow.pipeline.ingest.recreated_topics import (
     EmptyTopicError,
     begins_further_epoch,
@@ -83,13 +84,17 @@ class KafkaRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTopic:
-    """A topic that exists on both sides, and what is to be read of it. ``started_ms``: when the call began."""
+    """A topic that exists on both sides, and what is to be read of it. ``started_ms``: when the call began.
+
+    ``taking``: what leaves the log for it, in the same commit; ``head`` is without that.
+    """
 
     log: TopicLog
     head: Head
     reading: KafkaReading
     notices: tuple[str, ...]
     started_ms: int
+    taking: Taking | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +224,10 @@ def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms:
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     if begins_further_epoch(prepared.head.state, prepared.reading):
         record_new_epoch(ctx, prepared.head.state, prepared.reading, done)
+    if prepared.taking is not None and done.ingest_id is not None:
+        record_taking(ctx, prepared.log, prepared.taking, done.ingest_id)
+        notices += describe_taken(prepared.taking)
+        done = replace(done, removed=prepared.taking.cut.removed)
     return finish_ingest(
         ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
     )
@@ -241,18 +250,14 @@ def prepare_topic(
     is_new = wanted.creates and topic not in ctx.log.names()
     if is_new:
         notices += create_from_kafka(ctx, topic, found, wanted.configuration, wanted.created)
-    log = ctx.log.open(topic)
-    try:
-        head = log.newest_head()
-    except UnknownTopicError as problem:
-        raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+    log, head = _open_log(ctx, topic)
     if wanted.follows:
         require_followed(log, head)
     count = len(head.state.partitions)
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
-    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
-    planned = plan_reading(include_partitions(head.state, found), found, rules, compared)
+    state, compared, taking = _find_divergences(log, head, found, cluster, rules)
+    planned = plan_reading(include_partitions(state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
         epoch = wanted.previewed
@@ -261,32 +266,59 @@ def prepare_topic(
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
-        grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
-        ctx.store.projection.record_states(
-            topic, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid
-        )
-        record_action(ctx, AuditAction.ADD_PARTITIONS, topic, detail=f"{len(found.partitions):,} partitions")
-        notices.append(
-            f"Topic {found.name} has {len(found.partitions)} partitions now: {topic}, which had {count}, was given as "
-            "many. Keys that moved are in two partitions since."
-        )
+        notices.append(_add_partitions(ctx, log, found, count))
     if not is_new:
         notices += follow_configuration(ctx, log, found, wanted.configuration)
     head = log.newest_head()
+    if taking is not None:
+        head = taking.cut.apply(log, head)
     reading = skip_known(plan_reading(head.state, found, rules, compared), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
             notices += check_continuity(topic, reading, log.segments(head), reader)
     if begins_further_epoch(head.state, reading):
         notices += describe_new_life(head.state, reading, log.segments(head), by_policy=rules != wanted.rules)
-    return PreparedTopic(log, head, reading, tuple(notices), started_ms)
+    return PreparedTopic(log, head, reading, tuple(notices), started_ms, taking)
+
+
+def _find_divergences(
+    log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, rules: ReadingRules
+) -> tuple[TopicState, Comparison, Taking | None]:
+    """Compare a log with its topic: its state without what the call takes from it, what else was found, and that."""
+    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    taking = plan_taking(log, head, found, compared.divergences, rules)
+    if taking is None:
+        return head.state, compared, None
+    return taking.cut.apply(log, head).state, replace(compared, divergences=()), taking
+
+
+def _open_log(ctx: Context, topic: str) -> tuple[TopicLog, Head]:
+    log = ctx.log.open(topic)
+    try:
+        return log, log.newest_head()
+    except UnknownTopicError as problem:
+        raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+
+
+def _add_partitions(ctx: Context, log: TopicLog, found: BrokerTopic, count: int) -> str:
+    """Give a log of ``count`` partitions as many as the topic has at the brokers, and say so."""
+    grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
+    ctx.store.projection.record_states(
+        log.topic, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid
+    )
+    record_action(ctx, AuditAction.ADD_PARTITIONS, log.topic, detail=f"{len(found.partitions):,} partitions")
+    return (
+        f"Topic {found.name} has {len(found.partitions)} partitions now: {log.topic}, which had {count}, was given as "
+        "many. Keys that moved are in two partitions since."
+    )
 
 
 def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:
     """Build the request that appends what ``prepared`` reads."""
     reading, topic = prepared.reading, prepared.log.topic
     ends = reading.epoch.ends
-    described = describe_source(reading, cluster.settings)
+    described = describe_source(reading, cluster.settings, prepared.taking)
+    cut = None if prepared.taking is None else prepared.taking.cut
     source_topic = None if reading.topic.name == topic else reading.topic.name
 
     def check_source() -> None:
@@ -319,10 +351,11 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         trust_compacted=False,
         describe=lambda: InputDescription(KAFKA_LAYOUT, described, source_topic),
         opened=prepared.head,
-        continues=True if reading.is_due else None,
+        continues=True if reading.is_due or cut is not None else None,
         check_position=check_position,
         offsets_read=offsets,
         advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
+        cut=cut,
     )
 
 

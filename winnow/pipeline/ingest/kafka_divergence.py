@@ -127,8 +127,8 @@ def refuse_divergences(state: TopicState, topic: BrokerTopic, divergences: Seque
         f"The brokers lost records that were read from them before, or have others in their place (an unclean leader "
         f"was elected, or a disk was lost): {join_first(places, MAXIMUM_NAMED)}. {NOTHING_INGESTED} The log keeps its "
         "records. If a complete replica comes back, run it again. To keep ours, and append Kafka's from there on after "
-        f"them as a new epoch: winnow ingest kafka {state.topic} --diverged keep. To have Kafka's in their place, undo "
-        f"the calls that read them, the newest first (winnow ingest list {state.topic}), and run it again"
+        f"them as a new epoch: winnow ingest kafka {state.topic} --diverged keep. To have Kafka's in the place of "
+        f"ours: winnow ingest kafka {state.topic} --diverged take counts what would leave the log, and asks"
     )
 
 

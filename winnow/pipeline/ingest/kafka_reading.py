@@ -17,12 +17,15 @@ from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange
 from winnow.model import OffsetRange, PartitionState, TopicState
 from winnow.pipeline.ingest.kafka_divergence import Comparison, Divergence, refuse_divergences
+from winnow.pipeline.ingest.log_cut import RemovedRecords
 from winnow.sources.input_errors import NOTHING_INGESTED
 
 MAXIMUM_NAMED = 5
 KEEP = "keep"
 """Keep the records that the brokers lost, and append theirs as a new epoch."""
-DIVERGED_CHOICES = (KEEP,)
+TAKE = "take"
+"""Remove the records that the brokers lost, and take theirs in their place."""
+DIVERGED_CHOICES = (KEEP, TAKE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class ReadingRules:
     records of files, with which the log ends, are of this topic, although nothing is left at the brokers to compare.
     ``mirror_of``: what the topic of a new epoch is a mirror of; None: nobody said that it is one.
     ``diverged``: where the brokers lost the end of a partition, one of :data:`DIVERGED_CHOICES`; None: refuse it.
+    ``agreed``: what may leave the log with :data:`TAKE`, and nothing else; None: whatever it is.
     """
 
     accepts_gap: bool = False
@@ -41,6 +45,7 @@ class ReadingRules:
     accepts_overlap: bool = False
     trusts_offsets: bool = False
     diverged: str | None = None
+    agreed: tuple[RemovedRecords, ...] | None = None
     mirror_of: MirrorOrigin | None = None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.epochs import Epoch, drop_epochs_of, shorten_leader_epochs
+from winnow.epochs import Epoch, drop_epochs_of, shorten_newest_epoch
 from winnow.errors import UndoRefusedError, UsageError
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.log.head import Change, Head
@@ -191,20 +191,8 @@ def _build_change(
 
 def _shorten_epochs(state: TopicState, changed: Mapping[int, PartitionState], ingest_id: str) -> tuple[Epoch, ...]:
     """Return the epochs without one that the call began, and with what it read of the newest one counted as unread."""
-    left = drop_epochs_of(state.epochs, ingest_id)
-    if not left:
-        return left
-    ends = {
-        partition: min(end, changed[partition].log_end_offset) if partition in changed else end
-        for partition, end in left[-1].ends.items()
-    }
-    known = {
-        partition: shorten_leader_epochs(parts, changed[partition].log_end_offset - left[-1].get_base(partition))
-        if partition in changed
-        else parts
-        for partition, parts in left[-1].leader_epochs.items()
-    }
-    return (*left[:-1], replace(left[-1], ends=ends, leader_epochs=known))
+    ends = {partition: after.log_end_offset for partition, after in changed.items()}
+    return shorten_newest_epoch(drop_epochs_of(state.epochs, ingest_id), ends)
 
 
 def _explain_missing(head: Head, topic: str, ingest_id: str) -> Exception:

@@ -35,6 +35,7 @@ const ACTIONS = [
   "follow",
   "unfollow",
   "new_epoch",
+  "take_diverged",
   "hold_configuration",
   "sweep",
   "scrub",
