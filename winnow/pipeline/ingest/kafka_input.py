@@ -55,7 +55,7 @@ class KafkaPass:
         """Yield the committed records of a range.
 
         Raises:
-            BadInputError: the brokers deleted records of it meanwhile.
+            TruncatedRangeError: the brokers deleted records of it meanwhile.
             ServiceError: they cannot be reached.
         """
         with RangeReader(self._source.settings) as reader:

@@ -198,7 +198,8 @@ class KafkaSegments(SparkSegments):
         """Check what the application made of ``plan``, and commit it.
 
         Raises:
-            BadInputError: a record without a key, or one that the brokers deleted meanwhile; nothing landed.
+            BadInputError: a record without a key; nothing landed.
+            TruncatedRangeError: the brokers deleted records meanwhile; nothing landed.
             CommitConflictError: another call came first; nothing landed.
             ServiceError: Spark, the brokers or the object store failed; nothing landed.
         """

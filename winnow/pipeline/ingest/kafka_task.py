@@ -42,7 +42,7 @@ def copy_broker_range(
     ``number``: that of the range in the whole plan. ``follow``: called with the records that were read so far.
 
     Raises:
-        BadInputError: the brokers deleted records of the range meanwhile.
+        TruncatedRangeError: the brokers deleted records of the range meanwhile.
         ServiceError: they cannot be reached.
     """
     mine = plan.ranges[0]
