@@ -27,6 +27,7 @@ PARTITIONS = 4
 TOPIC = "live"
 WAYS = ("local", "spark", "spark-copy")
 _VALUE_BYTES = 190
+_NOISE = b"%x" % pow(3, 50_000, 1 << 4096)
 _NORMAL_JVM = ("-Xmx2g",)
 _KEPT = MappingProxyType({"retention.ms": "-1"})
 
@@ -78,22 +79,25 @@ def write_topic(servers: str, records: int, configuration: Mapping[str, str] = _
     for done in admin.create_topics([made]).values():
         done.result()
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "batch.size": 1 << 20, "acks": 1})
-    keys = max(1, records // 10)
-    noise = b"%x" % pow(3, 50_000, 1 << 4096)
     for number in range(records):
-        at = number * 7919 % 700
-        value = b'{"order":%d,"text":"' % number + noise[at : at + _VALUE_BYTES - 30] + b'"}'
-        headers: list[tuple[str, str | bytes | None]] = [("trace", b"\x00\x01")] if number % 3 == 0 else []
+        key, value, headers, time_ms = make_record(number, records)
         while True:
             try:
-                key = b"customer-%08d" % (number * 7919 % keys)
-                producer.produce(TOPIC, value, key, headers=headers, timestamp=BASE_MS + number)
+                producer.produce(TOPIC, value, key, headers=headers, timestamp=time_ms)
                 break
             except BufferError:
                 producer.poll(0.1)
         if number % 1_000 == 0:
             producer.poll(0)
     assert producer.flush(120) == 0
+
+
+def make_record(number: int, records: int) -> tuple[bytes, bytes, list[tuple[str, str | bytes | None]], int]:
+    """Make one of ``records`` records: key, value, headers and time (ms)."""
+    at = number * 7919 % 700
+    value = b'{"order":%d,"text":"' % number + _NOISE[at : at + _VALUE_BYTES - 30] + b'"}'
+    headers: list[tuple[str, str | bytes | None]] = [("trace", b"\x00\x01")] if number % 3 == 0 else []
+    return b"customer-%08d" % (number * 7919 % max(1, records // 10)), value, headers, BASE_MS + number
 
 
 def _measure(place: Path, servers: str, way: str, records: int) -> KafkaRun:

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.restored_topics import SMALL, Target, make_log, open_present_world
 from tests.support.kafka_cluster import KafkaCluster, run_cluster
 from tests.support.kafka_java_admin import JavaAdmin, open_java_admin
+from tests.support.world import World
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
+from winnow.model import Record
+from winnow.pipeline.restore import write_records
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +36,36 @@ def admin(cluster: KafkaCluster) -> Iterator[JavaAdmin]:
     """What only Kafka's Java client can ask of the cluster."""
     with open_java_admin(cluster) as opened:
         yield opened
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A world in the present, for a restore."""
+    with open_present_world(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world with the odd log, for tests that leave it as it is."""
+    with open_present_world(tmp_path_factory.mktemp("odd")) as opened:
+        make_log(opened)
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def records(odd: World) -> list[Record]:
+    """What the odd log publishes."""
+    return odd.read()
+
+
+@pytest.fixture
+def target(broker: KafkaBroker) -> Target:
+    """A topic to restore into, which does not exist yet."""
+    return Target(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restores write several transactions."""
+    monkeypatch.setattr(write_records, "TRANSACTION_BYTES", SMALL)

@@ -9,17 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.kafka.client_settings import ClientSettings
+from winnow.kafka.target_topic import TargetTopic
+from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.model import Record
 from winnow.pipeline.restore.restore import restore_topic
 from winnow.pipeline.restore.restore_request import RestoreReport, RestoreRequest
 
 NOW_MS: Final = 1_760_000_000_000
+SMALL: Final = 1_500
+"""Bytes of a transaction where several are wanted."""
+KEEPING: Final = {"retention_ms": "-1", "segment_ms": str(2**63 - 1)}
+"""What a topic must be set to for a restore of old records."""
 Row = tuple[bytes | None, bytes | None, int | None, tuple[tuple[str, bytes | None], ...] | None]
 """Key, value, timestamp and headers of a record."""
 
@@ -162,3 +169,31 @@ def wait_until(reached: Callable[[], bool], seconds: float = 30) -> None:
     while not reached():
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def assert_restored(target: Target, records: list[Record]) -> None:
+    assert [(number, row) for number, _, row in target.read()] == list_rows(records)
+
+
+def read_configuration(target: Target) -> dict[str, str]:
+    found = TargetTopic(target.settings, target.name).describe()
+    assert found is not None
+    return dict(found.configuration)
+
+
+class StoppedError(Exception):
+    """Stands for whatever ends a call."""
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
+    """The call ends when so many transactions were committed, before it knows of the last."""
+    genuine = TransactionalWriter._commit
+    left = [commits]
+
+    def commit(writer: TransactionalWriter) -> None:
+        genuine(writer)
+        left[0] -= 1
+        if left[0] == 0:
+            raise StoppedError
+
+    monkeypatch.setattr(TransactionalWriter, "_commit", commit)

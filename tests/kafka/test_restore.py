@@ -1,30 +1,35 @@
-"""A restore gives back every record as it was, exactly once, in order, and nothing else; otherwise it says so."""
+"""A restore gives back every record as it was, exactly once, in order, and nothing else."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
-from tests.kafka.restored_topics import NOW_MS, Target, list_rows, make_log, open_present_world, wait_until
+from tests.kafka.restored_topics import (
+    KEEPING,
+    NOW_MS,
+    SMALL,
+    StoppedError,
+    Target,
+    assert_restored,
+    list_rows,
+    make_log,
+    stop_after,
+    wait_until,
+)
 from tests.support.world import TOPIC, World, build_versions, record
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import (
     BadInputError,
     DamagedSegmentError,
-    ServiceError,
-    TopicBusyError,
     UsageError,
-    ValidationFailedError,
 )
-from winnow.kafka.target_topic import TargetTopic
+from winnow.kafka.group_offsets import GroupOffsets
 from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.log.pinned_snapshots import unpin_snapshots
 from winnow.model import Record
@@ -33,63 +38,6 @@ from winnow.pipeline.restore import write_records
 from winnow.pipeline.restore.offset_translation import read_group_file
 from winnow.pipeline.restore.restore import abandon_restore
 from winnow.pipeline.restore.source_log import RestoreBound
-
-SMALL = 1_500
-"""Bytes of a transaction where several are wanted."""
-KEEPING = {"retention_ms": "-1", "segment_ms": str(2**63 - 1)}
-"""What a topic must be set to for a restore of old records."""
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_present_world(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world with the odd log, for tests that leave it as it is."""
-    with open_present_world(tmp_path_factory.mktemp("odd")) as opened:
-        make_log(opened)
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def records(odd: World) -> list[Record]:
-    """What the odd log publishes."""
-    return odd.read()
-
-
-@pytest.fixture
-def target(broker: KafkaBroker) -> Target:
-    return Target(broker.bootstrap_servers)
-
-
-@pytest.fixture
-def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_records, "TRANSACTION_BYTES", SMALL)
-
-
-def assert_restored(target: Target, records: list[Record]) -> None:
-    assert [(number, row) for number, _, row in target.read()] == list_rows(records)
-
-
-class StoppedError(Exception):
-    """Stands for whatever ends a call."""
-
-
-def stop_after(monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
-    """The call ends when so many transactions were committed, before it knows of the last."""
-    genuine = TransactionalWriter._commit
-    left = [commits]
-
-    def commit(writer: TransactionalWriter) -> None:
-        genuine(writer)
-        left[0] -= 1
-        if left[0] == 0:
-            raise StoppedError
-
-    monkeypatch.setattr(TransactionalWriter, "_commit", commit)
 
 
 def test_every_record_comes_back_as_it_was(
@@ -134,30 +82,6 @@ def test_what_was_restored_and_ingested_again_compacts_to_the_same_log(world: Wo
         world.ingest([record(end, b"end", b"x", NOW_MS, partition=n) for n, end in ends.items()], topic=topic)
         assert world.compact(topic=topic, attempt="a2") is not None
     assert list_rows(world.read(topic="again")) == list_rows(world.read())
-
-
-def test_the_target_has_the_topics_configuration_at_the_end_and_loses_nothing_before(
-    world: World, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_log(world, retention_ms="1000", cleanup_policy="compact,delete", max_message_bytes="2000000")
-    stop_after(monkeypatch, 2)
-    with pytest.raises(StoppedError):
-        target.restore(world)
-    monkeypatch.undo()
-    assert read_configuration(target)["cleanup.policy"] == "delete"
-    assert read_configuration(target)["retention.ms"] == "-1"
-    target.restore(world)
-    found = read_configuration(target)
-    assert found["cleanup.policy"] == "compact,delete"
-    assert found["retention.ms"] == "1000"
-    assert found["max.message.bytes"] == "2000000"
-    assert found["message.timestamp.after.max.ms"] == "3600000"
-
-
-def read_configuration(target: Target) -> dict[str, str]:
-    found = TargetTopic(target.settings, target.name).describe()
-    assert found is not None
-    return dict(found.configuration)
 
 
 def test_a_restore_that_is_complete_does_nothing_more(odd: World, records: list[Record], target: Target) -> None:
@@ -217,289 +141,6 @@ def test_an_abandoned_restore_releases_its_snapshot_and_its_target_is_refused_fr
         target.restore(world)
 
 
-@pytest.mark.parametrize("phase", ["Measuring", "Writing", "Verifying"])
-def test_a_second_restore_takes_over_and_the_first_writes_nothing_more(
-    odd: World, records: list[Record], target: Target, small_transactions: None, phase: str
-) -> None:
-    taken: list[int] = []
-
-    def watch(what: str, done: int, total: int) -> None:
-        # While it writes: in the reader's thread of the first one, with a transaction open.
-        if not taken and what == phase and done * 2 > total:
-            taken.append(target.restore(odd).records)
-
-    with pytest.raises(TopicBusyError, match="has taken over"):
-        target.restore(odd, watch=watch)
-    assert taken == [len(records)]
-    assert_restored(target, records)
-
-
-class Answering:
-    """A producer whose transactions' positions meet ``code`` once, as if the brokers had answered that."""
-
-    def __init__(self, producer: Producer, code: int, before: Callable[[], object]) -> None:
-        self._producer, self._code, self._before, self._count = producer, code, before, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._producer, name)
-
-    def send_offsets_to_transaction(self, *arguments: Any) -> None:
-        self._count += 1
-        if self._count == 4:
-            self._before()
-            raise KafkaException(KafkaError(self._code))
-        self._producer.send_offsets_to_transaction(*arguments)
-
-
-def answer_once(monkeypatch: pytest.MonkeyPatch, code: int, before: Callable[[], object]) -> None:
-    genuine = TransactionalWriter._make_producer
-    made: list[Answering] = []
-
-    def make(writer: TransactionalWriter) -> Any:
-        if made:
-            return genuine(writer)
-        made.append(Answering(genuine(writer), code, before))
-        return made[0]
-
-    monkeypatch.setattr(TransactionalWriter, "_make_producer", make)
-
-
-@pytest.mark.parametrize("code", [KafkaError.UNKNOWN, KafkaError.INVALID_PRODUCER_EPOCH])
-def test_whether_a_restore_was_taken_over_is_asked_before_an_error_that_does_not_say_it(
-    odd: World,
-    records: list[Record],
-    target: Target,
-    small_transactions: None,
-    monkeypatch: pytest.MonkeyPatch,
-    code: int,
-) -> None:
-    """The brokers may answer a fenced producer that something unknown went wrong."""
-    answer_once(monkeypatch, code, lambda: target.restore(odd))
-    with pytest.raises(TopicBusyError, match="has taken over"):
-        target.restore(odd)
-    assert_restored(target, records)
-
-
-@pytest.mark.parametrize("code", [KafkaError.UNKNOWN, KafkaError.INVALID_PRODUCER_EPOCH])
-def test_an_error_without_another_restore_is_told_as_it_is_and_the_next_call_goes_on(
-    odd: World,
-    records: list[Record],
-    target: Target,
-    small_transactions: None,
-    monkeypatch: pytest.MonkeyPatch,
-    code: int,
-) -> None:
-    """An epoch is outdated, too, when the brokers ended a transaction for its age."""
-    answer_once(monkeypatch, code, lambda: None)
-    with pytest.raises(ServiceError, match=r"Known to be committed in topic .* by this call\. Run the same command"):
-        target.restore(odd)
-    monkeypatch.undo()
-    target.restore(odd)
-    assert_restored(target, records)
-
-
-def test_positions_of_another_restore_show_that_it_took_over_where_the_producer_cannot_ask(
-    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def take_over() -> None:
-        target.restore(odd)
-        # From here on this producer answers nothing but that it has failed for good.
-        monkeypatch.setattr(TransactionalWriter, "_abort", fail)
-
-    def fail(writer: TransactionalWriter) -> None:
-        raise KafkaException(KafkaError(KafkaError._FATAL))
-
-    answer_once(monkeypatch, KafkaError.UNKNOWN, take_over)
-    with pytest.raises(TopicBusyError, match="has taken over"):
-        target.restore(odd)
-    assert_restored(target, records)
-
-
-def test_own_positions_show_no_other_restore_where_the_producer_cannot_ask(
-    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(writer: TransactionalWriter) -> None:
-        raise KafkaException(KafkaError(KafkaError._FATAL))
-
-    answer_once(monkeypatch, KafkaError.UNKNOWN, lambda: monkeypatch.setattr(TransactionalWriter, "_abort", fail))
-    with pytest.raises(ServiceError, match="Known to be committed"):
-        target.restore(odd)
-    monkeypatch.undo()
-    target.restore(odd)
-    assert_restored(target, records)
-
-
-def test_a_paused_restore_whose_transaction_was_aborted_by_another_adds_nothing_when_it_continues(
-    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    genuine = TransactionalWriter._commit
-    paused: list[bool] = []
-
-    def commit(writer: TransactionalWriter) -> None:
-        if len(paused) == 3:
-            paused.append(True)
-            writer._producer.flush(5)  # its records are in the target, not committed
-            target.restore(odd)
-        elif len(paused) < 3:
-            paused.append(True)
-        genuine(writer)
-
-    monkeypatch.setattr(TransactionalWriter, "_commit", commit)
-    with pytest.raises(TopicBusyError):
-        target.restore(odd)
-    assert_restored(target, records)
-    assert len(target.read("read_uncommitted")) > len(records)
-
-
-def test_a_target_that_was_created_again_meanwhile_is_refused(
-    odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    genuine = write_records._commit
-    done: list[bool] = []
-
-    def commit(*arguments: object) -> object:
-        state = genuine(*arguments)  # type: ignore[arg-type]
-        if not done:
-            done.append(True)
-            target.delete()
-            target.create(2, cleanup_policy="delete", retention_ms="-1")
-        return state
-
-    monkeypatch.setattr(write_records, "_commit", commit)
-    with pytest.raises(BadInputError, match="deleted while it was being restored"):
-        target.restore(odd)
-    assert target.read() == []
-
-
-def test_a_topic_of_the_same_name_created_later_is_not_gone_on_with(
-    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop_after(monkeypatch, 3)
-    with pytest.raises(StoppedError):
-        target.restore(odd)
-    monkeypatch.undo()
-    target.delete()
-    # The brokers forget the positions with the topic, so the restore begins anew and is whole.
-    wait_until(lambda: not committed_positions(target))
-    target.restore(odd)
-    assert_restored(target, records)
-
-
-def committed_positions(target: Target) -> dict[int, int]:
-    from winnow.kafka.group_offsets import GroupOffsets
-
-    return GroupOffsets(target.settings, target.name).read(f"winnow-restore-{target.name}")
-
-
-def test_positions_of_a_former_topic_are_refused(odd: World, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    from winnow.pipeline.restore import open_restore
-    from winnow.pipeline.restore.restore_state import Identity
-
-    def of_another_topic(**fields: object) -> Identity:
-        return dataclasses.replace(Identity(**fields), target_id="AAAAAAAAAAAAAAAAAAAAAB")  # type: ignore[arg-type]
-
-    monkeypatch.setattr(open_restore, "Identity", of_another_topic)
-    with pytest.raises(BadInputError):
-        target.restore(odd)
-    monkeypatch.undo()
-    with pytest.raises(BadInputError, match="was deleted and created again"):
-        target.restore(odd)
-    assert target.read() == []
-
-
-def test_a_topic_with_records_is_refused_and_stays_as_it_is(world: World, target: Target) -> None:
-    make_log(world)
-    target.create(2, **KEEPING)
-    target.produce({"key": b"k", "value": b"of another", "partition": 1})
-    with pytest.raises(BadInputError, match="is not empty"):
-        target.restore(world)
-    assert [row[:2] for _, _, row in target.read()] == [(b"k", b"of another")]
-    assert len(world.head().table.metadata.refs) == 1
-
-
-@pytest.mark.parametrize(
-    ("partitions", "config", "message"),
-    [
-        (1, KEEPING, "has 1 partition"),
-        (3, KEEPING, "has 3 partition"),
-        (2, {"cleanup_policy": "compact", "retention_ms": "-1"}, "cleanup.policy=delete"),
-        (2, {"retention_ms": "604800000"}, "retention.ms=-1"),
-        (2, {"retention_ms": "-1", "message_timestamp_type": "LogAppendTime"}, "message.timestamp.type=CreateTime"),
-        (2, {"retention_ms": "-1"}, "message.timestamp.after.max.ms="),
-    ],
-)
-def test_a_topic_that_would_not_keep_the_records_is_refused(
-    odd: World, target: Target, partitions: int, config: dict[str, str], message: str
-) -> None:
-    target.create(partitions, **config)
-    with pytest.raises(BadInputError, match=message):
-        target.restore(odd)
-    assert target.read() == []
-
-
-def test_a_topic_that_was_there_keeps_its_configuration(world: World, target: Target) -> None:
-    world.create(1)
-    world.ingest(build_versions(0, 20))
-    target.create(1, **KEEPING, min_insync_replicas="1", segment_index_bytes="777777")
-    report = target.restore(world)
-    assert read_configuration(target)["segment.index.bytes"] == "777777"
-    assert read_configuration(target)["cleanup.policy"] == "delete"
-    assert any("stays as it is" in each for each in report.notices)
-
-
-def test_another_producers_record_is_found(
-    odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop_after(monkeypatch, 4)
-    with pytest.raises(StoppedError):
-        target.restore(odd)
-    monkeypatch.undo()
-    target.produce({"key": b"stranger", "value": b"", "partition": 1})
-    with pytest.raises(ValidationFailedError, match=r"Did another producer write|holds more than was restored"):
-        target.restore(odd)
-    with pytest.raises(ValidationFailedError):
-        target.restore(odd)
-
-
-@pytest.mark.parametrize(
-    "change", [{"value": b"other"}, {"key": None}, {"headers": (("a", b"x"),)}, {"timestamp_ms": NOW_MS + 1}]
-)
-def test_a_record_that_came_out_otherwise_is_found(
-    world: World, target: Target, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
-) -> None:
-    world.create(1)
-    world.ingest(build_versions(0, 20))
-    genuine = write_records._make_writable
-
-    def changed(batch):  # type: ignore[no-untyped-def]
-        from tests.support.random_logs import build_table
-
-        row = batch.to_pylist()[7]
-        one = Record(row["offset"], row["key"], row["value"], round(row["timestamp"].timestamp() * 1000), None)
-        middle = build_table([dataclasses.replace(one, **change)])  # type: ignore[arg-type]
-        parts = [batch.slice(0, 7), *middle.to_batches(), batch.slice(8)]
-        return genuine(pa.Table.from_batches(parts).combine_chunks().to_batches()[0])
-
-    monkeypatch.setattr(write_records, "_make_writable", changed)
-    with pytest.raises(ValidationFailedError, match="offset 7 of the log"):
-        target.restore(world)
-
-
-def test_records_that_left_the_target_before_they_were_read_back_are_missed(
-    odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop_after(monkeypatch, 6)
-    with pytest.raises(StoppedError):
-        target.restore(odd)
-    monkeypatch.undo()
-    monkeypatch.setattr(write_records, "TRANSACTION_BYTES", SMALL)
-    deleted = target.admin.delete_records([TopicPartition(target.name, 0, 3)])
-    for future in deleted.values():
-        future.result()
-    with pytest.raises((ValidationFailedError, BadInputError)):
-        target.restore(odd)
-
-
 def test_a_damaged_segment_ends_the_restore_and_once_it_is_mended_it_goes_on(
     world: World, target: Target, small_transactions: None
 ) -> None:
@@ -531,34 +172,6 @@ def test_a_restore_whose_snapshot_was_released_and_swept_does_not_go_on_with_ano
     with pytest.raises(BadInputError, match="which is gone"):
         target.restore(world)
     assert target.read() == written
-
-
-def test_a_transaction_in_which_a_record_was_not_taken_is_not_committed(
-    odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    genuine = TransactionalWriter._make_producer
-
-    class Refusing:
-        """A producer that does not take the 101st record, and is well otherwise."""
-
-        def __init__(self, producer: Producer) -> None:
-            self._producer, self._count = producer, 0
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._producer, name)
-
-        def produce(self, *arguments: Any, **named: Any) -> None:
-            self._count += 1
-            if self._count == 101:
-                raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
-            self._producer.produce(*arguments, **named)
-
-    monkeypatch.setattr(TransactionalWriter, "_make_producer", lambda writer: Refusing(genuine(writer)))
-    with pytest.raises(ServiceError):
-        target.restore(odd)
-    monkeypatch.undo()
-    target.restore(odd)
-    assert_restored(target, records)
 
 
 def test_a_restore_with_another_wish_is_refused(
@@ -657,6 +270,17 @@ def test_groups_with_members_or_other_offsets_are_refused(world: World, target: 
     assert target.restore(world, groups=groups).records == 20
 
 
+def test_a_groups_offsets_in_other_topics_are_not_those_in_the_target(target: Target) -> None:
+    other = Target(target.servers)
+    for topic in (target, other):
+        topic.create(1)
+    consumer = target.make_consumer(f"billing-{target.name}")
+    consumer.commit(offsets=[TopicPartition(other.name, 0, 0)], asynchronous=False)
+    consumer.close()
+    assert GroupOffsets(target.settings, target.name).read(f"billing-{target.name}") == {}
+    assert GroupOffsets(target.settings, other.name).read(f"billing-{target.name}") == {0: 0}
+
+
 def test_a_throttled_restore_takes_its_time(world: World, target: Target) -> None:
     world.create(1)
     world.ingest(build_versions(0, 500))
@@ -664,14 +288,6 @@ def test_a_throttled_restore_takes_its_time(world: World, target: Target) -> Non
     target.restore(world, bytes_per_second=10_000)
     assert time.monotonic() - began_s > 1.5
     assert_restored(target, build_versions(0, 500))
-
-
-def test_old_records_are_written_into_one_segment_however_many_transactions_there_are(
-    odd: World, target: Target, broker: KafkaBroker, small_transactions: None
-) -> None:
-    target.restore(odd)
-    for number in range(2):
-        assert len(list((broker.data_folder / f"{target.name}-{number}").glob("*.log"))) == 1
 
 
 def test_positions_of_partitions_at_rest_are_committed_again_before_the_brokers_forget_them(

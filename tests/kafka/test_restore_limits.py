@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.kafka.restored_topics import Target, list_rows, open_present_world
+from tests.kafka.restored_topics import KEEPING, Target, list_rows, read_configuration
 from tests.support.world import TOPIC, World, build_versions, record
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, ConfigurationError, ServiceError
+from winnow.kafka import range_reader
+from winnow.kafka.client import make_consumer
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
@@ -25,19 +25,7 @@ from winnow.pipeline.restore.restore_request import RestoreRequest
 from winnow.store.audit import AuditAction
 from winnow.store.values import Window
 
-KEEPING = {"retention_ms": "-1", "segment_ms": str(2**63 - 1)}
 LARGE = random.Random(1).randbytes(5_000_000)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_present_world(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-def target(broker: KafkaBroker) -> Target:
-    return Target(broker.bootstrap_servers)
 
 
 def make_large_log(world: World, **config: str) -> list[Record]:
@@ -46,12 +34,6 @@ def make_large_log(world: World, **config: str) -> list[Record]:
     records = [*build_versions(0, 500), record(500, b"large", LARGE), *build_versions(501, 20)]
     world.ingest(records)
     return records
-
-
-def read_configuration(target: Target) -> dict[str, str]:
-    found = TargetTopic(target.settings, target.name).describe()
-    assert found is not None
-    return dict(found.configuration)
 
 
 def list_audit(world: World) -> list[str]:
@@ -108,8 +90,8 @@ def test_the_target_has_the_archives_settings_where_the_brokers_have_others(
     """A topic is created by brokers with defaults of their own."""
     genuine = TargetTopic.create
 
-    def create(topic: TargetTopic, partitions: int, replicas: int | None, values: dict[str, str]) -> None:
-        genuine(topic, partitions, replicas, values)
+    def create(topic: TargetTopic, partitions: int, replicas: int | None, *values: dict[str, str]) -> None:
+        genuine(topic, partitions, replicas, *values)
         # Set where a default of the brokers would be in force.
         topic.alter_configuration({"delete.retention.ms": "5", "min.cleanable.dirty.ratio": "0.9"})
 
@@ -157,7 +139,7 @@ def test_what_is_said_after_committed_transactions_is_what_they_hold_and_how_to_
 ) -> None:
     """Nothing that is said then says that nothing was changed."""
     world.create(2)
-    records = build_versions(0, 500)
+    records = build_versions(0, 1_000)
     world.ingest(records)
     genuine = TransactionalWriter._make_producer
     monkeypatch.setattr(TransactionalWriter, "_make_producer", lambda writer: Refused(genuine(writer)))
@@ -174,6 +156,10 @@ def test_what_is_said_after_committed_transactions_is_what_they_hold_and_how_to_
     assert "not changed" not in message
     assert "Nothing" not in message
     assert any(f"stopped. {what}, {committed:,} of them by this call." in detail for detail in list_audit(world))
+    with pytest.raises(ConfigurationError, match=r"max\.message\.bytes") as failed:
+        target.restore(world)
+    more = len(target.read())
+    assert f"{more:,} record(s) in 1 of 2 partition(s), {more - committed:,} of them by this call" in str(failed.value)
     monkeypatch.undo()
     target.restore(world)
     assert [(number, row) for number, _, row in target.read()] == list_rows(records)
@@ -207,3 +193,36 @@ def test_brokers_that_cannot_be_reached_have_nothing_and_that_is_said(
         restore_topic(world.ctx, RestoreRequest(TOPIC, "restored", tmp_path / "o"), ClientSettings("localhost:1"))
     assert "The log was not changed" not in str(failed.value)
     assert list_audit(world) == []
+
+
+def test_properties_that_the_library_refuses_after_commits_are_not_said_to_have_changed_nothing(
+    world: World, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clients that read back are made when all records are committed."""
+    world.create(1)
+    world.ingest(build_versions(0, 20))
+    genuine = make_consumer
+
+    def make(settings: ClientSettings, **named: Any) -> Any:
+        wrong = ClientSettings(
+            settings.bootstrap_servers, properties={"security.protocol": "sasl_plaintext", "sasl.mechanism": "NONE"}
+        )
+        return genuine(wrong, **named)
+
+    monkeypatch.setattr(range_reader, "make_consumer", make)
+    with pytest.raises(ConfigurationError, match="refuses the client properties") as failed:
+        target.restore(world)
+    message = str(failed.value)
+    assert f"Known to be committed in topic {target.name}: 20 record(s)" in message
+    assert "not changed" not in message
+    assert "Nothing" not in message
+
+
+def test_topic_without_brokers_for_its_replicas_is_refused_with_the_number_that_there_are(
+    world: World, target: Target
+) -> None:
+    world.create(1)
+    with pytest.raises(ConfigurationError, match=r"has 1 broker\(s\): say --replication-factor 1") as refused:
+        target.restore(world, replication_factor=3)
+    assert f"Nothing was written to topic {target.name}." in str(refused.value)
+    assert target.describe() is None

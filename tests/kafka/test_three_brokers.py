@@ -32,7 +32,7 @@ from tests.support.kafka_cluster import (
 from tests.support.kafka_java_admin import JavaAdmin
 from tests.support.waiting import wait_until
 from tests.support.world import World
-from winnow.errors import BadInputError
+from winnow.errors import BadInputError, ConfigurationError, ServiceError
 from winnow.kafka import cluster as cluster_of_winnow
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
@@ -184,6 +184,26 @@ def test_topic_whose_partition_nobody_leads_is_run_again_and_stops_no_other(
         repeat_until_done(lambda: ingest_once(world, servers, [alone, sound]))
         assert len(world.read(topic=alone)) == len(world.read(topic=sound)) == 10
         assert len(world.head(alone).state.epochs) == 1
+
+
+def test_restore_whose_target_lacks_a_node_for_its_replicas_is_run_again_when_that_is_back(
+    cluster: KafkaCluster, admin: JavaAdmin, source: World
+) -> None:
+    """More replicas than the cluster ever had are refused instead, with the number that it has."""
+    target = Target(cluster.bootstrap_servers)
+    cluster.create_topic(f"whole-{uuid.uuid4().hex[:8]}")
+    with pytest.raises(ConfigurationError, match=r"has 3 broker\(s\): say --replication-factor 3"):
+        target.restore(source, replication_factor=4)
+    cluster.get_broker(3).stop()
+    try:
+        admin.unregister(3)
+        with pytest.raises(ServiceError, match=r"Broker\(s\) 3 .* are away: run it again .* --replication-factor 2\."):
+            target.restore(source, replication_factor=3)
+        assert target.describe() is None
+    finally:
+        cluster.start()
+    target.restore(source, replication_factor=3)
+    assert [(number, row) for number, _, row in target.read()] == list_rows(source.read())
 
 
 def test_a_log_whose_leader_changed_is_cleaned_as_winnow_cleans_it(cluster: KafkaCluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What only Kafka's own Java client can ask of a cluster: moving replicas, and quotas of clients.
+"""What only Kafka's own Java client can ask of a cluster: moving replicas, forgetting nodes, and quotas of clients.
 
 Python's client has no call for either. The client comes with the broker's jars, and PySpark's gateway runs it.
 """
@@ -47,6 +47,10 @@ class JavaAdmin:
     def count_reassignments(self) -> int:
         """Count the partitions that are still being moved."""
         return int(self._admin.listPartitionReassignments().reassignments().get().size())
+
+    def unregister(self, node: int) -> None:
+        """Have the controllers forget a node that does not run, as one that is to come back with empty disks."""
+        self._admin.unregisterBroker(node).all().get()
 
     def throttle_clients(self, bytes_per_second: float | None) -> None:
         """Limit what each client reads and writes at a broker; None: lift the limit."""

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 NOTHING_CHANGED = "The log was not changed."
-"""True of an ingest, which commits after it has read. A restore says itself what it has committed."""
+"""True of an ingest, which commits after it has read. A restore says itself what it has committed: its ``left`` is
+empty."""
 _log = logging.getLogger("winnow.kafka")
 # The library reports each attempt at a connection. What matters of it is in the error that a call ends with.
 _log.addFilter(lambda _: _log.isEnabledFor(logging.DEBUG))
 
 
-def check_client_library() -> None:
-    """Raise unless the client library is installed.
+def check_client_library(*, left: str = NOTHING_CHANGED) -> None:
+    """Raise unless the client library is installed; ``left``: as of :func:`explain_kafka_error`.
 
     Raises:
         ConfigurationError: it is not.
@@ -32,7 +33,7 @@ def check_client_library() -> None:
     except ImportError:
         raise ConfigurationError(
             "Kafka's client library is not installed: pip install 'winnow-log[kafka]', here and on Spark's executors. "
-            f"{NOTHING_CHANGED}"
+            f"{left}".rstrip()
         ) from None
 
 
@@ -55,13 +56,17 @@ class ConnectionTrouble:
         return self._last if self._last is not None and error.code() in timeouts else error
 
 
-def make_admin_client(settings: ClientSettings, trouble: ConnectionTrouble | None = None) -> AdminClient:
+def make_admin_client(
+    settings: ClientSettings, trouble: ConnectionTrouble | None = None, *, left: str = NOTHING_CHANGED
+) -> AdminClient:
     """Make a client that asks the cluster about topics; ``trouble`` learns why connections fail.
+
+    ``left``: as of :func:`explain_kafka_error`.
 
     Raises:
         ConfigurationError: the library is missing, or refuses a property.
     """
-    check_client_library()
+    check_client_library(left=left)
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -69,16 +74,18 @@ def make_admin_client(settings: ClientSettings, trouble: ConnectionTrouble | Non
     try:
         return AdminClient(chosen)
     except KafkaException as problem:
-        raise refuse_properties(problem.args[0]) from None
+        raise refuse_properties(problem.args[0], left=left) from None
 
 
-def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer:
+def make_consumer(settings: ClientSettings, *, left: str = NOTHING_CHANGED, **own: str | int | bool) -> Consumer:
     """Make a client that reads committed records and belongs to no group; ``own``: further properties.
+
+    ``left``: as of :func:`explain_kafka_error`.
 
     Raises:
         ConfigurationError: the library is missing, or refuses a property.
     """
-    check_client_library()
+    check_client_library(left=left)
     from confluent_kafka import Consumer, KafkaException
 
     fixed: dict[str, str | int | bool] = {
@@ -96,11 +103,14 @@ def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer
     try:
         return Consumer(chosen)
     except KafkaException as problem:
-        raise refuse_properties(problem.args[0]) from None
+        raise refuse_properties(problem.args[0], left=left) from None
 
 
-def refuse_properties(error: KafkaError) -> ConfigurationError:
-    """Make the error about properties that the library refuses together; their values are not repeated."""
+def refuse_properties(error: KafkaError, *, left: str = NOTHING_CHANGED) -> ConfigurationError:
+    """Make the error about properties that the library refuses together; their values are not repeated.
+
+    ``left``: as of :func:`explain_kafka_error`.
+    """
     said = error.str()
     named = [name for name in sorted(LIBRARY_NAMES) if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]\w)", said)]
     if "No provider for SASL mechanism" in said:
@@ -110,8 +120,8 @@ def refuse_properties(error: KafkaError) -> ConfigurationError:
     else:
         about = error.name()
     return ConfigurationError(
-        f"Kafka's client library refuses the client properties: {about}. {NOTHING_CHANGED} What becomes of each "
-        f"property: {PROPERTIES_PAGE}."
+        f"Kafka's client library refuses the client properties: {about}. {f'{left} ' if left else ''}What becomes of "
+        f"each property: {PROPERTIES_PAGE}."
     )
 
 

@@ -18,7 +18,7 @@ class GroupOffsets:
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         self._settings, self._topic = settings, topic
-        self._admin = make_admin_client(settings)
+        self._admin = make_admin_client(settings, left="")
 
     def list_active(self, groups: Iterable[str]) -> list[str]:
         """List those of ``groups`` that have members.

@@ -84,6 +84,7 @@ class RangeReader:
         self._collecting = collect_rarely()
         self._consumer = make_consumer(
             settings,
+            left=left,
             queued_max_messages_kbytes=QUEUE_KILOBYTES,
             queued_min_messages=1_000_000,
             fetch_queue_backoff_ms=FETCH_PAUSE_MS,

@@ -21,10 +21,14 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TargetDescription:
-    """A topic as its brokers describe it; ``configuration``: every value in force, by Kafka's names."""
+    """A topic as its brokers describe it; ``configuration``: every value in force, by Kafka's names.
+
+    ``settings``: the names of all settings that these brokers know, also of those without a value.
+    """
 
     topic: BrokerTopic
     configuration: Mapping[str, str]
+    settings: frozenset[str]
 
     @property
     def is_empty(self) -> bool:
@@ -42,7 +46,7 @@ class TargetTopic:
         self.name = name
         self._settings = settings
         self._cluster = Cluster(settings, left="")
-        self._admin = make_admin_client(settings)
+        self._admin = make_admin_client(settings, left="")
 
     def read_cluster_id(self) -> str:
         """Return the id of the cluster.
@@ -65,7 +69,11 @@ class TargetTopic:
             ConfigurationError: the client may not ask for it.
         """
         found = self._cluster.describe_topics([self.name], configuration=True).get(self.name)
-        return None if found is None else TargetDescription(found, self._read_configuration())
+        if found is None:
+            return None
+        values = self._read_configuration()
+        in_force = {name: value for name, value in values.items() if value is not None}
+        return TargetDescription(found, in_force, frozenset(values))
 
     def read_topic_id(self) -> str | None:
         """Return the topic's id, which a topic that was deleted and created again does not share; None: it is gone.
@@ -83,14 +91,34 @@ class TargetTopic:
                 return None
             raise self._explain(problem, f"describing topic {self.name}") from None
 
-    def create(self, partitions: int, replication_factor: int | None, configuration: Mapping[str, str]) -> None:
+    def create(self, partitions: int, replication_factor: int | None, *configurations: Mapping[str, str]) -> None:
         """Create the topic, unless another process does at the same moment, and wait until it can be written to.
+
+        ``configurations``: the first of them that the brokers know all settings of is taken.
 
         Raises:
             ConfigurationError: the brokers refuse it; the message has their words.
-            ServiceError: the cluster cannot be reached.
+            ServiceError: the cluster cannot be reached, or lacks nodes that it had.
         """
-        from confluent_kafka import KafkaError, KafkaException, admin
+        from confluent_kafka import KafkaError, KafkaException
+
+        for left in reversed(range(len(configurations))):
+            try:
+                self._create(partitions, replication_factor, configurations[-1 - left])
+                break
+            except KafkaException as problem:
+                code = problem.args[0].code()
+                if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    break
+                if code == KafkaError.INVALID_CONFIG and left:
+                    continue
+                if code == KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise self._explain_missing_nodes(problem.args[0], replication_factor) from None
+                raise self._refuse_or_explain(problem, f"Topic {self.name} was not created") from None
+        self._wait_until_visible()
+
+    def _create(self, partitions: int, replication_factor: int | None, configuration: Mapping[str, str]) -> None:
+        from confluent_kafka import admin
 
         wanted = vars(admin)["NewTopic"](
             self.name,
@@ -98,13 +126,38 @@ class TargetTopic:
             replication_factor=-1 if replication_factor is None else replication_factor,
             config=dict(configuration),
         )
+        self._admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
+
+    def _explain_missing_nodes(self, error: Any, replication_factor: int | None) -> Exception:
+        """Say whether brokers that are away are to be waited for, or the cluster is too small for so many replicas."""
+        living, known = self._list_nodes()
+        wanted = (
+            "as many replicas as is their default" if replication_factor is None else f"{replication_factor} replicas"
+        )
+        what = f"Topic {self.name} was not created: the brokers cannot give it {wanted} ({error.str()})."
+        away = sorted(known - living)
+        if away and (replication_factor is None or replication_factor <= len(known)):
+            return ServiceError(
+                f"{what} Broker(s) {', '.join(map(str, away))} have replicas of other topics and are away: run it "
+                f"again when they are back, or say --replication-factor {len(living)}."
+            )
+        return ConfigurationError(
+            f"{what} The cluster has {len(known)} broker(s): say --replication-factor {len(known)}, or add brokers."
+        )
+
+    def _list_nodes(self) -> tuple[set[int], set[int]]:
+        """List the brokers that live, and those that live or have replicas of some topic."""
+        from confluent_kafka import KafkaException
+
         try:
-            self._admin.create_topics([wanted], request_timeout=REQUEST_TIMEOUT_S)[self.name].result()
+            found = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as problem:
-            error = problem.args[0]
-            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._refuse_or_explain(problem, f"Topic {self.name} was not created") from None
-        self._wait_until_visible()
+            raise self._explain(problem, "asking for its brokers") from None
+        living = set(found.brokers)
+        having = {
+            number for topic in found.topics.values() for part in topic.partitions.values() for number in part.replicas
+        }
+        return living, living | having
 
     def _wait_until_visible(self) -> None:
         until_s = time.monotonic() + VISIBLE_TIMEOUT_S
@@ -188,7 +241,7 @@ class TargetTopic:
             raise invalid
         return {number: end for (_, number), end in ends.items()}
 
-    def _read_configuration(self) -> dict[str, str]:
+    def _read_configuration(self) -> dict[str, str | None]:
         from confluent_kafka import KafkaException, admin
 
         resource = vars(admin)["ConfigResource"]
@@ -199,7 +252,7 @@ class TargetTopic:
             found = next(iter(asked.values())).result()
         except KafkaException as problem:
             raise self._explain(problem, f"describing the configuration of topic {self.name}") from None
-        return {name: entry.value for name, entry in found.items() if entry.value is not None}
+        return {name: entry.value for name, entry in found.items()}
 
     def _refuse_or_explain(self, problem: Any, what: str) -> Exception:
         from confluent_kafka import KafkaError
@@ -208,7 +261,6 @@ class TargetTopic:
         refusals = {
             KafkaError.INVALID_CONFIG,
             KafkaError.INVALID_PARTITIONS,
-            KafkaError.INVALID_REPLICATION_FACTOR,
             KafkaError.TOPIC_EXCEPTION,
             KafkaError.POLICY_VIOLATION,
             KafkaError.INVALID_REQUEST,

@@ -76,7 +76,7 @@ class TransactionalWriter:
         self._consumer = self._make_consumer(name)
 
     def _make_producer(self) -> Producer:
-        check_client_library()
+        check_client_library(left="")
         from confluent_kafka import KafkaException, Producer
 
         chosen: dict[str, Any] = self._settings.to_librdkafka(
@@ -96,7 +96,7 @@ class TransactionalWriter:
         try:
             return Producer({**chosen, "logger": _log})
         except KafkaException as problem:
-            raise refuse_properties(problem.args[0]) from None
+            raise refuse_properties(problem.args[0], left="") from None
 
     def _make_consumer(self, group: str) -> Consumer:
         from confluent_kafka import Consumer, KafkaException
@@ -110,7 +110,7 @@ class TransactionalWriter:
         try:
             return Consumer({**chosen, "logger": _log})
         except KafkaException as problem:
-            raise refuse_properties(problem.args[0]) from None
+            raise refuse_properties(problem.args[0], left="") from None
 
     def __enter__(self) -> Self:
         return self

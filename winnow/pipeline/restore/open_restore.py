@@ -20,6 +20,7 @@ from winnow.pipeline.restore.source_log import SourceLog
 from winnow.pipeline.restore.target_configuration import (
     MESSAGE_BYTES,
     RESTORING,
+    RESTORING_BEFORE_3_6,
     is_restoring,
     require_large_enough,
     require_restorable,
@@ -193,8 +194,8 @@ class RestoreOpening:
         )
 
     def _create_target(self, partitions: int, message_bytes: int) -> None:
-        configuration = {**RESTORING, MESSAGE_BYTES: str(message_bytes)}
-        self._target.create(partitions, self._request.replication_factor, configuration)
+        configurations = [{**values, MESSAGE_BYTES: str(message_bytes)} for values in (RESTORING, RESTORING_BEFORE_3_6)]
+        self._target.create(partitions, self._request.replication_factor, *configurations)
 
     def _check_target(
         self, partitions: int, times_ms: tuple[int | None, int | None], largest: LargestRecord | None

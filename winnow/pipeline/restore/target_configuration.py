@@ -30,8 +30,15 @@ RESTORING: Final[Mapping[str, str]] = MappingProxyType(
         "segment.ms": _UNLIMITED,
     }
 )
-"""The configuration of a topic that a restore creates, until it is verified; and what its records need:"""
+"""The configuration of a topic that a restore creates, until it is verified."""
+_TIMESTAMP_AGE: Final = "message.timestamp.difference.max.ms"
+_TIMESTAMP_SIDES: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+RESTORING_BEFORE_3_6: Final[Mapping[str, str]] = MappingProxyType(
+    {_TIMESTAMP_AGE: _UNLIMITED} | {name: RESTORING[name] for name in RESTORING if name not in _TIMESTAMP_SIDES}
+)
+"""The same for brokers before Kafka 3.6, which have one limit of a timestamp's distance from the present."""
 MESSAGE_BYTES: Final = "max.message.bytes"
+"""The setting that the largest record needs."""
 MINIMUM_SEGMENT_BYTES: Final = 1 << 20
 """Kafka's own since 4.0."""
 _NOT_KAFKAS: Final = frozenset({"compaction.strategy", "compaction.strategy.header", "internal.segment.bytes"})
@@ -51,7 +58,7 @@ class FinalConfiguration:
 def is_restoring(found: TargetDescription) -> bool:
     """Check whether a topic's own configuration is exactly that of a topic that a restore has created."""
     values = {name: value for name, value in found.topic.configuration.items() if name != MESSAGE_BYTES}
-    return values == dict(RESTORING)
+    return values in (dict(RESTORING), dict(RESTORING_BEFORE_3_6))
 
 
 def make_final_configuration(config: TopicConfig) -> FinalConfiguration:
@@ -108,25 +115,33 @@ def apply_configuration(target: TargetTopic, config: TopicConfig, final: FinalCo
         ServiceError: the cluster cannot be reached.
     """
     before = target.describe()
-    target.alter_configuration(final.values)
+    if before is None:
+        raise BadInputError(f"Topic {target.name} is gone from the cluster. Run it again: it begins anew.")
+    # A name that the brokers do not know would have them refuse all others with it.
+    known = {name: value for name, value in final.values.items() if name in before.settings}
+    known |= {_TIMESTAMP_AGE: None} if before.topic.configuration.get(_TIMESTAMP_AGE) == _UNLIMITED else {}
+    target.alter_configuration(known)
+    notices = []
+    unknown = [name for name in final.values if name not in before.settings]
+    if unknown:
+        notices.append(f"The target's brokers do not know {', '.join(unknown)}, which was left out.")
     found = target.describe()
-    if before is None or found is None:
-        return ()
+    if found is None:
+        return tuple(notices)
     differences = list_settings_to_change(found, config)
     if differences:
         try:
             target.alter_configuration(differences)
         except ConfigurationError as problem:
             listed = ", ".join(f"{name}={value}" for name, value in differences.items())
-            return (f"What is in force for the archive and not at the target: {listed}. {problem}",)
+            return (*notices, f"What is in force for the archive and not at the target: {listed}. {problem}")
     needed_bytes = int(before.configuration.get(MESSAGE_BYTES, "0"))
     if needed_bytes > config.max_message_bytes:
-        notice = (
+        notices.append(
             f"The log has a record of {needed_bytes:,} bytes, more than its {MESSAGE_BYTES} of "
             f"{config.max_message_bytes:,}. It was restored; topic {target.name} takes no other of that size."
         )
-        return (notice,)
-    return ()
+    return tuple(notices)
 
 
 def choose_batch_bytes(target: TargetTopic, config: TopicConfig) -> int:
@@ -193,14 +208,21 @@ def require_restorable(found: TargetDescription, partitions: int, times_ms: tupl
 def _list_wrong_values(found: Mapping[str, str], times_ms: tuple[int | None, int | None]) -> dict[str, str]:
     lowest, highest = times_ms
     now_ms = int(time.time() * 1000)
-    before, after = (int(found.get(f"message.timestamp.{side}.max.ms", _UNLIMITED)) for side in ("before", "after"))
+    before, after = (int(found.get(name, found.get(_TIMESTAMP_AGE, _UNLIMITED))) for name in _TIMESTAMP_SIDES)
+    is_early, is_late = (
+        lowest is not None and now_ms - lowest > before,
+        highest is not None and highest - now_ms > after,
+    )
+    has_sides = all(name in found for name in _TIMESTAMP_SIDES)
     right = {
         "cleanup.policy": found.get("cleanup.policy", "delete") in {"", "delete"},
         "retention.ms": found.get("retention.ms", "-1") == "-1",
         "retention.bytes": found.get("retention.bytes", "-1") == "-1",
         "message.timestamp.type": found.get("message.timestamp.type", "CreateTime") == "CreateTime",
-        "message.timestamp.before.max.ms": lowest is None or now_ms - lowest <= before,
-        "message.timestamp.after.max.ms": highest is None or highest - now_ms <= after,
+        _TIMESTAMP_SIDES[0]: not (has_sides and is_early),
+        _TIMESTAMP_SIDES[1]: not (has_sides and is_late),
+        _TIMESTAMP_AGE: has_sides or not (is_early or is_late),
         "segment.ms": lowest is None or now_ms - lowest <= int(found.get("segment.ms", _UNLIMITED)),
     }
-    return {name: RESTORING[name] for name, is_right in right.items() if not is_right}
+    wanted = {**RESTORING_BEFORE_3_6, **RESTORING}
+    return {name: wanted[name] for name, is_right in right.items() if not is_right}
