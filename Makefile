@@ -123,7 +123,7 @@ test-long: setup ## the properties and the state machine with 2,000 new examples
 soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing grows but what must; ROUNDS=150 for fewer
 	@$(BIN)/python -W ignore -m tests.soak $(ROUNDS)
 
-parity: setup ## 384 random logs cleaned by real Kafka brokers and by Winnow, compared; SEED=N again, PROFILE=short for a minute
+parity: setup ## some 550 logs cleaned by real Kafka brokers and by Winnow, compared; SEED=N again, PROFILE=short for a minute
 	@$(BIN)/python -m parity --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(filter full,$(PROFILE)),--page docs/parity-certificate.md) $(ARGS)
 
 cluster-test: setup ## real clusters on this machine: docker-compose.yml with S3 and Spark standalone; YARN and HDFS; a REST catalog

@@ -23,10 +23,11 @@ from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.model import PartitionState, Record, TopicState
+from winnow.model import Assessment, PartitionState, Record, TopicState
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.admin.topics import alter_topic, create_topic
+from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -34,6 +35,7 @@ from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka_reading import ReadingRules
 from winnow.pipeline.leases import hold_lease
 from winnow.planning.plans import PlanReference
 from winnow.results import PartitionReceipt, StagingManifest, Verdict
@@ -93,21 +95,34 @@ class Archive:
         source = None if source_topic == topic else source_topic
         ingest_files(self.ctx, topic, [str(folder)], as_of_ms=self.clock(), source_topic=source)
 
-    def ingest_from_broker(self, bootstrap_servers: str, topics: Mapping[str, str]) -> list[str]:
-        """Ingest topics as ``winnow ingest kafka --create`` does; return what failed.
+    def ingest_from_broker(
+        self, bootstrap_servers: str, topics: Mapping[str, str], *, creates: bool = True, accepts_gap: bool = False
+    ) -> list[str]:
+        """Ingest topics as ``winnow ingest kafka`` does; return what failed.
 
-        ``topics``: those of the archive, with the name of each at the broker.
+        ``topics``: those of the archive, with the name of each at the broker. ``creates``: as with --create.
+        ``accepts_gap``: as with --accept-gap.
         """
         cluster = Cluster(read_client_settings(bootstrap_servers))
-        wanted = KafkaRequest(creates=True)
+        wanted = KafkaRequest(ReadingRules(accepts_gap=accepts_gap), creates=creates)
         done = ingest_kafka_topics(self.ctx, cluster, topics, wanted, as_of_ms=self.clock(), on="local")
         return [str(failure) for failure in done.failures]
 
-    def compact(self, topic: str, *, leave_out: Collection[int] = ()) -> dict[int, PartitionReceipt]:
-        """Compact ``topic`` now, but not the partitions ``leave_out``; return what was published, by partition."""
+    def assess(self, topic: str) -> dict[int, Assessment]:
+        """Assess ``topic`` now as ``winnow eligibility`` does; return the decisions by partition."""
+        found = assess_topics(self.ctx, [topic], as_of_ms=self.clock(), record=False)
+        return {each.partition: each for each in found}
+
+    def compact(
+        self, topic: str, *, leave_out: Collection[int] = (), closes_active: bool = True
+    ) -> dict[int, PartitionReceipt]:
+        """Compact ``topic`` now, but not the partitions ``leave_out``; return what was published, by partition.
+
+        ``closes_active``: the active segments count as closed.
+        """
         with self._pausing(topic, leave_out), hold_lease(self.ctx, topic):
             settle_open_runs(self.ctx, topic)
-            plan = plan_topic(self.ctx, topic, as_of_ms=self.clock(), attempt=ATTEMPT, closes_active=True)
+            plan = plan_topic(self.ctx, topic, as_of_ms=self.clock(), attempt=ATTEMPT, closes_active=closes_active)
             if plan is None:
                 return {}
             self._stage(plan)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -38,10 +38,12 @@ class BrokerError(Exception):
 
 @dataclass
 class BrokerTopics:
-    """The topics of one run on one broker."""
+    """The topics of one run on one broker. In a cluster, ``broker`` is the node that is followed: the leader."""
 
     broker: KafkaBroker
     topics: Sequence[RandomTopic]
+    replicas: Sequence[int] = ()
+    """The nodes of a cluster that have every partition, the preferred leader first; none: ``broker`` is alone."""
     cleaner_log: CleanerLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +60,7 @@ class BrokerTopics:
             NewTopic(
                 topic.name,
                 PARTITIONS,
-                1,
+                **self._describe_replicas(PARTITIONS),
                 config={
                     **topic.config,
                     **HELD_BACK,
@@ -71,6 +73,22 @@ class BrokerTopics:
         ]
         for created in self._admin.create_topics(wanted, operation_timeout=_TIMEOUT_S).values():
             created.result()
+
+    def _describe_replicas(self, partitions: int) -> dict[str, Any]:
+        if self.replicas:
+            return {"replica_assignment": [list(self.replicas)] * partitions}
+        return {"replication_factor": 1}
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Create one topic."""
+        wanted = NewTopic(name, partitions, 1, config=dict(config))
+        self._admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[name].result()
+
+    def write(self, name: str, records: Sequence[NewRecord], **properties: str | int | float | bool) -> None:
+        """Write records to a topic with a producer of these properties, and wait until all are there."""
+        producer = Producer({**self._client, "enable.idempotence": True, **properties})
+        _write(producer, name, records)
+        _flush(producer)
 
     def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> None:
         """Change the configuration of topics; None takes a setting back."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ _LOOK: Final = re.compile(
 )
 _BEGUN: Final = re.compile(r"^(\S+) INFO Cleaner \d+: Beginning cleaning of log (\S+)")
 _ENDED: Final = re.compile(r"cleaned log (\S+) \(dirty section = \[(\d+), (\d+)\]\)")
+_DELAYED: Final = re.compile(r"Cleanable partitions: \d+, Delayed partitions: (\d+), max delay: (\d+)")
 _START_SIZE: Final = re.compile(r"Start size: .*\(([\d,.]+) messages\)")
 _END_SIZE: Final = re.compile(r"End size: .*\(([\d,.]+) messages\)")
 
@@ -38,6 +39,21 @@ class Cleaning:
     end_offset: int
     messages_before: int
     messages_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grab:
+    """One time that the cleaner chose what to clean: its look at each log, all at one reading of its clock.
+
+    ``cleaned``: the log that it chose; None: nothing. ``delayed`` and ``max_delay_ms``: how many logs were past
+    max.compaction.lag.ms, and by how much; said only after a cleaning.
+    """
+
+    now_ms: int
+    looks: Mapping[str, Look]
+    cleaned: str | None = None
+    delayed: int | None = None
+    max_delay_ms: int | None = None
 
 
 @dataclass
@@ -99,6 +115,34 @@ class CleanerLog:
                 cleaning = Cleaning(*begun, end, self._messages_before, _read_number(found[1]))
                 self.cleanings.setdefault(log, []).append(replace(cleaning))
             self._ended = None
+
+
+def read_grabs(path: Path, position: int = 0) -> list[Grab]:
+    """Read every grab of the cleaner from byte ``position`` of its log file on; the last one may still go on."""
+    with path.open("rb") as stream:
+        stream.seek(position)
+        lines = stream.read().decode(errors="replace").splitlines()
+    return list(_follow_grabs(lines))
+
+
+def _follow_grabs(lines: Iterable[str]) -> Iterator[Grab]:
+    grab: Grab | None = None
+    for line in lines:
+        if found := _LOOK.search(line):
+            log, now_ms, dirty, uncleanable = found.groups()
+            look = Look(int(now_ms), int(dirty), int(uncleanable))
+            if grab is not None and grab.now_ms == look.now_ms and log not in grab.looks and grab.cleaned is None:
+                grab = replace(grab, looks={**grab.looks, log: look})
+                continue
+            if grab is not None:
+                yield grab
+            grab = Grab(look.now_ms, {log: look})
+        elif grab is not None and (found := _BEGUN.search(line)):
+            grab = replace(grab, cleaned=found[2].removesuffix("."))
+        elif grab is not None and (found := _DELAYED.search(line)):
+            grab = replace(grab, delayed=int(found[1]), max_delay_ms=int(found[2]))
+    if grab is not None:
+        yield grab
 
 
 def _read_number(text: str) -> int:

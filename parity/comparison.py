@@ -21,7 +21,7 @@ from parity.differences import (
 )
 from parity.random_topics import RandomTopic
 from parity.segment_headers import BrokerSegment
-from winnow.model import PartitionState, Reason, Record, Segment
+from winnow.model import Assessment, PartitionState, Reason, Record, Segment
 from winnow.planning.cleanable import MAXIMUM_LONG, PartitionLog, Rules
 from winnow.planning.eligibility import assess
 from winnow.results import PartitionReceipt
@@ -39,6 +39,13 @@ class Tally:
     shown: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Differences by the topic that showed them."""
     unexplained: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add what another part of the run found."""
+        self.compared += other.compared
+        self.differences += other.differences
+        self.shown += other.shown
+        self.unexplained += other.unexplained
 
     def add_difference(self, difference: Difference, topic: RandomTopic) -> None:
         """Count a listed difference."""
@@ -60,6 +67,8 @@ class LogState:
     """Earliest and latest timestamp of the committed records of each segment, by its base offset."""
     begun: dict[int, Cleaning] = field(default_factory=dict)
     """The broker's cleanings, by the time of Winnow's in ms."""
+    retentions: dict[int, int] = field(default_factory=dict)
+    """delete.retention.ms at each of them."""
     log_start: int = 0
     checkpoint: int | None = None
     """The broker's first dirty offset before the round."""
@@ -135,6 +144,12 @@ def compare_decision(log: LogState, release: Release, look: Look, cleaned: bool,
         build_partition_log(log), build_rules(log.topic, release), as_of_ms=look.now_ms, cleaning_time_ms=look.now_ms
     )
     tally.compared["decisions: first dirty and first uncleanable offset, eligibility"] += 1
+    judge_range(look, found, tally, where)
+    judge_eligibility(log, release, look, cleaned, found, tally, where)
+
+
+def judge_range(look: Look, found: Assessment, tally: Tally, where: str) -> None:
+    """Judge the range that Winnow found by the broker's look."""
     # Where the log start lies inside a segment that may not be cleaned, the cleaner logs the segment's beginning, and
     # takes the range as empty.
     ranges = (look.first_dirty_offset, max(look.first_dirty_offset, look.first_uncleanable_offset))
@@ -143,6 +158,12 @@ def compare_decision(log: LogState, release: Release, look: Look, cleaned: bool,
             f"{where}: the broker's range is {list(ranges)}, Winnow's "
             f"[{found.first_dirty_offset}, {found.first_uncleanable_offset}]"
         )
+
+
+def judge_eligibility(
+    log: LogState, release: Release, look: Look, cleaned: bool, found: Assessment, tally: Tally, where: str
+) -> None:
+    """Judge whether Winnow would clean by whether the broker did."""
     if found.eligible == cleaned:
         return
     dirty = [each for each in log.segments[:-1] if each.end_offset > look.first_dirty_offset]
@@ -257,8 +278,14 @@ def compare_horizons(
             continue
         tally.compared["delete horizons, tombstone by tombstone"] += 1
         cleaning = log.begun[entry.cleaning_time_ms]
+        retention_ms = log.retentions[entry.cleaning_time_ms]
+        if horizon_ms != entry.cleaning_time_ms + retention_ms:
+            tally.unexplained.append(
+                f"{where}: Winnow's delete horizon of the tombstone at {record.offset} is "
+                f"{horizon_ms - entry.cleaning_time_ms} ms after its cleaning, and should be {retention_ms}"
+            )
         # The cleaner reads the clock that it stamps with between its look at the log and the line that says it begins.
-        cleaned_ms = entry.cleaning_time_ms + stamped_ms - horizon_ms
+        cleaned_ms = stamped_ms - retention_ms
         if not cleaning.look.now_ms <= cleaned_ms <= cleaning.begun_ms:
             tally.unexplained.append(
                 f"{where}: the delete horizon of the tombstone at {record.offset} is that of a cleaning "

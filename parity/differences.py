@@ -55,6 +55,20 @@ BELOW_LOG_START: Final = Difference(
     "The log start lies inside the first segment, and the broker's counts are larger by at most its records below it.",
 )
 
+OTHER_SIZES: Final = Difference(
+    "other-sizes",
+    "The dirty ratio counts bytes as each side stores them: Winnow its Parquet files, the broker its batches.",
+    "Winnow's own range is the broker's; of two ratios over it, that of Winnow's bytes and that of the broker's, one "
+    "is above min.cleanable.dirty.ratio, and its side alone would clean.",
+)
+CLOSED_BY_THE_CLOCK: Final = Difference(
+    "closed-by-the-clock",
+    "Winnow's active segment closes once its oldest record is older than segment.ms; the broker's only when a record "
+    "is appended.",
+    "The broker's range ends where its active segment begins, Winnow's at the end of the log, and the broker's active "
+    "segment has a record that is older than segment.ms at the broker's look.",
+)
+
 DIFFERENCES: Final = (
     TRANSACTION_MARKERS,
     YOUNG_MARKERS,
@@ -62,4 +76,6 @@ DIFFERENCES: Final = (
     EARLIEST_RECORD,
     QUIET_TOMBSTONES,
     BELOW_LOG_START,
+    OTHER_SIZES,
+    CLOSED_BY_THE_CLOCK,
 )

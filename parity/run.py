@@ -54,6 +54,8 @@ class ParityRun:
     report: Report
     spark_topics: int = 3
     """How many topics go through ``winnow compact`` with Spark in the first round."""
+    change_leaders: Callable[[], None] | None = None
+    """In a cluster: moves every partition to the node whose cleaner is followed, in the first round."""
     tally: Tally = field(default_factory=Tally)
     _logs: dict[str, list[LogState]] = field(default_factory=dict)
 
@@ -84,6 +86,10 @@ class ParityRun:
         for topic in topics:
             self.tally.compared["records written"] += self.broker.produce(topic, number)
         self._tell(number, started, "written")
+        if self.change_leaders is not None and number == 0:
+            self.change_leaders()
+            self.tally.compared["logs whose leader changed between writing and cleaning"] += len(topics) * PARTITIONS
+            self._tell(number, started, "led by another node")
         for topic in topics:
             self._ingest(topic)
         self._tell(number, started, "ingested")
@@ -260,6 +266,7 @@ class ParityRun:
                 self.archive.alter(topic.name, {"retention.ms": "-1"})
             for partition, cleanings in cleaned.items():
                 logs[partition].begun[as_of_ms] = cleanings[0]
+                logs[partition].retentions[as_of_ms] = topic.delete_retention_ms[number]
         theirs = self.broker.read_records(topic.name, dict.fromkeys(range(PARTITIONS), 0))
         states = self.archive.get_states(topic.name)
         for log in logs:

@@ -12,9 +12,10 @@ import pytest
 from parity import archive
 from parity.certificate import CertifiedRun, format_certificate
 from parity.cleaner_log import Cleaning, Look
-from parity.cli import certify
+from parity.cli import certify, certify_edges
 from parity.comparison import LogState, Release, Tally, compare_decision, compare_horizons, compare_records
 from parity.differences import DIFFERENCES, Difference
+from parity.own_topics import make_own_topics
 from parity.random_topics import DAY_MS, make_topics
 from parity.segment_headers import Batch, BrokerSegment
 from winnow.engine.rewrite import compact_partition
@@ -23,7 +24,7 @@ from winnow.model import OffsetRange, PartitionPlan, PartitionState, Plan, Recor
 from winnow.results import StagedPartition
 
 SEED = 16
-LOGS = 32
+LOGS = 28
 RECORDS = 800
 
 
@@ -32,6 +33,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> CertifiedRun:
     """One run over a few small logs."""
     folder: Path = tmp_path_factory.mktemp("parity")
     return certify("4.3.1", SEED, LOGS, RECORDS, spark_topics=0, folder=folder, report=print)
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Tally:
+    """What chance misses."""
+    return certify_edges("4.3.1", folder=tmp_path_factory.mktemp("edges"), report=print)
 
 
 def test_the_broker_and_winnow_differ_in_nothing_that_is_not_listed(run: CertifiedRun) -> None:
@@ -43,11 +50,28 @@ def test_enough_was_compared(run: CertifiedRun) -> None:
     assert compared["cleanings by the broker"] >= LOGS
     assert compared["records, field by field"] >= 3_000
     assert compared["delete horizons, tombstone by tombstone"] >= 30
+    assert compared["decisions of Winnow's own: its files, its active segment, its ratio"] >= 24
+
+
+def test_what_chance_misses_is_as_at_the_broker(edges: Tally) -> None:
+    """Boundaries of one millisecond, losses of one record, timestamps of 0, a partition that ends before the range."""
+    assert edges.unexplained == []
+
+
+@pytest.mark.parametrize(
+    "setting", ["min.compaction.lag.ms", "max.compaction.lag.ms", "retention.ms", "delete.retention.ms"]
+)
+def test_each_boundary_is_met_to_the_millisecond(edges: Tally, setting: str) -> None:
+    assert edges.compared[f"boundaries of {setting}, to the millisecond"] > 0
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.id)
 def test_each_listed_difference_is_shown_by_its_topic(run: CertifiedRun, difference: Difference) -> None:
-    topics = make_topics(SEED, LOGS, RECORDS, segment_setting="segment.bytes")
+    own = make_own_topics(SEED, segment_setting="segment.bytes")
+    topics = [
+        *make_topics(SEED, LOGS, RECORDS, segment_setting="segment.bytes"),
+        *(each.topic for each in own),
+    ]
     shown = [topic.name for topic in topics if topic.shows == difference.id]
     assert [run.tally.shown[difference.id, name] > 0 for name in shown] == [True]
 
@@ -123,11 +147,24 @@ def test_a_horizon_of_another_time_than_the_brokers_cleaning_is_a_finding(cleane
     batch = Batch(0, 9, 10, 500, False, cleaned_ms + DAY_MS)
     log = LogState(make_topics(1, 1, 100, segment_setting="segment.bytes")[0], 0, ingested_end=10)
     log.begun[1_000] = Cleaning(Look(990, 0, 10), 1_000, 10, 10, 10)
+    log.retentions[1_000] = DAY_MS
     state = PartitionState(log_end_offset=10, first_dirty_offset=10, history=(History(10, 1_000, 1_000 + DAY_MS),))
     tally = Tally()
     segments = [BrokerSegment(0, 10, 1_000, 500, (batch,))]
     compare_horizons(log, [Record(5, b"key", None, 500)], segments, state, 10, tally, "here")
     assert len(tally.unexplained) == findings
+
+
+def test_a_horizon_that_is_a_millisecond_late_is_a_finding() -> None:
+    """Whatever the broker's clock may have been."""
+    log = LogState(make_topics(1, 1, 100, segment_setting="segment.bytes")[0], 0, ingested_end=10)
+    log.begun[1_000] = Cleaning(Look(990, 0, 10), 1_000, 10, 10, 10)
+    log.retentions[1_000] = DAY_MS
+    state = PartitionState(log_end_offset=10, first_dirty_offset=10, history=(History(10, 1_000, 1_001 + DAY_MS),))
+    segments = [BrokerSegment(0, 10, 1_000, 500, (Batch(0, 9, 10, 500, False, 995 + DAY_MS),))]
+    tally = Tally()
+    compare_horizons(log, [Record(5, b"key", None, 500)], segments, state, 10, tally, "here")
+    assert len(tally.unexplained) == 1
 
 
 def test_a_tombstone_that_goes_too_early_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from parity.archive import open_archive
+from parity.broker_topics import BrokerTopics
+from parity.cluster import FOLLOWED, REPLICAS, FollowedCluster
+from parity.random_topics import make_topics
+from parity.run import ParityRun
 from tests.kafka.accounted_topic import AccountedTopic
 from tests.kafka.cluster_activities import Activity, follow_once, ingest_once, repeat_until_done
 from tests.kafka.cluster_schedule import Schedule
@@ -199,3 +204,16 @@ def test_restore_whose_target_lacks_a_node_for_its_replicas_is_run_again_when_th
         cluster.start()
     target.restore(source, replication_factor=3)
     assert [(number, row) for number, _, row in target.read()] == list_rows(source.read())
+
+
+def test_a_log_whose_leader_changed_is_cleaned_as_winnow_cleans_it(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """The certificate in small: the leader stops after the records were written, and is back before the cleaning."""
+    cluster.recover()
+    special = make_topics(1, 1, 400, segment_setting="internal.segment.bytes")
+    topics = [topic for topic in special if topic.name == "show-markers"]
+    followed = FollowedCluster(cluster, BrokerTopics(cluster.get_broker(FOLLOWED), topics, REPLICAS))
+    with open_archive(tmp_path) as archive:
+        tally = ParityRun(followed.broker, archive, topics, 1, print, 0, followed.change_leaders).run()
+    assert tally.unexplained == []
+    assert tally.compared["logs whose leader changed between writing and cleaning"] == 4
+    assert tally.compared["cleanings by the broker"] >= 4

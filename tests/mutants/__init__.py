@@ -11,6 +11,7 @@ from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
 from tests.mutants.kafka_answers import KAFKA_ANSWERS
+from tests.mutants.kafka_certificate import KAFKA_CERTIFICATE
 from tests.mutants.kafka_clients import KAFKA_CLIENTS
 from tests.mutants.kafka_configuration import KAFKA_CONFIGURATION
 from tests.mutants.kafka_epochs import KAFKA_EPOCHS
@@ -52,4 +53,5 @@ MUTANTS = (
     *KAFKA_CLIENTS,
     *KAFKA_MIRRORS,
     *KAFKA_PARITY,
+    *KAFKA_CERTIFICATE,
 )

@@ -57,4 +57,7 @@ KAFKA_ANSWERS: tuple[Mutant, ...] = (
     Mutant("epoch-begins-unasked", "a new epoch begins before anybody was asked")
     .changes("ingest_kafka.kafka", drop_statement("_confirm_epoch"))
     .caught_by("test_new_epoch_says_what_it_will_do_and_asks"),
+    Mutant("files-of-failed-processes-stay", "what processes wrote before one of them failed stays in the log's folder")
+    .changes("_append_in_processes", drop_statement("discard"))
+    .caught_by("test_process_that_dies_is_run_again_and_nothing_lands"),
 )

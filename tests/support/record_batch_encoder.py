@@ -79,14 +79,21 @@ def encode_batch(
     count: int | None = None,
     payload: bytes | None = None,
     base_timestamp: int | None = None,
+    delete_horizon: int | None = None,
 ) -> bytes:
-    """Return a batch. ``base_offset`` and ``last_offset``: those before compaction. ``payload``: uncompressed."""
+    """Return a batch. ``base_offset`` and ``last_offset``: those before compaction. ``payload``: uncompressed.
+
+    ``delete_horizon``: of its tombstones, as a cleaning stamps it in place of the first timestamp.
+    """
     base = (records[0].offset if records else 0) if base_offset is None else base_offset
     last = (records[-1].offset if records else base) if last_offset is None else last_offset
     first_time = records[0].timestamp if records else -1
     base_time = first_time if base_timestamp is None else base_timestamp
+    if delete_horizon is not None:
+        base_time = delete_horizon
     largest = max((record.timestamp for record in records), default=-1) if append_time is None else append_time
     attributes = _NUMBERS[codec] | (append_time is not None) << 3 | is_transactional << 4 | is_control << 5
+    attributes |= (delete_horizon is not None) << 6
     if payload is None:
         payload = b"".join(encode_record(record, base, base_time) for record in records)
     return seal_batch(

@@ -304,6 +304,7 @@ spark_from_bytes = "2GB"
 roots = ["/archive/", "s3://lake/kafka"]
 spark_from_bytes = "3GB"
 spark_from_records = 7000000
+processes = 3
 [source]
 bootstrap_servers = "kafka:9092"
 properties_file = "client.properties"
@@ -374,6 +375,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.ingest.roots == ("/archive", "s3://lake/kafka")
     assert settings.ingest.spark_from_bytes == 3_000_000_000
     assert settings.ingest.spark_from_records == 7_000_000
+    assert settings.ingest.processes == 3
     assert settings.source.bootstrap_servers == "kafka:9092"
     assert settings.source.properties_file == tmp_path / "client.properties"
     assert settings.source.topics_regex == "shop[.].*"

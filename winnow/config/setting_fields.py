@@ -190,6 +190,11 @@ class IngestSettings(_Frozen):
         "instead of the ingesting process. `winnow ingest kafka --on` decides it for one call.",
         default=5_000_000,
     )
+    processes: Count = describe_setting(
+        "How many processes read a Kafka topic at most where Spark does not: one for each 500,000 offsets that are "
+        "new, and no more than there are cores; each takes about 400 MB. 1: the ingesting process reads by itself.",
+        default=4,
+    )
 
 
 class SourceSettings(_Frozen):

@@ -27,7 +27,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.call_descriptions import describe_reading, describe_source
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.creation import CreatedTopics
-from winnow.pipeline.ingest.ingest import append_records, finish_ingest
+from winnow.pipeline.ingest.ingest import finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
 from winnow.pipeline.ingest.kafka_divergence import Comparison, compare_with_brokers
@@ -35,6 +35,7 @@ from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, compare_epoch, describe_epoch_notices
 from winnow.pipeline.ingest.kafka_open_transactions import list_uncommitted
+from winnow.pipeline.ingest.kafka_processes import append_here
 from winnow.pipeline.ingest.kafka_reading import (
     KafkaReading,
     ReadingRules,
@@ -209,7 +210,7 @@ def _append_locally(
     for each in prepared:
         with results.collect(each.log.topic):
             request = build_request(ctx, each, cluster, as_of_ms=as_of_ms)
-            report = append_records(request, each.head, follow)
+            report = append_here(request, each.head, follow, divides=not _is_local(each))
             read_records += report.records_appended
             reports.append(_finish(ctx, report, each, as_of_ms))
         done += each.reading.offsets

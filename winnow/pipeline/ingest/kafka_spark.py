@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from winnow import __version__
@@ -49,10 +49,10 @@ def append_on_one_application(
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.
     """
-    tries = [_KafkaSegments(request, head) for request, head in requests]
+    tries = [KafkaSegments(request, head) for request, head in requests]
     reports: list[IngestReport] = []
     with contextlib.ExitStack() as stack:
-        plans: list[tuple[_KafkaSegments, IngestPlan]] = []
+        plans: list[tuple[KafkaSegments, IngestPlan]] = []
         wanted = choose_range_offsets(sum(each.offsets for each in tries))
         for each in tries:
             stack.enter_context(each.row.renew_in_background())
@@ -143,8 +143,8 @@ def _check_joint(before: LeaderEpoch, part: ReadPart, settings: ClientSettings) 
         next(iter(reader.read(replace(part.range, after=before))), None)
 
 
-class _KafkaSegments(SparkSegments):
-    """One try of a call for one topic."""
+class KafkaSegments(SparkSegments):
+    """One try of a call for one topic whose ranges are read by tasks: those of an application, or processes here."""
 
     def __init__(self, request: IngestRequest, head: Head) -> None:
         super().__init__(request, head)
@@ -156,6 +156,11 @@ class _KafkaSegments(SparkSegments):
     def offsets(self) -> int:
         """Offsets that are to be read."""
         return sum(each.end - each.start for each in self._source.ranges)
+
+    @property
+    def client_properties(self) -> Mapping[str, str]:
+        """The properties of Kafka's clients, for processes on this machine."""
+        return self._source.settings.properties
 
     def make_plan(self, wanted: int) -> IngestPlan:
         """Make the plan of this topic, with ranges of about ``wanted`` offsets."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -29,11 +29,17 @@ def find_broker_range(plan: IngestPlan) -> BrokerRange:
 
 
 def copy_broker_range(
-    plan: IngestPlan, number: int, folder: str, throttle: Throttle, client_properties: Mapping[str, str]
+    plan: IngestPlan,
+    number: int,
+    folder: str,
+    throttle: Throttle,
+    client_properties: Mapping[str, str],
+    *,
+    follow: Callable[[int], None] | None = None,
 ) -> RangeResult:
     """Write the committed records of the only range of ``plan`` below ``folder``; nothing refers to the files.
 
-    ``number``: that of the range in the whole plan.
+    ``number``: that of the range in the whole plan. ``follow``: called with the records that were read so far.
 
     Raises:
         BadInputError: the brokers deleted records of the range meanwhile.
@@ -45,6 +51,7 @@ def copy_broker_range(
     digests = SliceDigests()
     settings = ClientSettings(plan.choices[BROKERS_CHOICE], client_properties)
     extents: dict[int, OffsetExtent] = {}
+    records = 0
     try:
         # Digests and Parquet are computed without Python's lock, beside the reading.
         with RangeReader(settings) as reader, OrderedWorker() as hashing, OrderedWorker() as writing:
@@ -54,6 +61,9 @@ def copy_broker_range(
                 first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
                 extents[mine.partition] = OffsetExtent(extents.get(mine.partition, OffsetExtent(first, 0)).first, last)
                 throttle.take(batch.nbytes)
+                records += batch.num_rows
+                if follow is not None:
+                    follow(records)
             leader_epochs = reader.leader_epochs
             hashing.settle()
             writing.settle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import duckdb
@@ -25,14 +25,15 @@ def carry_out_part(
     budget: TaskBudget,
     *,
     client_properties: Mapping[str, str] | None = None,
+    follow: Callable[[int], None] | None = None,
 ) -> RangeResult | RangeFailure:
     """Carry out ``plan``, which has one range or one surveyed group: the ``number``-th of the whole plan. Never raises.
 
     New files are below ``folder`` and synced when this returns. ``client_properties``: of Kafka clients, for plans that
-    read brokers.
+    read brokers; ``follow`` is called with the number of records that were read of those so far.
     """
     if plan.layout == KAFKA_LAYOUT:
-        return _carry_out_broker_range(plan, number, folder, budget, client_properties or {})
+        return _carry_out_broker_range(plan, number, folder, budget, client_properties or {}, follow)
     throttle = Throttle(budget.bytes_per_second)
     own = plan.surveyed[0] if plan.surveyed else plan.ranges[0].objects
     objects = {each.number: each for each in plan.objects}
@@ -55,10 +56,16 @@ def carry_out_part(
 
 
 def _carry_out_broker_range(
-    plan: IngestPlan, number: int, folder: str, budget: TaskBudget, client_properties: Mapping[str, str]
+    plan: IngestPlan,
+    number: int,
+    folder: str,
+    budget: TaskBudget,
+    client_properties: Mapping[str, str],
+    follow: Callable[[int], None] | None,
 ) -> RangeResult | RangeFailure:
     try:
-        result = copy_broker_range(plan, number, folder, Throttle(budget.bytes_per_second), client_properties)
+        throttle = Throttle(budget.bytes_per_second)
+        result = copy_broker_range(plan, number, folder, throttle, client_properties, follow=follow)
         storage.sync(segment.path for segment in result.segments)
     except Exception as problem:  # a failing range must not end the application: the submitter decides
         return describe_failure(problem, plan, number, plan.ranges[0].objects[0])

@@ -1,0 +1,186 @@
+"""Where much is new, several processes read a topic; whatever becomes of them, each record is in the log once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
+from tests.kafka.test_ingest_kafka import ingest
+from tests.support.world import World, open_world
+from winnow import documents
+from winnow.embedded.kafka_broker import KafkaBroker
+from winnow.epochs import KAFKA_LAYOUT
+from winnow.errors import BadInputError, ServiceError
+from winnow.files import storage
+from winnow.ingest_plans import IngestPlan, IngestRange, PlannedObject
+from winnow.kafka.client_settings import read_client_settings
+from winnow.kafka.cluster import Cluster
+from winnow.model import OffsetRange
+from winnow.pipeline.ingest import kafka_processes, range_processes
+from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
+from winnow.pipeline.ingest.range_process import Assignment
+from winnow.pipeline.ingest.range_processes import choose_processes
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with open_world(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _few_records_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process for each twenty offsets, on a machine of three cores."""
+    for module in (range_processes, kafka_processes):
+        monkeypatch.setattr(module, "MINIMUM_PROCESS_OFFSETS", 20)
+    monkeypatch.setattr(range_processes, "count_cores", lambda: 3)
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> LiveTopic:
+    """Three partitions with aborted transactions."""
+    made = create_live_topic(broker, partitions=3)
+    chosen = random.Random(5)
+    made.write(make_rows(chosen, 90, partitions=3))
+    made.write_transaction(make_rows(chosen, 20, partitions=3), commits=False)
+    made.write(make_rows(chosen, 30, partitions=3))
+    return made
+
+
+def list_data(world: World, topic: LiveTopic) -> list[str]:
+    return [entry.uri for entry in storage.list_files(f"{world.head(topic.name).location}/data")]
+
+
+def list_readers() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if any("range_process" in word for word in each.cmdline())]
+
+
+def expect_nothing_landed(world: World, topic: LiveTopic) -> None:
+    assert world.read(topic=topic.name) == []
+    assert list_data(world, topic) == []
+    assert list_readers() == []
+
+
+def test_partitions_are_read_by_several_processes_and_each_record_is_there_once(world: World, topic: LiveTopic) -> None:
+    seen: list[tuple[int, int, int]] = []
+    cluster = Cluster(read_client_settings(topic.broker.bootstrap_servers))
+    done = ingest_kafka_topics(
+        world.ctx,
+        cluster,
+        {topic.name: topic.name},
+        KafkaRequest(creates=True),
+        as_of_ms=world.clock(),
+        on="local",
+        progress=lambda *each: seen.append(each),
+    )
+    assert done.failures == ()
+    assert world.read(topic=topic.name) == topic.records
+    assert [world.state(p, topic.name).log_end_offset for p in range(3)] == [topic.find_end(p) for p in range(3)]
+    live = [each.path for number in range(3) for each in world.segments(number, topic.name)]
+    assert len({path.rsplit("/", 2)[1] for path in live}) == 3  # a folder for each process
+    assert sorted(list_data(world, topic)) == sorted(live)
+    offsets = sum(topic.find_end(partition) for partition in range(3))
+    assert seen[-1] == (offsets, offsets, len(topic.records))
+    assert list_readers() == []
+    topic.write(make_rows(random.Random(6), 90, partitions=3))
+    ingest(world, topic)
+    assert world.read(topic=topic.name) == topic.records
+
+
+def test_process_that_dies_is_run_again_and_nothing_lands(
+    world: World, topic: LiveTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr(range_processes, "MODULE", "tests.kafka.dying_range_process")
+        with pytest.raises(ServiceError) as raised:
+            ingest(world, topic)
+    assert raised.value.exit_code == 6
+    for words in (
+        f"The process that read {topic.name}-",
+        "signal SIGKILL",
+        "Nothing of this call landed",
+        "Run it again",
+    ):
+        assert words in str(raised.value)
+    expect_nothing_landed(world, topic)
+    ingest(world, topic)
+    assert world.read(topic=topic.name) == topic.records
+
+
+def test_what_a_process_is_refused_is_told_as_of_the_partition(
+    world: World, topic: LiveTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = range_processes.carry_out_in_processes
+
+    def delete_first(*arguments: Any) -> Any:
+        topic.delete_records(1, 10)
+        return genuine(*arguments)
+
+    monkeypatch.setattr(kafka_processes, "carry_out_in_processes", delete_first)
+    with pytest.raises(BadInputError, match=f"deleted records of {topic.name}-1"):
+        ingest(world, topic)
+    expect_nothing_landed(world, topic)
+
+
+def test_interrupted_ingest_leaves_neither_files_nor_processes(world: World, topic: LiveTopic) -> None:
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    cluster = Cluster(read_client_settings(topic.broker.bootstrap_servers))
+    with pytest.raises(KeyboardInterrupt):
+        ingest_kafka_topics(
+            world.ctx,
+            cluster,
+            {topic.name: topic.name},
+            KafkaRequest(creates=True),
+            as_of_ms=world.clock(),
+            on="local",
+            progress=interrupt,
+        )
+    expect_nothing_landed(world, topic)
+
+
+def test_reading_process_ends_with_the_one_that_started_it(world: World, tmp_path: Path) -> None:
+    """Its broker is away, so it reads until then; the end of a killed process closes the socket as this does."""
+    planned = PlannedObject(0, "Kafka's away-0", {}, "away", 0, 0, {}, None, null_is_empty=False, offsets="exact")
+    plan = IngestPlan(
+        plan_id="",
+        topic="away",
+        ingest_id="0" * 32,
+        folder=str(tmp_path / "table" / "data" / "ingest"),
+        layout=KAFKA_LAYOUT,
+        source_topic="away",
+        choices={BROKERS_CHOICE: "127.0.0.1:9"},
+        readings={},
+        partition_count=1,
+        needs_keys=False,
+        segment_bytes=1 << 20,
+        objects=(planned,),
+        winnow_version="",
+        ranges=(IngestRange(0, OffsetRange(0, 100), (0,)),),
+    )
+    ours, theirs = Pipe()
+    command = [sys.executable, "-m", range_processes.MODULE, str(theirs.fileno())]
+    with ours, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
+        theirs.close()
+        assigned = Assignment(plan, 0, plan.folder, world.ctx.budget, {})
+        ours.send_bytes(documents.dump_json(assigned))
+        assert not ours.poll(2)
+        assert process.poll() is None
+        ours.close()
+        assert process.wait(60) == 0
+
+
+def test_one_process_reads_what_is_little_and_none_is_more_than_cores_or_setting() -> None:
+    assert [choose_processes(offsets, 4) for offsets in (0, 39, 40, 59, 60, 1_000)] == [1, 1, 2, 2, 3, 3]
+    assert [choose_processes(1_000, maximum) for maximum in (1, 2, 8)] == [1, 2, 3]

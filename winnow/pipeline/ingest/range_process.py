@@ -1,0 +1,82 @@
+"""A process that carries out parts of ingest plans for the one that started it, and ends with that one.
+
+    python -m winnow.pipeline.ingest.range_process SOCKET
+
+It gets the parts one after another by the socket, whose number it is told, and answers how many records it has read and
+what it made of a part. Properties of clients come by the socket, too, so no list of processes shows them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+
+from winnow import documents
+from winnow.engine.task_resources import TaskBudget
+from winnow.ingest_plans import IngestPlan, RangeFailure, RangeResult
+from winnow.pipeline.ingest.range_work import carry_out_part
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A part to carry out; as the arguments of :func:`winnow.pipeline.ingest.range_work.carry_out_part`."""
+
+    plan: IngestPlan
+    number: int
+    folder: str
+    budget: TaskBudget
+    client_properties: dict[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``records``: those of the part that were read so far. ``result`` or ``failure``: what became of the part."""
+
+    records: int = 0
+    result: RangeResult | None = None
+    failure: RangeFailure | None = None
+
+
+def main(descriptor: int) -> None:
+    """Carry out what comes by the socket; does not return."""
+    connection = Connection(descriptor)
+    waiting: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, waiting), daemon=True).start()
+    while True:
+        _carry_out(connection, documents.load_json(Assignment, waiting.get()))
+
+
+def _receive(connection: Connection, waiting: SimpleQueue[bytes]) -> None:
+    """Queue what comes; ends this process at once when the other one has closed the socket, or has died."""
+    try:
+        while True:
+            waiting.put(connection.recv_bytes())
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _carry_out(connection: Connection, assigned: Assignment) -> None:
+    done = carry_out_part(
+        assigned.plan,
+        assigned.number,
+        assigned.folder,
+        assigned.budget,
+        client_properties=assigned.client_properties,
+        follow=lambda records: _answer(connection, Answer(records)),
+    )
+    if isinstance(done, RangeFailure):
+        _answer(connection, Answer(failure=done))
+    else:
+        _answer(connection, Answer(done.records, done))
+
+
+def _answer(connection: Connection, answer: Answer) -> None:
+    connection.send_bytes(documents.dump_json(answer))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
