@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from winnow.errors import UnknownTopicError
 from winnow.pipeline.restore.topic_mapping import map_topics
 
 
@@ -14,3 +17,5 @@ def test_topics_match_as_a_whole_and_get_the_name_that_is_asked_for() -> None:
         "shop.a": "a-of-shop",
         "shop.ab": "ab-of-shop",
     }
+    with pytest.raises(UnknownTopicError):
+        map_topics(["shop.ab", "my.shop.a"], "shop[.].")
