@@ -21,11 +21,11 @@ from tests.support.waiting import wait_until
 from tests.support.world import World, compute_survivors, open_world, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.epochs import LeaderEpoch
-from winnow.errors import BadInputError, CommitConflictError, PlanVoidError, RunAgainError
+from winnow.errors import BadInputError, CommitConflictError, PlanVoidError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.kafka.range_reader import BrokerRange, RangeReader
+from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.reference_chains import read_ledgers
 from winnow.model import Record
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -270,7 +270,7 @@ def test_parts_that_were_read_before_and_after_the_loss_are_never_joined(losses:
     rest = replace(new, start=KEPT + 10)
     assert join(lost, replace(lost, start=lost.end, end=lost.end + 1)) == (replace(lost, end=lost.end + 1),)
     for parts in ((lost, rest), (replace(new, end=KEPT + 10), replace(lost, start=KEPT + 10, end=KEPT + LOST))):
-        with pytest.raises(RunAgainError, match="Run it again"):
+        with pytest.raises(TruncatedRangeError, match="Run it again"):
             join(*parts)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from winnow.epochs import UNKNOWN_LEADER_EPOCH, LeaderEpoch, append_leader_epochs
-from winnow.errors import RunAgainError, ServiceError
+from winnow.errors import BadInputError, ServiceError
 from winnow.files.record_batch import RECORD_SCHEMA, make_headers
 from winnow.kafka.client import NOTHING_CHANGED, explain_kafka_error, make_consumer
 from winnow.kafka.client_settings import ClientSettings
@@ -67,11 +67,8 @@ class BrokerRange:
         return f"{self.topic}-{self.partition}"
 
 
-class TruncatedRangeError(RunAgainError):
-    """The broker has deleted records of a range that were to be read, or lost the end of its log, or said so.
-
-    What is lost, the next call finds out before it reads: a node that has just begun to lead may err about its end.
-    """
+class TruncatedRangeError(BadInputError):
+    """The broker has deleted records of a range that were to be read, or lost the end of its log."""
 
 
 class RangeReader:
