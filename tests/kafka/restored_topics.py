@@ -185,8 +185,11 @@ class StoppedError(Exception):
     """Stands for whatever ends a call."""
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
-    """The call ends when so many transactions were committed, before it knows of the last."""
+def break_off_restore(monkeypatch: pytest.MonkeyPatch, target: Target, world: World, *, commits: int) -> None:
+    """Restore until so many transactions are committed; the call ends before it knows of the last.
+
+    At the end everything that ``monkeypatch`` changed is as it was.
+    """
     genuine = TransactionalWriter._commit
     left = [commits]
 
@@ -197,3 +200,6 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, commits: int) -> None:
             raise StoppedError
 
     monkeypatch.setattr(TransactionalWriter, "_commit", commit)
+    with pytest.raises(StoppedError):
+        target.restore(world)
+    monkeypatch.undo()

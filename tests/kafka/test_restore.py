@@ -14,12 +14,11 @@ from tests.kafka.restored_topics import (
     KEEPING,
     NOW_MS,
     SMALL,
-    StoppedError,
     Target,
     assert_restored,
+    break_off_restore,
     list_rows,
     make_log,
-    stop_after,
     wait_until,
 )
 from tests.support.world import TOPIC, World, build_versions, record
@@ -96,10 +95,7 @@ def test_a_stopped_restore_goes_on_with_its_snapshot_though_the_log_went_on_and_
     world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = make_log(world)
-    stop_after(monkeypatch, 4)
-    with pytest.raises(StoppedError):
-        target.restore(world)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, world, commits=4)
     monkeypatch.setattr(write_records, "TRANSACTION_BYTES", SMALL)
     world.ingest(build_versions(600, 40))
     assert world.compact(attempt="a2") is not None
@@ -130,10 +126,7 @@ def test_an_abandoned_restore_releases_its_snapshot_and_its_target_is_refused_fr
     world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_log(world)
-    stop_after(monkeypatch, 3)
-    with pytest.raises(StoppedError):
-        target.restore(world)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, world, commits=3)
     assert len(world.head().table.metadata.refs) == 2
     abandon_restore(world.ctx, TOPIC, target.name, target.settings)
     assert len(world.head().table.metadata.refs) == 1
@@ -159,10 +152,7 @@ def test_a_restore_whose_snapshot_was_released_and_swept_does_not_go_on_with_ano
     world: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_log(world)
-    stop_after(monkeypatch, 4)
-    with pytest.raises(StoppedError):
-        target.restore(world)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, world, commits=4)
     unpin_snapshots(world.ctx.log.open(TOPIC), lambda tag: True)
     world.ingest(build_versions(600, 40))
     assert world.compact(attempt="a2") is not None
@@ -177,10 +167,7 @@ def test_a_restore_whose_snapshot_was_released_and_swept_does_not_go_on_with_ano
 def test_a_restore_with_another_wish_is_refused(
     odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop_after(monkeypatch, 3)
-    with pytest.raises(StoppedError):
-        target.restore(odd)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, odd, commits=3)
     with pytest.raises(UsageError, match="it restores all, and this call says offset 5"):
         target.restore(odd, bound=RestoreBound(offset=5))
     with pytest.raises(UsageError):

@@ -12,12 +12,11 @@ from tests.kafka.restored_topics import (
     KEEPING,
     NOW_MS,
     SMALL,
-    StoppedError,
     Target,
     assert_restored,
+    break_off_restore,
     make_log,
     read_configuration,
-    stop_after,
     wait_until,
 )
 from tests.support.world import World, build_versions
@@ -36,10 +35,7 @@ def test_the_target_has_the_topics_configuration_at_the_end_and_loses_nothing_be
     world: World, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_log(world, retention_ms="1000", cleanup_policy="compact,delete", max_message_bytes="2000000")
-    stop_after(monkeypatch, 2)
-    with pytest.raises(StoppedError):
-        target.restore(world)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, world, commits=2)
     assert read_configuration(target)["cleanup.policy"] == "delete"
     assert read_configuration(target)["retention.ms"] == "-1"
     target.restore(world)
@@ -73,10 +69,7 @@ def test_a_target_that_was_created_again_meanwhile_is_refused(
 def test_a_topic_of_the_same_name_created_later_is_not_gone_on_with(
     odd: World, records: list[Record], target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop_after(monkeypatch, 3)
-    with pytest.raises(StoppedError):
-        target.restore(odd)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, odd, commits=3)
     target.delete()
     # The brokers forget the positions with the topic, so the restore begins anew and is whole.
     wait_until(lambda: not committed_positions(target))
@@ -149,10 +142,7 @@ def test_a_topic_that_was_there_keeps_its_configuration(world: World, target: Ta
 def test_another_producers_record_is_found(
     odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop_after(monkeypatch, 4)
-    with pytest.raises(StoppedError):
-        target.restore(odd)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, odd, commits=4)
     target.produce({"key": b"stranger", "value": b"", "partition": 1})
     with pytest.raises(ValidationFailedError, match=r"Did another producer write|holds more than was restored"):
         target.restore(odd)
@@ -201,10 +191,7 @@ def test_a_record_that_came_out_otherwise_is_found(
 def test_records_that_left_the_target_before_they_were_read_back_are_missed(
     odd: World, target: Target, small_transactions: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stop_after(monkeypatch, 6)
-    with pytest.raises(StoppedError):
-        target.restore(odd)
-    monkeypatch.undo()
+    break_off_restore(monkeypatch, target, odd, commits=6)
     monkeypatch.setattr(write_records, "TRANSACTION_BYTES", SMALL)
     deleted = target.admin.delete_records([TopicPartition(target.name, 0, 3)])
     for future in deleted.values():

@@ -42,8 +42,8 @@ def choose_processes(offsets: int, maximum: int) -> int:
 
 
 def count_cores() -> int:
-    """Count the cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Count the cores that this process may use; those of the machine where the system does not tell (macOS)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def carry_out_in_processes(
