@@ -15,6 +15,7 @@ from winnow.cli.output import MAXIMUM_ROWS, format_count, print_lines, print_mes
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError
 from winnow.sources.choices import DELETES, EMPTY_VALUES, TOMBSTONES, Choices, check_choice, parse_encodings
+from winnow.sources.layouts.field_map import parse_field_map
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
@@ -41,6 +42,16 @@ SourceTopic = Annotated[
         metavar="NAME",
         help="Take the records that name this topic, and leave out those of others.",
         show_default=False,
+    ),
+]
+
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN[:FORM]",
+        help="For files of any program: the column of offset, partition, key, value (* is the row), timestamp, headers "
+        "or topic; FORM text, json or base64, of a timestamp s, ms or us. May be repeated; holds for the next calls.",
     ),
 ]
 
@@ -77,6 +88,7 @@ def files(
     ] = False,
     source_topic: SourceTopic = None,
     layout: Layout = "auto",
+    columns: Columns = None,
     encoding: Annotated[
         list[str] | None,
         typer.Option(
@@ -136,13 +148,15 @@ def files(
 
     Example: winnow ingest files orders s3://archive/orders/ --create
     """
+    fields = parse_field_map(columns or ())
     choices = Choices(
-        encodings=parse_encodings(encoding or ()),
+        encodings={**fields.encodings, **parse_encodings(encoding or ())},
         floors_timestamps=timestamps is not None,
         tombstones=tombstones,
         empty_values=empty_values,
         deletes=deletes,
         exclude=tuple(exclude or ()),
+        fields=fields,
     )
     check_choice("--timestamps", timestamps, ["floor"])
     check_choice("--tombstones", tombstones, TOMBSTONES)
@@ -266,7 +280,8 @@ def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_m
     """Ingest every topic of the archive; one that fails does not stop the others."""
     from winnow.sources.archive import find_topics, open_archive
 
-    topics = find_topics(open_archive(paths, options.layout, options.choices.exclude))
+    archive = open_archive(paths, options.layout, options.choices.exclude, fields=options.choices.fields)
+    topics = find_topics(archive)
     outcome = run_for_each_topic(
         topics, lambda topic: _ingest(ctx, topic, paths, replace(options, source_topic=topic), as_of_ms)
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.ingest import Exclude, Layout
+from winnow.cli.ingest import Columns, Exclude, Layout
 from winnow.cli.options import Json
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -23,6 +23,7 @@ from winnow.cli.output import (
 )
 from winnow.cli.progress import ProgressBar
 from winnow.clock import format_ms
+from winnow.sources.layouts.field_map import parse_field_map
 
 if TYPE_CHECKING:
     from winnow.sources.inspection import Inspection, PartitionInspection
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 def inspect(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders, globs, URIs.")],
     layout: Layout = "auto",
+    columns: Columns = None,
     full: Annotated[bool, typer.Option("--full", help="Read all records, for exact counts and all findings.")] = False,
     exclude: Exclude = None,
     as_json: Json = False,
@@ -59,9 +61,12 @@ def inspect(
 
             found, full = inspect_table(paths[0]), True
         else:
-            archive = open_archive(paths, layout, exclude or ())
+            fields = parse_field_map(columns or ())
+            archive = open_archive(paths, layout, exclude or (), fields=fields, suggests=True)
+            options = fields.list_options() + ([] if layout == "auto" else ["--layout", layout])
+            options += [word for glob in exclude or () for word in ("--exclude", glob)]
             with ProgressBar("Inspecting") as bar:
-                found = inspect_archive(archive, paths, full=full, progress=bar.move)
+                found = inspect_archive(archive, paths, full=full, options=options, progress=bar.move)
     if as_json:
         write_json([_make_document(each) for each in found.partitions])
         return

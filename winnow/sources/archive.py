@@ -13,15 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.errors import BadInputError, join_first
+from winnow.errors import BadInputError, UsageError, join_first
 from winnow.files.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
 from winnow.sources.choices import Choices
 from winnow.sources.deletes import DeletedValues
 from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
 from winnow.sources.layouts.all_layouts import AUTO, find_layout, get_layout
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
+from winnow.sources.layouts.field_map import FieldMap
 from winnow.sources.layouts.layout import Finding, Layout
 from winnow.sources.layouts.listing import list_objects
+from winnow.sources.layouts.mapped import NAME as MAPPED
+from winnow.sources.layouts.mapped import make_mapped_layout
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import TopicFilter, format_topic_name
@@ -49,18 +52,32 @@ class Archive:
         return tuple(sorted({each.topic for each in self.objects if each.topic is not None}))
 
 
-def open_archive(paths: Sequence[str], layout: str = AUTO, exclude: Sequence[str] = ()) -> Archive:
+def open_archive(
+    paths: Sequence[str],
+    layout: str = AUTO,
+    exclude: Sequence[str] = (),
+    *,
+    fields: FieldMap | None = None,
+    suggests: bool = False,
+) -> Archive:
     """List the objects of ``paths``, find their layout, and put together what belongs together.
+
+    ``fields``: the columns that a person named; then the layout is that. ``suggests``: also a layout that only a person
+    can tell, as :func:`find_layout`.
 
     Raises:
         BadInputError: there is nothing to read, or no layout is recognised.
-        UsageError: there is no such layout.
+        UsageError: there is no such layout, or both a layout and columns were named.
         ServiceError: an object store cannot be reached.
     """
     stored = list_objects(paths, exclude)
     if not stored:
         raise BadInputError(f"Nothing is left to read of {join_first(paths, 3, ', ')}. {NOTHING_INGESTED}")
-    return arrange_archive(stored, find_layout(stored) if layout == AUTO else get_layout(layout))
+    if fields:
+        if layout not in (AUTO, MAPPED):
+            raise UsageError(f"--map says what the columns are, --layout {layout} too. Leave one of the two out.")
+        return arrange_archive(stored, make_mapped_layout(fields))
+    return arrange_archive(stored, find_layout(stored, suggests=suggests) if layout == AUTO else get_layout(layout))
 
 
 def arrange_archive(stored: Sequence[StoredObject], layout: Layout) -> Archive:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from winnow.errors import UsageError
+from winnow.sources.layouts.field_map import ENCODED_FIELDS, ENCODINGS, FieldMap, read_field_map
 
-ENCODED_FIELDS = ("key", "value", "headers")
-ENCODINGS = ("base64", "text", "json")
 DELETES = ("null-text", "debezium")
 TOMBSTONES = ("first", "last")
 EMPTY_VALUES = ("keep", "tombstone")
@@ -21,7 +20,7 @@ class Choices:
     ``encodings``: ``base64``, ``text`` or ``json`` per field. ``floors_timestamps``: timestamps finer than a
     millisecond are rounded down. ``tombstones``: whether tombstones come before the values of their flush or after
     them. ``empty_values``: what an empty value is where null and empty are the same. ``deletes``: which values stand
-    for a deletion. ``exclude``: globs of objects that are left out.
+    for a deletion. ``exclude``: globs of objects that are left out. ``fields``: which column is which field.
     """
 
     encodings: Mapping[str, str] = field(default_factory=dict)
@@ -30,6 +29,7 @@ class Choices:
     empty_values: str | None = None
     deletes: str | None = None
     exclude: tuple[str, ...] = ()
+    fields: FieldMap = field(default_factory=FieldMap)
 
     def to_document(self) -> dict[str, str]:
         """Return the choices as words, for the ledger; what was not decided is left out."""
@@ -40,7 +40,7 @@ class Choices:
         document.update({name: value for name, value in decided.items() if value is not None})
         if self.exclude:
             document["exclude"] = "\n".join(self.exclude)
-        return document
+        return document | self.fields.to_document()
 
     def fill_from(self, document: Mapping[str, str]) -> Choices:
         """Return these choices, and where nothing was decided those of an earlier call's ledger."""
@@ -53,6 +53,7 @@ class Choices:
             empty_values=self.empty_values or document.get("empty-values"),
             deletes=self.deletes or document.get("deletes"),
             exclude=tuple(dict.fromkeys([*filter(None, document.get("exclude", "").split("\n")), *self.exclude])),
+            fields=self.fields or read_field_map(document),
         )
 
 

@@ -5,6 +5,7 @@ Names, first bytes and footers are read always, everything only if asked for.
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -100,19 +101,28 @@ class _Counts:
             self.last_offset = last if self.last_offset is None else max(self.last_offset, last)
 
 
-def inspect_archive(archive: Archive, paths: Sequence[str], *, full: bool, progress: Progress | None) -> Inspection:
+def inspect_archive(
+    archive: Archive,
+    paths: Sequence[str],
+    *,
+    full: bool,
+    options: Sequence[str] = (),
+    progress: Progress | None,
+) -> Inspection:
     """Inspect ``archive``.
 
     Args:
         archive: as :func:`winnow.sources.archive.open_archive` makes it of ``paths``.
         paths: for the command.
+        options: for it, too: those with which the archive was opened.
         full: read all records; else names, first bytes, footers and headers of batches only.
         progress: called with (bytes read, total bytes).
 
     Raises:
+        BadInputError: not one of its objects can be read.
         ServiceError: an object store cannot be reached.
     """
-    return _Inspector(archive, full=full).run(paths, progress)
+    return _Inspector(archive, full=full).run(paths, options, progress)
 
 
 class _Inspector:
@@ -123,8 +133,9 @@ class _Inspector:
         self._evidence = EncodingEvidence()
         self._is_finer = False
         self._needs_order = False
+        self._problems: list[BadInputError] = []
 
-    def run(self, paths: Sequence[str], progress: Progress | None) -> Inspection:
+    def run(self, paths: Sequence[str], options: Sequence[str], progress: Progress | None) -> Inspection:
         archive = self._archive
         total, done = sum(each.size_bytes for each in archive.objects), 0
         for each in archive.objects:
@@ -132,6 +143,8 @@ class _Inspector:
             done += each.size_bytes
             if progress is not None:
                 progress(done, total)
+        if len(self._problems) == len(archive.objects):
+            raise self._problems[0]
         if archive.layout is CONFLUENT and self._full:
             self._find_unordered_keys()
         topics = sorted({topic for topic, _ in self._counts if topic is not None})
@@ -146,7 +159,8 @@ class _Inspector:
             )
         ]
         layout = archive.layout
-        return Inspection(layout.name, layout.description.title, tuple(entries), self._make_command(paths, topics))
+        command = self._make_command(paths, options, topics)
+        return Inspection(layout.name, layout.description.title, tuple(entries), command)
 
     # -------------------------------------------------------------- reading
 
@@ -160,6 +174,7 @@ class _Inspector:
             elif self._archive.layout is not KAFKA_LOG:
                 self._look_at(obj, place)
         except BadInputError as problem:
+            self._problems.append(problem)
             counts = self._counts[place]
             counts.objects.add(obj.uri)
             counts.is_complete = False
@@ -353,10 +368,13 @@ class _Inspector:
                 )
                 yield Finding(FindingKind.ABORTED_INCLUDED, text)
 
-    def _make_command(self, paths: Sequence[str], topics: Sequence[str]) -> str:
-        shown = " ".join(paths)
+    def _make_command(self, paths: Sequence[str], given: Sequence[str], topics: Sequence[str]) -> str:
+        shown, layout = shlex.join(paths), self._archive.layout
         target = " --each-topic" if len(topics) > 1 else f" {topics[0] if topics else 'TOPIC'}"
-        options = ["--create"]
+        options = ["--create", *([shlex.join(given)] if given else ())]
+        if layout.suggest is not None and "--layout" not in given and not self._has_offsets():
+            # Who types it says that it is so.
+            options.append(f"--layout {layout.name}")
         if self._is_finer:
             options.append("--timestamps floor")
         if any(counts.empty_values for counts in self._counts.values()):
@@ -367,6 +385,9 @@ class _Inspector:
             if reading is Reading.EITHER and self._evidence.fields[name].values:
                 options.append(f"--encoding {name}=base64|text")
         return f"winnow ingest files{target} {shown} {' '.join(options)}"
+
+    def _has_offsets(self) -> bool:
+        return all(each.offsets is Offsets.EXACT for each in self._archive.objects)
 
 
 def _join_faults(findings: Sequence[Finding]) -> list[Finding]:

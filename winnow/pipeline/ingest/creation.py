@@ -75,7 +75,7 @@ def create_missing_topic(
     """
     if topic in ctx.log.names():
         return None
-    archive = open_archive(paths, layout, choices.exclude)
+    archive = open_archive(paths, layout, choices.exclude, fields=choices.fields)
     if partitions is None:
         partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
         if partitions is None:

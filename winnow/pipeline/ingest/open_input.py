@@ -20,7 +20,9 @@ from winnow.pipeline.ingest.new_beginning import describe_other_topic_id
 from winnow.sources.archive import Archive, ArchiveInput, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_files import expand_paths
+from winnow.sources.layouts.all_layouts import AUTO
 from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, find_cleaner_checkpoint, list_log_findings
+from winnow.sources.layouts.mapped import NAME as MAPPED
 from winnow.sources.layouts.objects import ArchiveObject
 from winnow.sources.layouts.topic_ids import read_topic_ids
 from winnow.sources.layouts.winnow_layout import WINNOW
@@ -80,10 +82,14 @@ def open_input(
         ServiceError: an object store cannot be reached.
     """
     ledgers = list(read_ledgers(state, of_archives=True))
-    exclude = choices.fill_from(ledgers[-1].choices).exclude if ledgers else choices.exclude
-    archive = None if layout == WINNOW.name else open_archive(paths, layout, exclude)
+    if ledgers:
+        before = choices.fill_from(ledgers[-1].choices)
+        # A column named before holds as long as nobody says that the files are of another layout now.
+        fields = before.fields if layout in (AUTO, MAPPED) else choices.fields
+        choices = replace(choices, exclude=before.exclude, fields=fields)
+    archive = None if layout == WINNOW.name else open_archive(paths, layout, choices.exclude, fields=choices.fields)
     if archive is None or archive.layout is WINNOW:
-        source = FilesInput(state.topic, expand_paths(paths, exclude), source_topic)
+        source = FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic)
         return OpenedInput(source, lambda: InputDescription(source_topic=source_topic))
     ledgers = [each for each in ledgers if (each.layout, each.source_topic) == (archive.layout.name, source_topic)]
     if ledgers:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-import msgspec
+import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.sources.layouts.aiven import AivenContent, AivenFormat, inspect_content, read_aiven
 from winnow.sources.layouts.aiven_json import FIELDS
-from winnow.sources.layouts.aiven_names import AivenName, is_named_by_key, parse_name
+from winnow.sources.layouts.aiven_names import AivenName, has_usual_name, is_named_by_key, parse_name
+from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.compression import read_start
+from winnow.sources.layouts.content_names import list_avro_names, list_members, shorten_names, tells_position
 from winnow.sources.layouts.layout import (
     Arrangement,
     Description,
@@ -28,9 +30,11 @@ from winnow.sources.layouts.objects import (
     RecordChunk,
     StoredObject,
 )
+from winnow.sources.layouts.parquet_batches import read_parquet_schema
 
 NAME = "aiven"
 _START_BYTES = 1 << 18
+_FIRST_RECORDS = ReadOptions(batch_bytes=1 << 16, floors_timestamps=True)
 _SAMPLES = 3
 """Objects whose first record is read to see whether names are keys."""
 
@@ -42,13 +46,50 @@ def inspect_object(obj: StoredObject) -> AivenContent:
 
 
 def recognise_aiven(obj: StoredObject) -> bool:
-    """Check whether ``obj`` has this sink's envelope, or values alone under a name that tells partition and offset."""
+    """Check whether ``obj`` has this sink's envelope with offsets, which agree with the one in its name if it has one.
+
+    Many programs end names in two numbers, and many records have a value and an offset: neither alone is this sink's.
+    """
     if not read_start(obj, 1):
         return False
     content = inspect_object(obj)
-    if content.format is AivenFormat.JSON and content.has_envelope and "offset" in content.fields:
-        return True
-    return parse_name(obj.uri) is not None
+    if content.format is AivenFormat.CSV and content.csv is None:
+        return has_usual_name(obj.uri)  # it cannot be taken apart: why, is said when it is read
+    if "offset" not in content.fields or _contradicts(obj, content):
+        return False
+    name, is_json = parse_name(obj.uri), content.format is AivenFormat.JSON and content.has_envelope
+    if name is None:
+        # Only JSON has a form of its own. Its partition is not known then, which is said when it is read.
+        return is_json
+    chunk = next(read_aiven(ArchiveObject(NAME, obj.uri, {"value": obj}), _FIRST_RECORDS, content), None)
+    if chunk is None:
+        return False
+    first, key = pc.min(chunk.records.column("offset")).as_py(), chunk.records.column("key")[0].as_py()
+    agrees = first is not None and (first == name.first_offset or (name.is_dated and first > name.first_offset))
+    return agrees or (is_json and is_named_by_key(obj.uri, key))
+
+
+def suggest_aiven(obj: StoredObject) -> bool:
+    """Check whether ``obj`` may be values without offsets under this sink's usual name, which nothing else tells."""
+    if not read_start(obj, 1) or not has_usual_name(obj.uri):
+        return False
+    content = inspect_object(obj)
+    return "offset" not in content.fields and not _contradicts(obj, content)
+
+
+def _contradicts(obj: StoredObject, content: AivenContent) -> bool:
+    """Check whether records have fields that tell what this layout would take from names, or leave out."""
+    if content.format is AivenFormat.JSON:
+        names: Sequence[str] = list_members(read_start(obj, _START_BYTES))
+    elif content.format is AivenFormat.PARQUET:
+        names = read_parquet_schema(obj).columns.names
+    elif content.format is AivenFormat.AVRO:
+        with open_avro(obj) as file:
+            names = list_avro_names(file.schema)
+    else:
+        return False
+    ignored = set(names) - set(content.fields if content.has_envelope else ())
+    return any(tells_position(name) for name in ignored)
 
 
 def arrange_aiven(stored: Sequence[StoredObject]) -> Arrangement:
@@ -84,20 +125,14 @@ def arrange_aiven(stored: Sequence[StoredObject]) -> Arrangement:
             notices.append(
                 "Nothing in the CSV tells key and value apart for certain; check a few records with winnow read."
             )
-    findings = tuple(_list_findings(content, has_keys_as_names))
+    findings = tuple(_list_findings(content, has_keys_as_names, _find_offsets(content, parse_name(reference.uri))))
     return Arrangement(sort_objects(objects), findings=findings, notices=tuple(notices))
 
 
 def list_unknown_fields(obj: StoredObject) -> tuple[str, ...]:
     """Return the members of the first record of ``obj``, JSON, that are not a Kafka record's; names only if plain."""
-    lines = (line.strip(b" \t\r").removesuffix(b",") for line in read_start(obj, _START_BYTES).split(b"\n"))
-    first = next((line for line in lines if line not in (b"", b"[")), b"")
-    try:
-        names = msgspec.json.decode(first, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ()
-    others = [name for name in names if name not in FIELDS]
-    return tuple(name if name.isidentifier() and name.isascii() else "(another name)" for name in others[:20])
+    others = [name for name in list_members(read_start(obj, _START_BYTES)) if name not in FIELDS]
+    return tuple(shorten_names(others))
 
 
 def _find_offsets(content: AivenContent, name: AivenName | None) -> Offsets:
@@ -125,13 +160,20 @@ def _read_keys(obj: StoredObject) -> list[bytes | None]:
     """Return the keys of the first two records of ``obj``; none where it cannot be read."""
     archive = ArchiveObject(NAME, obj.uri, {"value": obj})
     try:
-        chunk = next(read_aiven(archive, ReadOptions(batch_bytes=1 << 16)), None)
+        chunk = next(read_aiven(archive, _FIRST_RECORDS), None)
     except BadInputError:
         return []
     return [] if chunk is None else chunk.records.column("key").slice(0, 2).to_pylist()
 
 
-def _list_findings(content: AivenContent, has_keys_as_names: bool) -> Iterator[Finding]:
+def _list_findings(content: AivenContent, has_keys_as_names: bool, offsets: Offsets) -> Iterator[Finding]:
+    if offsets is Offsets.DERIVED:
+        yield Finding(
+            FindingKind.OFFSETS_DERIVED,
+            "Offsets are derived: a name tells that of the first record, each further one gets the next. They are "
+            "wrong where a transaction marker, a skipped record or another program's name stands in between. Add "
+            "offset to format.output.fields.",
+        )
     if has_keys_as_names:
         yield Finding(
             FindingKind.LAST_PER_KEY_ONLY,
@@ -175,8 +217,10 @@ AIVEN = Layout(
     NAME,
     Description(
         title="Aiven's sinks for S3, GCS and Azure",
-        recognised_by="names like `topic-partition-offset`, with dates and folders around; or JSON records with "
-        "`offset` and `timestamp` as ISO text. csv, json, jsonl, Parquet and Avro, any compression and any extension.",
+        recognised_by="records with this sink's fields, `offset` among them, in csv, json, jsonl, Parquet or Avro, any "
+        "compression and any extension; and names like `topic-partition-offset`, with dates and folders around, whose "
+        "offset is that of the first record. Without `offset` in the records it is not: each record after the first "
+        "would get the next number, right or not. `--layout aiven` says that it is.",
         loses=(
             "the partition of a record, where the name's template has none",
             "csv: null and empty are the same; headers' null values end the connector",
@@ -197,4 +241,5 @@ AIVEN = Layout(
     recognise_aiven,
     arrange_aiven,
     read_aiven_object,
+    suggest=suggest_aiven,
 )

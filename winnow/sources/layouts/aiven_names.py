@@ -9,7 +9,7 @@ record's key. In dated names the offset is that of the first record of the flush
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 _SUFFIXES = re.compile(r"(?:\.(?:csv|json|jsonl|txt|avro|parquet|gz|zst|snappy|gzip|zstd))+$")
 
@@ -19,6 +19,8 @@ _NAME = re.compile(
     r"[-_+.=](?:partition[-_=]?|p)?(?P<partition>\d{1,10})"
     r"[-_+.=](?:(?:start_)?offset[-_=]?|o)?(?P<offset>\d{1,20})"
 )
+_USUAL_NAME = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d{1,10})-(?P<offset>\d{1,9}|\d{20})")
+_RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-", re.IGNORECASE)
 _FOLDER = re.compile(r"(?:(?:partition|p)[-_=]?)?(?P<partition>\d{1,10})")
 _OFFSET_FILE = re.compile(r"(?:(?:start_offset|offset|o)[-_=]?)?(?P<offset>\d{1,20})")
 _PARTITION_OFFSET = re.compile(r"(?:(?:partition|p)[-_=]?)?(?P<partition>\d{1,10})[-_+.=](?P<offset>\d{1,20})")
@@ -43,6 +45,8 @@ class AivenName:
     topic: str
     partition: int
     first_offset: int
+    is_dated: bool = field(default=False, compare=False)
+    """Its offset is that of a flush, which may have begun in another object."""
 
 
 def parse_name(path: str) -> AivenName | None:
@@ -56,8 +60,18 @@ def parse_name(path: str) -> AivenName | None:
     for dates in _DATE_FOLDERS:
         undated = dates.sub("", path)
         if undated != path and (found := _parse_parts(undated)):
-            return found
+            return replace(found, is_dated=True)
     return _parse_parts(path)
+
+
+def has_usual_name(path: str) -> bool:
+    """Check whether an object is called as this sink does it untold: ``{{topic}}-{{partition}}-{{start_offset}}``.
+
+    Flink, Spark and others end names in numbers as well, behind a random id; an offset of 10 digits may be a time.
+    """
+    name = _SUFFIXES.sub("", path.rpartition("/")[2])
+    found = _USUAL_NAME.fullmatch(name)
+    return found is not None and _RANDOM_ID.search(found["topic"]) is None
 
 
 def is_named_by_key(path: str, key: bytes | None) -> bool:
@@ -75,10 +89,10 @@ def _parse_parts(path: str) -> AivenName | None:
     undated = _DATE_LAST.sub("", _DATE_FIRST.sub("", name))
     for candidate in (undated, name):
         if found := _NAME.fullmatch(candidate):
-            return _make_name(found["topic"], found["partition"], found["offset"])
+            return _make_name(found["topic"], found["partition"], found["offset"], is_dated=candidate != name)
     for candidate in (undated, name):
         if in_folders := _parse_folders(parts[:-1], candidate):
-            return in_folders
+            return replace(in_folders, is_dated=candidate != name)
     return None
 
 
@@ -94,7 +108,7 @@ def _parse_folders(folders: list[str], name: str) -> AivenName | None:
     return None
 
 
-def _make_name(topic: str, partition: str, offset: str) -> AivenName | None:
+def _make_name(topic: str, partition: str, offset: str, *, is_dated: bool = False) -> AivenName | None:
     if int(partition) > _MAXIMUM_PARTITION or int(offset) > _MAXIMUM_OFFSET:
         return None
-    return AivenName(topic, int(partition), int(offset))
+    return AivenName(topic, int(partition), int(offset), is_dated)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from winnow.errors import BadInputError, UsageError
-from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
+from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.aiven_layout import AIVEN
 from winnow.sources.layouts.avro_layout import AVRO
 from winnow.sources.layouts.confluent_layout import CONFLUENT
@@ -16,7 +16,8 @@ from winnow.sources.layouts.layout import Layout
 from winnow.sources.layouts.lenses_layout import LENSES
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.spark_layout import SPARK
-from winnow.sources.layouts.winnow_layout import WINNOW, has_winnow_extension
+from winnow.sources.layouts.unrecognised import refuse_unrecognised
+from winnow.sources.layouts.winnow_layout import WINNOW, may_be_winnow
 
 AUTO: Final = "auto"
 
@@ -39,8 +40,10 @@ def get_layout(name: str) -> Layout:
     raise UsageError(f"There is no layout {ascii(name)[:80]}; choose one of {names}.")
 
 
-def find_layout(stored: Sequence[StoredObject]) -> Layout:
+def find_layout(stored: Sequence[StoredObject], *, suggests: bool = False) -> Layout:
     """Find the layout of a call's objects by looking at the largest of them.
+
+    ``suggests``: one that only a person can tell, by :attr:`Layout.suggest`, is found, too.
 
     Raises:
         BadInputError: none is recognised, or the objects are of several layouts.
@@ -54,12 +57,11 @@ def find_layout(stored: Sequence[StoredObject]) -> Layout:
         if layout is not None:
             found.setdefault(layout.name, each)
     if not found:
-        names = ", ".join(layout.name for layout in LAYOUTS)
-        raise refuse_file(
-            stored[0].uri,
-            "its layout is not recognised",
-            f"name it with --layout if it is one of {names}",
-        )
+        suggested = _suggest(max(stored, key=lambda each: each.size_bytes))
+        if suggested is not None and suggests:
+            return suggested
+        name = None if suggested is None else suggested.name
+        raise refuse_unrecognised(stored, name, [layout.name for layout in LAYOUTS])
     if len(found) > 1:
         shown = ", ".join(f"{each.uri} looks like {name}" for name, each in found.items())
         raise BadInputError(
@@ -67,6 +69,16 @@ def find_layout(stored: Sequence[StoredObject]) -> Layout:
             "out with --exclude GLOB, or say which it is with --layout."
         )
     return get_layout(next(iter(found)))
+
+
+def _suggest(obj: StoredObject) -> Layout | None:
+    for layout in LAYOUTS:
+        try:
+            if layout.suggest is not None and layout.suggest(obj):
+                return layout
+        except BadInputError:
+            continue
+    return None
 
 
 def _recognise(obj: StoredObject) -> Layout | None:
@@ -77,4 +89,4 @@ def _recognise(obj: StoredObject) -> Layout | None:
         except BadInputError:
             # Cut off or damaged, perhaps: that is said when it is read.
             continue
-    return WINNOW if has_winnow_extension(obj) else None
+    return WINNOW if may_be_winnow(obj) else None

@@ -73,7 +73,8 @@ class Layout:
 
     ``recognise``: whether an object, one of the largest of the call, is of this layout, by its name and first bytes.
     ``arrange``: puts the objects of a call together. ``read``: yields the records of one. ``place``: gives objects the
-    offset of their first record where names alone do not tell; None where they do.
+    offset of their first record where names alone do not tell; None where they do. ``suggest``: whether an object may
+    be of this layout, though nothing in it shows that: then a person has to say so; None: never.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Layout:
     arrange: Callable[[Sequence[StoredObject]], Arrangement]
     read: Callable[[ArchiveObject, ReadOptions], Iterator[RecordChunk]]
     place: Callable[[Sequence[ArchiveObject], Choices], Sequence[ArchiveObject]] | None = None
+    suggest: Callable[[StoredObject], bool] | None = None
 
 
 def sort_objects(objects: Sequence[ArchiveObject]) -> tuple[ArchiveObject, ...]:

@@ -19,6 +19,7 @@ from winnow.sources.layouts.aiven_columnar import is_bytes
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.column_values import make_byte_column, make_headers_of_column, make_topics
 from winnow.sources.layouts.compression import open_decompressed, read_start
+from winnow.sources.layouts.content_names import list_members
 from winnow.sources.layouts.derived import repeat_partition
 from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers
 from winnow.sources.layouts.lines import drop_blank, read_line_groups
@@ -57,6 +58,14 @@ def find_spark_forms(obj: StoredObject) -> dict[str, FieldForm] | None:
     if not {"offset", "timestamp"} <= names or not names & {"partition", "topic", "timestampType", "key", "value"}:
         return None
     return dict.fromkeys(("key", "value", "headers"), FieldForm.TEXT_OR_BASE64)
+
+
+def has_spark_column(obj: StoredObject, name: str) -> bool:
+    """Check whether ``obj`` has a column; in JSON, whether its first record has one. Raises as above."""
+    start = read_start(obj, _START_BYTES)
+    if start.startswith(MAGIC):
+        return name in read_parquet_schema(obj).columns.names
+    return name in list_members(start)
 
 
 def _find_form(kind: Any) -> FieldForm:

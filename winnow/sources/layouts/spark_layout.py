@@ -14,7 +14,7 @@ from winnow.sources.layouts.layout import (
     sort_objects,
 )
 from winnow.sources.layouts.objects import ArchiveObject, StoredObject
-from winnow.sources.layouts.spark import find_spark_forms, read_spark
+from winnow.sources.layouts.spark import find_spark_forms, has_spark_column, read_spark
 from winnow.sources.layouts.spark_names import is_spark_file, parse_path
 
 NAME = "spark"
@@ -22,7 +22,11 @@ NAME = "spark"
 
 def recognise_spark(obj: StoredObject) -> bool:
     """Check whether ``obj`` is named as Spark names files, or lies in a folder of a topic, and has its columns."""
-    return (is_spark_file(obj.name) or parse_path(obj.uri).topic is not None) and find_spark_forms(obj) is not None
+    path = parse_path(obj.uri)
+    if not (is_spark_file(obj.name) or path.topic is not None) or find_spark_forms(obj) is None:
+        return False
+    # Flink, too, calls its files part-…; what has no partition is not Spark's Kafka source.
+    return path.partition is not None or has_spark_column(obj, "partition")
 
 
 def arrange_spark(stored: Sequence[StoredObject]) -> Arrangement:

@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from winnow.errors import BadInputError
 from winnow.sources.input_files import KNOWN, PARQUET, read_file
 from winnow.sources.layouts.compression import read_start
+from winnow.sources.layouts.content_names import list_members, tells_position
 from winnow.sources.layouts.layout import Arrangement, Description, Layout
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.layouts.parquet_batches import read_parquet_schema
@@ -57,9 +59,22 @@ def recognise_winnow(obj: StoredObject) -> bool:
     return set(record) <= _FIELDS and isinstance(record.get("timestamp"), int)
 
 
-def has_winnow_extension(obj: StoredObject) -> bool:
-    """Check whether ``obj`` has an extension of this layout; what is in it is checked when it is read."""
-    return obj.uri.endswith(KNOWN)
+def may_be_winnow(obj: StoredObject) -> bool:
+    """Check whether ``obj`` has an extension of this layout, and nothing in it shows that it is something else.
+
+    What is damaged is said when it is read, and so is a field with a wrong name beside fields of this layout.
+    """
+    if not obj.uri.endswith(KNOWN):
+        return False
+    try:
+        if obj.uri.endswith(PARQUET):
+            names = list(read_parquet_schema(obj).columns.names)
+        else:
+            names = list_members(read_start(obj, _START_BYTES))
+    except BadInputError:
+        return True
+    others = set(names) - _FIELDS
+    return not names or ({"key", "value"} <= set(names) and not any(tells_position(name) for name in others))
 
 
 def arrange_winnow(stored: Sequence[StoredObject]) -> Arrangement:

@@ -1,0 +1,104 @@
+"""No program is recognised by a name alone: names of many end in two numbers, and records of many have a value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from winnow.errors import BadInputError
+from winnow.sources.archive import open_archive
+from winnow.sources.inspection import inspect_archive
+
+EVENT = {"id": 1, "amount": 2.5}
+POSITIONED = {"kafka_offset": 17, "kafka_partition": 3, "key": "k", "value": "v"}
+FLINK = "orders/2026-11-24--10/part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-1"
+SNOWFLAKE = "unload/data_0_0_0.snappy.parquet"
+SECOR = "backup/orders/offset=0/1_0_00000000000000001700.json"
+REDPANDA_CONNECT = "orders/1-1700000000000000000.json"
+
+
+def write(folder: Path, name: str, row: dict[str, Any]) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist([row]), path)
+    elif name.endswith(".orc"):
+        orc.write_table(pa.Table.from_pylist([row]), path)
+    else:
+        path.write_text(json.dumps(row) + "\n")
+
+
+@pytest.mark.parametrize("row", [EVENT, POSITIONED, {"value": "v", "offset": 500, "timestamp": "2026-11-24T10:00:00Z"}])
+@pytest.mark.parametrize("name", [FLINK, FLINK + "1.parquet", SNOWFLAKE, SECOR, REDPANDA_CONNECT])
+def test_other_programs_names_tell_no_offsets(name: str, row: dict[str, Any], tmp_path: Path) -> None:
+    write(tmp_path, name, row)
+    with pytest.raises(BadInputError) as refused:
+        open_archive([str(tmp_path)])
+    text = str(refused.value)
+    assert "what wrote it is not recognised" in text
+    assert all(way in text for way in ("--layout", "--map", "Winnow's own JSON lines"))
+    assert all(column in text for column in row)
+
+
+def test_a_refusal_proposes_the_columns_that_seem_to_be_a_record_s(tmp_path: Path) -> None:
+    write(tmp_path, FLINK + ".parquet", {"kafka_offset": 17, "kafka_partition": 3, "customer": "c", "amount": 1})
+    with pytest.raises(BadInputError) as refused:
+        open_archive([str(tmp_path)])
+    text = str(refused.value)
+    assert (
+        "Parquet with columns kafka_offset (int64), kafka_partition (int64), customer (string), amount (int64)" in text
+    )
+    assert "--map offset=kafka_offset --map partition=kafka_partition --map 'value=*:json' if these are" in text
+
+
+def test_values_under_aiven_s_usual_name_need_a_person_who_says_so(tmp_path: Path) -> None:
+    write(tmp_path, "orders-0-17", EVENT)
+    with pytest.raises(
+        BadInputError, match="--layout aiven if you know that it is that: its name alone tells an offset"
+    ):
+        open_archive([str(tmp_path)])
+    found = inspect_archive(open_archive([str(tmp_path)], suggests=True), ["archive/"], full=False, progress=None)
+    assert found.command == "winnow ingest files orders archive/ --create --layout aiven"
+    (entry,) = found.partitions
+    assert entry.offsets == "derived"
+    assert any(finding.text.startswith("Offsets are derived") for finding in entry.findings)
+
+
+@pytest.mark.parametrize("name", ["orders-0-1700000000", "part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-1"])
+def test_a_time_or_a_random_id_in_a_name_is_never_proposed_as_aiven_s(name: str, tmp_path: Path) -> None:
+    write(tmp_path, name, EVENT)
+    with pytest.raises(BadInputError, match="--layout NAME if you know"):
+        open_archive([str(tmp_path)], suggests=True)
+
+
+def test_a_record_that_tells_another_offset_than_its_name_is_not_aiven_s(tmp_path: Path) -> None:
+    row = {"key": "k", "value": "v", "offset": 18, "timestamp": "2026-11-24T10:00:00.000Z"}
+    write(tmp_path, "orders-0-17", row)
+    with pytest.raises(BadInputError, match="not recognised"):
+        open_archive([str(tmp_path)])
+    write(tmp_path, "orders-0-17", {**row, "offset": 17})
+    assert open_archive([str(tmp_path)]).layout.name == "aiven"
+
+
+@pytest.mark.parametrize("name", ["rows.orc", "export.json", "rows.parquet", "rows.bin"])
+def test_inspecting_what_cannot_be_read_is_an_error(name: str, tmp_path: Path) -> None:
+    if name.endswith(".bin"):
+        (tmp_path / name).write_bytes(b"\xff\xfe\x00 nothing")
+    else:
+        write(tmp_path, name, EVENT)
+    with pytest.raises(BadInputError, match="not recognised"):
+        open_archive([str(tmp_path)], suggests=True)
+
+
+def test_an_archive_of_which_nothing_can_be_read_is_an_error(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"key": [b"k"], "value": [b"v"], "partition": [0], "offset": [1]}), tmp_path / "a.parquet")
+    sound = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(sound[:-20])
+    with pytest.raises(BadInputError, match=r"a\.parquet"):
+        inspect_archive(open_archive([str(tmp_path)], suggests=True), ["archive/"], full=True, progress=None)

@@ -1,0 +1,132 @@
+"""Says what objects hold that no layout is recognised in, and the ways on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from pyarrow import orc
+
+from winnow.errors import BadInputError
+from winnow.sources.input_errors import refuse_file
+from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
+from winnow.sources.layouts.avro_file import open_avro
+from winnow.sources.layouts.compression import open_seekable, read_start
+from winnow.sources.layouts.content_names import ORC_MAGIC, list_avro_names, list_members, shorten_names
+from winnow.sources.layouts.field_map import propose_field_map
+from winnow.sources.layouts.json_records import UNREADABLE
+from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
+from winnow.sources.layouts.parquet_batches import read_parquet_schema
+
+_START_BYTES: Final = 1 << 18
+_TYPE_CHARACTERS: Final = 40
+
+
+def refuse_unrecognised(stored: Sequence[StoredObject], suggested: str | None, layouts: Sequence[str]) -> BadInputError:
+    """Make the error for ``stored`` objects of no layout that is recognised; ``suggested``: what they may be."""
+    obj = max(stored, key=lambda each: each.size_bytes)
+    wrong = f"what wrote it is not recognised. It is {describe_content(obj)}"
+    layout = f"--layout NAME if you know that it is one of {', '.join(layouts)}"
+    if suggested is not None:
+        layout = (
+            f"--layout {suggested} if you know that it is that: its name alone tells an offset then, that of the first "
+            "record, and each further record gets the next one"
+        )
+    proposed = propose_field_map(shorten_names(list_columns(obj)))
+    mapping = (
+        "--map offset=COLUMN --map partition=COLUMN --map key=COLUMN --map value=COLUMN to say what its columns are"
+    )
+    if proposed is not None:
+        mapping = f"{shlex.join(proposed.list_options())} if these are its columns"
+    advice = f"three ways on: {layout}; {mapping}; or Winnow's own JSON lines (docs/archives.md#winnow)"
+    return refuse_file(obj.uri, wrong, advice)
+
+
+def describe_content(obj: StoredObject) -> str:
+    """Say which format ``obj`` has, and the names and types of its columns; values are never shown.
+
+    Raises:
+        ServiceError: an object store cannot be reached.
+    """
+    try:
+        return _describe(obj, read_start(obj, _START_BYTES))
+    except BadInputError:
+        return "damaged or cut off"
+
+
+def list_columns(obj: StoredObject) -> list[str]:
+    """Return the names of the columns, fields or members of ``obj``; none if it has none that can be read."""
+    try:
+        start = read_start(obj, _START_BYTES)
+        if start.startswith(PARQUET_MAGIC):
+            return list(read_parquet_schema(obj).columns.names)
+        if start.startswith(ORC_MAGIC):
+            with open_seekable(obj) as stream:
+                return list(orc.ORCFile(stream).schema.names)
+        if start.startswith(AVRO_MAGIC):
+            with open_avro(obj) as file:
+                return list_avro_names(file.schema)
+    except (BadInputError, pa.ArrowException, OSError, ValueError):
+        return []
+    return list_members(start)
+
+
+def _describe(obj: StoredObject, start: bytes) -> str:
+    if not start:
+        return "empty"
+    if start.startswith(PARQUET_MAGIC):
+        return f"Parquet with columns {_list_columns(read_parquet_schema(obj).columns)}"
+    if start.startswith(ORC_MAGIC):
+        with open_seekable(obj) as stream:
+            try:
+                return f"ORC with columns {_list_columns(orc.ORCFile(stream).schema)}"
+            except (pa.ArrowException, OSError, ValueError):
+                return "ORC, damaged or cut off"
+    if start.startswith(AVRO_MAGIC):
+        with open_avro(obj) as file:
+            return f"Avro with {_list_fields(file.schema)}"
+    members = list_members(start)
+    if members:
+        return f"JSON with members {_join(shorten_names(members), len(members))}"
+    line = next((line for line in start.split(b"\n") if line.strip()), b"")
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except UNREADABLE:
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return "neither Parquet, ORC, Avro nor text"
+        return f"text whose first line has {line.count(b',') + 1} fields with commas between"
+    return "JSON without an object in its first line"
+
+
+def _list_columns(schema: pa.Schema) -> str:
+    shown = [
+        f"{name} ({str(kind)[:_TYPE_CHARACTERS]})"
+        for name, kind in zip(shorten_names(schema.names), schema.types, strict=False)
+    ]
+    return _join(shown, len(schema.names))
+
+
+def _list_fields(schema: object) -> str:
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        return "records that are no structures"
+    fields = schema.get("fields", ())
+    names = shorten_names([str(field["name"]) for field in fields])
+    shown = [f"{name} ({_name_type(field['type'])})" for name, field in zip(names, fields, strict=False)]
+    return f"fields {_join(shown, len(fields))}"
+
+
+def _name_type(kind: object) -> str:
+    branches = kind if isinstance(kind, list) else [kind]
+    names = [str(each.get("type")) if isinstance(each, dict) else str(each) for each in branches]
+    return " or ".join(names)[:_TYPE_CHARACTERS]
+
+
+def _join(shown: Sequence[str], count: int) -> str:
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
