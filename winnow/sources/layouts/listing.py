@@ -1,7 +1,8 @@
 """Lists the stored objects of an archive: files, folders with all that is below them, globs, in object stores too.
 
 Left out are hidden files and folders (a name that begins with a dot), what sinks write beside data
-(:data:`SIDECARS`), and what the caller excludes.
+(:data:`SIDECARS`), Spark's checkpoints, files of batches that Spark's file sink did not finish, and what the caller
+excludes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyarrow import fs
 from winnow.files import storage
 from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
 from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.layouts.spark_sink import find_checkpoints, find_sink_folders
 from winnow.sources.layouts.table_folders import PARTITIONED_MARKERS, find_table_folders, find_table_of
 
 SIDECARS: Final = frozenset(
@@ -49,7 +51,7 @@ def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[Stor
     left_out = [_compile_glob(f"**/{glob}") for glob in exclude]
     found: dict[str, StoredObject] = {}
     for path in paths:
-        listed = list(_list_path(path))
+        listed = list(_list_path(path, left_out))
         if not listed:
             raise refuse_file(path, "there is nothing to read", "check the path; hidden files are left out")
         for stored in listed:
@@ -58,7 +60,7 @@ def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[Stor
     return sorted(found.values(), key=lambda stored: stored.uri)
 
 
-def _list_path(path: str) -> Iterator[StoredObject]:
+def _list_path(path: str, left_out: Sequence[re.Pattern[str]]) -> Iterator[StoredObject]:
     refuse_undecodable(path)
     base, glob = split_glob(path)
     filesystem, name = storage.open_filesystem(base)
@@ -70,7 +72,7 @@ def _list_path(path: str) -> Iterator[StoredObject]:
                 return
             if info.type == fs.FileType.Directory:
                 _refuse_part_of_table(base, filesystem, name)
-                yield from _list_folder(base, filesystem, name, glob)
+                yield from _list_folder(base, filesystem, name, glob, left_out)
                 return
     except UnicodeDecodeError:
         raise refuse_file(
@@ -81,13 +83,24 @@ def _list_path(path: str) -> Iterator[StoredObject]:
     raise refuse_file(path, "there is no such file or folder", "check the path")
 
 
-def _list_folder(base: str, filesystem: fs.FileSystem, name: str, glob: str) -> Iterator[StoredObject]:
+def _list_folder(
+    base: str, filesystem: fs.FileSystem, name: str, glob: str, left_out: Sequence[re.Pattern[str]]
+) -> Iterator[StoredObject]:
     wanted = _compile_glob(glob) if glob else None
     listed = filesystem.get_file_info(fs.FileSelector(name, recursive=True))
-    tables = find_table_folders(info.path[len(name) :].lstrip("/") for info in listed)
+    below = [info.path[len(name) :].lstrip("/") for info in listed]
+    tables = find_table_folders(below)
+    checkpoints = find_checkpoints(below)
+    logged = [path for path in below if not any(pattern.fullmatch(f"/{path}") for pattern in left_out)]
+    sinks = find_sink_folders(filesystem, name, logged)
     for info in listed:
         inside = info.path[len(name) :].lstrip("/")
         if info.type != fs.FileType.File or any(is_sidecar(part) for part in inside.split("/")):
+            continue
+        if any(not folder or inside.startswith(folder + "/") for folder in checkpoints):
+            continue
+        sink = next((sink for sink in sinks if sink.holds(inside)), None)
+        if sink is not None and inside.rpartition("/")[2] not in sink.committed:
             continue
         # A glob may name a folder, which stands for all below it.
         parts = inside.split("/")
