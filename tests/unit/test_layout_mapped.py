@@ -70,12 +70,12 @@ def read(path: Path, *options: str, choices: Choices | None = None) -> list[dict
     return rows
 
 
-def test_the_row_becomes_the_value_without_the_columns_of_other_fields(tmp_path: Path) -> None:
+def test_the_row_becomes_the_value_without_the_columns_of_other_fields_but_the_key(tmp_path: Path) -> None:
     write_parquet(tmp_path / "part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-1.parquet", ROWS)
     first, second = read(tmp_path, *MAP)
     assert (first["partition"], first["offset"], first["timestamp"]) == (1, 7, 1_700_000_000_123)
-    assert (first["key"], first["value"]) == (b"c1", '{"amount":12,"note":"é"}'.encode())
-    assert (second["offset"], second["value"]) == (8, b'{"amount":null,"note":"x"}')
+    assert (first["key"], first["value"]) == (b"c1", '{"customer":"c1","amount":12,"note":"é"}'.encode())
+    assert (second["offset"], second["value"]) == (8, b'{"customer":"c2","amount":null,"note":"x"}')
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,12 @@ def test_every_format_gives_the_same_records(
     write_parquet(tmp_path / "expected.parquet", ROWS)
     options = (*MAP[:2], "key=customer:text", *MAP[3:])
     assert read(tmp_path / "data_0_0_0", *options) == read(tmp_path / "expected.parquet", *options)
+
+
+def test_a_column_that_is_called_key_is_the_key_alone(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "rows.parquet", [{"offset": 1, "partition": 0, "key": "k", "a": 1}])
+    (record,) = read(tmp_path, "offset=offset", "partition=partition", "key=key", "value=*")
+    assert (record["key"], record["value"]) == (b"k", b'{"a":1}')
 
 
 def test_csv_has_text_alone_and_its_empty_values_are_asked_for(tmp_path: Path) -> None:
@@ -175,5 +181,5 @@ def test_a_map_is_proposed_where_names_tell_offset_and_partition() -> None:
     ]
     assert propose_field_map(["id", "amount", "offset"]) is None
     assert propose_field_map(["offset", "partition", "id"]) == FieldMap(
-        {"offset": "offset", "partition": "partition", "value": "*"}, {"value": "json"}
+        {"offset": "offset", "partition": "partition", "value": "*"}
     )

@@ -14,7 +14,7 @@ FIELDS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampT
 REQUIRED: Final = ("offset", "partition", "value")
 """Without these a record has no place or nothing in it."""
 WHOLE_ROW: Final = "*"
-"""Stands for the row as JSON text, without the columns of the other fields."""
+"""Stands for the row as JSON text, without the columns of other fields but the key."""
 ENCODINGS: Final = ("text", "json", "base64")
 ENCODED_FIELDS: Final = ("key", "value", "headers")
 UNITS: Final = ("s", "ms", "us")
@@ -62,7 +62,8 @@ class FieldMap:
         return [word for name in self.columns for word in ("--map", f"{name}={self._format(name)}")]
 
     def _format(self, name: str) -> str:
-        return self.columns[name] + (f":{self.forms[name]}" if name in self.forms else "")
+        form = "json" if self.columns[name] == WHOLE_ROW else self.forms.get(name)
+        return self.columns[name] + ("" if form is None else f":{form}")
 
 
 def read_field_map(document: Mapping[str, str]) -> FieldMap:
@@ -120,4 +121,4 @@ def propose_field_map(names: Sequence[str]) -> FieldMap | None:
     if not {"offset", "partition"} <= set(columns):
         return None
     columns.setdefault("value", WHOLE_ROW)
-    return FieldMap(columns, {"value": "json"} if columns["value"] == WHOLE_ROW else {})
+    return FieldMap(columns)

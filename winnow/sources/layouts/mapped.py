@@ -94,7 +94,9 @@ def read_mapped(archive: ArchiveObject, fields: FieldMap, options: ReadOptions) 
             found[name], is_structured = make(place, columns[name])
             structured |= {name} if is_structured else set()
         if columns["value"] == WHOLE_ROW:
-            taken = {split_path(rows.names, column)[0] for column in columns.values()}
+            # As of tables: a column that is the key stays in the value, unless it is there for that alone.
+            others = [column for name, column in columns.items() if name != "key" or column == "key"]
+            taken = {split_path(rows.names, column)[0] for column in others}
             found["value"] = rows.render(place, taken)
             structured.add("value")
         for name in ("partition", "offset"):

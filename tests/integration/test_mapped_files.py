@@ -1,0 +1,56 @@
+"""Files of any program go in by the columns that a person names, and go on without naming them again."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.cli_runner import winnow
+
+FLINK = "part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-{}"
+MAP = shlex.split("--map offset=kafka_offset --map partition=kafka_partition --map key=customer --map value=*:json")
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    write_part(folder, 1, range(5, 8))
+    return folder
+
+
+def write_part(folder: Path, number: int, offsets: range) -> None:
+    rows = [{"kafka_offset": each, "kafka_partition": 0, "customer": f"c{each}", "amount": each} for each in offsets]
+    pq.write_table(pa.Table.from_pylist(rows), folder / FLINK.format(number))
+
+
+def test_columns_that_were_named_once_hold_for_the_next_calls(archive: Path) -> None:
+    inspected = winnow("inspect", archive, code=3)
+    assert "--map offset=kafka_offset --map partition=kafka_partition --map 'value=*:json'" in inspected.stderr
+    assert (
+        f"Next: winnow ingest files TOPIC {archive} --create {shlex.join(MAP)}"
+        in winnow("inspect", archive, *MAP).stdout
+    )
+    first = winnow("ingest", "files", "orders", archive, "--create", *MAP, "--json")
+    assert (first.document["records_appended"], first.document["layout"]) == (3, "mapped")
+    write_part(archive, 2, range(8, 10))
+    again = winnow("ingest", "files", "orders", archive, "--json")
+    assert (again.document["records_appended"], again.document["records_skipped"]) == (2, 0)
+    assert r"{\"customer\":\"c9\",\"amount\":9}" in winnow("read", "orders", "--text").stdout
+
+
+def test_a_refused_archive_leaves_no_topic(archive: Path) -> None:
+    refused = winnow("ingest", "files", "orders", archive, "--create", code=3)
+    assert "Parquet with columns kafka_offset (int64)" in refused.stderr
+    winnow("ingest", "files", "orders", archive, "--create", *MAP, "--map", "timestamp=when", code=3)
+    assert winnow("topics", "list", "--json").document == []
+
+
+def test_a_layout_and_columns_contradict_each_other(archive: Path) -> None:
+    refused = winnow("ingest", "files", "orders", archive, "--create", "--layout", "aiven", *MAP, code=2)
+    assert "Leave one of the two out" in refused.stderr
