@@ -113,7 +113,7 @@ setup: $(INSTALLED) ## the environment in .venv, from requirements.lock; a secon
 check: lint ## lint, then what needs no service: unit, contract, catalogue
 	@$(BIN)/python -m tests.groups unit contract catalogue
 
-test: lint ## lint, then every test; ARGS="tests/unit -k name" for some
+test: $(if $(strip $(ARGS)),setup,lint) ## lint, then every test; with ARGS="tests/unit -k name" those alone
 	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest -q --durations=15 $(ARGS),tests.groups)
 
 test-long: setup ## the properties and the state machine with 2,000 new examples each; SEED=N for those of that run

@@ -69,6 +69,13 @@ def test_error_of_winnow_is_its_sentence_and_its_exit_code(
     assert end(kind("Topic orders was left alone.")) == (code, "error: Topic orders was left alone.\n")
 
 
+def test_a_package_that_cannot_be_imported_is_told_with_its_maker_s_words() -> None:
+    code, text = end(ImportError("pyarrow requires NumPy 2.0.0 or newer"))
+    assert code == 1
+    assert text.startswith("error: A package cannot be imported: pyarrow requires NumPy 2.0.0 or newer. See")
+    assert "winnow doctor" in text
+
+
 def test_unexpected_exception_is_one_sentence_without_the_data_it_may_quote() -> None:
     """A library may quote what it choked on; its words are not repeated."""
     code, text = end(ValueError("cannot parse: secret"))

@@ -39,9 +39,33 @@ def test_list_tells_partitions_size_and_state_of_what_was_ingested(tmp_path: Pat
 def test_list_shows_names_where_the_metadata_store_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic("orders", tmp_path / "orders.jsonl")
     monkeypatch.setenv("WINNOW_STORE_URL", "postgresql+psycopg://winnow@127.0.0.1:1/none")
-    answer = winnow("topics", "list")
+    answer = winnow("topics", "list", code=6)
     assert answer.stdout.splitlines()[2:] == ["orders"]
     assert "Only names can be shown" in answer.stderr
+    assert winnow("topics", "list", "--json").document == ["orders"]
+    assert "cannot be reached" in winnow("topics", "list", "--json", "--long", code=6).stderr
+
+
+def test_long_list_as_json_has_the_table_s_figures(tmp_path: Path) -> None:
+    make_topic("orders", tmp_path / "orders.jsonl", partitions=2)
+    found = winnow("topics", "list", "--json", "--long").document["orders"]
+    assert (found["partitions"], found["records"], found["state"]) == (2, 12, "due")
+    assert found["size_bytes"] > 0
+    assert isinstance(found["as_of_ms"], int)
+
+
+def test_a_misspelt_topic_is_told_the_nearest_name() -> None:
+    winnow("topics", "create", "orders", "--partitions", 1)
+    said = winnow("topics", "describe", "ordres", code=2).stderr
+    assert "There is no topic ordres. Did you mean orders? Create it with: winnow topics create ordres" in said
+    assert "Did you mean" not in winnow("topics", "describe", "clicks", code=2).stderr
+
+
+def test_a_kind_of_catalog_that_does_not_exist_is_a_setting_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINNOW_CATALOG__TYPE", "foo")
+    said = winnow("topics", "list", code=2).stderr
+    assert "catalog.type is 'foo', which PyIceberg does not know: it is one of rest, hive" in said
+    assert "WINNOW_CATALOG__TYPE" in said
 
 
 def test_empty_installation_lists_nothing_and_says_how_to_begin() -> None:

@@ -57,6 +57,9 @@ def _format_sentence(problem: Exception) -> str:
     # system's own words are repeated.
     if isinstance(problem, OSError) and problem.strerror:
         return f"Unexpected: {problem.strerror}{f' ({problem.filename})' if problem.filename else ''}."
+    if isinstance(problem, ImportError):
+        # The names of modules, and what their maker says of versions, is what mends it.
+        return f"A package cannot be imported: {problem}. See what is installed: winnow doctor."
     return f"Unexpected {type(problem).__name__} in {_find_place(problem)}."
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from winnow.cli.command_errors import exit_with
 from winnow.cli.options import Config, Json, Reason, Topic, choose_topics, open_installation, parse_config
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -56,37 +57,67 @@ def create(
 def list_all(
     names: Annotated[bool, typer.Option("--names", help="Print the names alone, one a line, for scripts.")] = False,
     as_json: Json = False,
+    is_long: Annotated[bool, typer.Option("--long", help="With --json: the table's figures, by topic.")] = False,
 ) -> None:
     """List all topics with partitions, size and state.
 
     Sorted by name; deleted topics are left out. Records, size and state are those of the last ingest or check; the
-    state is that of the worst partition. --json prints the names.
+    state is that of the worst partition. --json prints the names, with --long an object: of each topic partitions,
+    records, size_bytes, state and as_of_ms, null where none is recorded. Without the metadata store the names are
+    listed alone, with exit code 6.
 
     Example: winnow topics list
     """
+    exit_code = 0
     with open_installation(to_read=True) as ctx:
         found = choose_topics(ctx, None)
         deleted = ctx.log.list_deleted()
-        rows = [] if as_json or names else _make_topic_rows(ctx, found)
+        documents = _make_topic_documents(ctx, found) if as_json and is_long else None
+        try:
+            rows = [] if as_json or names else _make_topic_rows(ctx, found)
+        except ServiceError as problem:
+            print_message(f"Only names can be shown: {problem}")
+            rows, exit_code = [[topic, "", "", "", "", ""] for topic in found], problem.exit_code
     if deleted:
         print_message(f"Deleted, and not removed yet: {format_names(deleted)}. See: winnow topics restore --help")
     if as_json:
-        write_json(found)
+        write_json(found if documents is None else documents)
     elif names and found:
         print_lines("\n".join(found))
     elif found:
         print_table(["topic", "partitions", "records", "size", "state", "last checked"], rows, right=(1, 2, 3))
         if any(row[4] in {"overdue", "due"} for row in rows):
             print_lines("Next: winnow assess   (why, per partition)")
+    exit_with(exit_code)
+
+
+def _make_topic_documents(ctx: Context, topics: list[str]) -> dict[str, dict[str, object]]:
+    """Make the document of each topic.
+
+    Raises:
+        ServiceError: the metadata store cannot be reached.
+    """
+    recorded = ctx.store.overview.list_recorded(ctx.now_ms())
+    documents: dict[str, dict[str, object]] = {}
+    for topic in topics:
+        found, state = recorded.get(topic, (None, None))
+        documents[topic] = {
+            "partitions": None if found is None else found.partitions,
+            "records": None if found is None else found.records,
+            "size_bytes": None if found is None else found.size_bytes,
+            "state": None if state is None else state.value,
+            "as_of_ms": None if found is None else found.as_of_ms,
+        }
+    return documents
 
 
 def _make_topic_rows(ctx: Context, topics: list[str]) -> list[list[str]]:
-    """Make the row of each topic; without the metadata store the names stand alone."""
-    try:
-        recorded = ctx.store.overview.list_recorded(ctx.now_ms())
-    except ServiceError as problem:
-        print_message(f"Only names can be shown: {problem}")
-        return [[topic, "", "", "", "", ""] for topic in topics]
+    """Make the row of each topic.
+
+    Raises:
+        ServiceError: the metadata store cannot be reached.
+    """
+    recorded = ctx.store.overview.list_recorded(ctx.now_ms())
     rows = []
     for topic in topics:
         if topic in recorded:

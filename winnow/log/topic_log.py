@@ -6,6 +6,7 @@ exactly that head, and begins again when another commit came first. PyIceberg's 
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -103,7 +104,8 @@ class TopicLog:
                 table = self._catalog.load_table(self._identifier)
             except NoSuchTableError as problem:
                 raise UnknownTopicError(
-                    f"There is no topic {self.topic}. Create it with: winnow topics create {self.topic} --partitions N"
+                    f"There is no topic {self.topic}.{self._propose_name()} Create it with: winnow topics create "
+                    f"{self.topic} --partitions N"
                 ) from problem
             except FileNotFoundError:
                 if self._guard is not None:
@@ -117,6 +119,15 @@ class TopicLog:
                 ) from problem
         head_checks.require_same_name(self.topic, table)
         return table
+
+    def _propose_name(self) -> str:
+        """Say which topic has a name like this one's; nothing if none has, or the catalog does not list them."""
+        try:
+            names = [each[-1] for each in self._catalog.list_tables(self._identifier[:-1])]
+        except Exception:  # the error that is being told matters more
+            return ""
+        near = difflib.get_close_matches(self.topic, names, 1, cutoff=0.75)
+        return f" Did you mean {near[0]}?" if near and near[0] != self.topic else ""
 
     def head(self, *, even_deleted: bool = False) -> Head:
         """Load the newest snapshot and its state, to read; of a deleted topic only with ``even_deleted``.

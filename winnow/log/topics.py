@@ -111,8 +111,14 @@ class TopicLogs:
         return self._load()  # any other problem is raised here
 
     def _load(self) -> Catalog:
-        from pyiceberg.catalog import load_catalog
+        from pyiceberg.catalog import CatalogType, load_catalog
 
+        kind, known = self._properties.get("type"), [each.value for each in CatalogType]
+        if kind is not None and str(kind).lower() not in known:
+            raise ConfigurationError(
+                f"catalog.type is {ascii(str(kind))[:40]}, which PyIceberg does not know: it is one of "
+                f"{', '.join(known)}. Nothing was changed. Set it in winnow.toml or as WINNOW_CATALOG__TYPE."
+            )
         loaded = load_catalog(
             CATALOG_NAME, **{**object_store.add_store_properties(self._properties), "warehouse": self._warehouse}
         )
