@@ -25,6 +25,7 @@ from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
+from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
 from tests.mutants.validation import VALIDATION
 
@@ -41,6 +42,7 @@ MUTANTS = (
     *MAINTENANCE,
     *PAGE,
     *READERS,
+    *RECOGNITION,
     *RECOVERY,
     *BACKUPS,
     *KAFKA_CONFIGURATION,

@@ -32,7 +32,7 @@ def list_names(folder: Path, *exclude: str) -> list[str]:
 
 def test_files_of_batches_that_spark_did_not_finish_are_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "sink"
-    write_log(folder, "8", "part-0.json")
+    write_log(folder, "8", "part-0.json", "part-removed.json")
     write_log(folder, "9.compact", "part-0.json", "part-1.json")
     write_log(folder, "10", "part-2.json", deleted=("part-0.json",))
     write_data(folder, "part-0.json", "part-1.json", "day=1/part-2.json", "part-3-failed.json")

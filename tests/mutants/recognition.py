@@ -1,0 +1,33 @@
+"""Breakages of how foreign files are recognised, mapped and listed: a wrong position is a record lost or moved."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import drop_operand, drop_statement, replace, return_value
+from tests.mutants.mutant import Mutant
+
+RECOGNITION: tuple[Mutant, ...] = (
+    Mutant("recognised-against-its-name", "a record whose offset is not that of its name is taken as Aiven's")
+    .changes("recognise_aiven", replace("first == name.first_offset", "first >= name.first_offset"))
+    .caught_by("test_a_record_that_tells_another_offset_than_its_name_is_not_aiven_s"),
+    Mutant("recognised-random-id", "Flink's part-<id>-0-1 is proposed as topic, partition and offset of Aiven's sink")
+    .changes("has_usual_name", drop_operand("_RANDOM_ID"))
+    .caught_by("test_a_time_or_a_random_id_in_a_name_is_never_proposed_as_aiven_s"),
+    Mutant("recognised-in-spite-of-positions", "columns that tell another position are left out in silence")
+    .changes("tells_position", return_value("False"))
+    .caught_by("test_other_programs_names_tell_no_offsets"),
+    Mutant("mapped-missing-is-null", "a member that a row lacks is a null, for the value a tombstone")
+    .changes("JsonRows._list", replace("row.get(A)", "row.get(A, msgspec.Raw(b'null'))"))
+    .caught_by("test_a_null_is_a_tombstone_and_a_missing_member_is_an_error"),
+    Mutant("mapped-missing-offset", "a row without an offset is taken")
+    .changes("foreign_rows.make_integers", replace("column.null_count", "False"))
+    .caught_by("test_what_is_no_record_is_refused"),
+    Mutant("mapped-unit-guessed", "the unit of numbers of timestamps is not asked for")
+    .changes("make_timestamps", drop_statement("say it behind the column"))
+    .caught_by("test_what_is_no_record_is_refused"),
+    Mutant("sink-unfinished-batches", "files of a batch that Spark did not finish are read")
+    .changes("_list_folder", replace("A not in sink.committed", "False"))
+    .caught_by("test_files_of_batches_that_spark_did_not_finish_are_left_out"),
+    Mutant("sink-older-compaction", "batches before a compacted one count again, with what was deleted since")
+    .changes("_read_log", replace("number < start", "False"))
+    .caught_by("test_files_of_batches_that_spark_did_not_finish_are_left_out"),
+)
