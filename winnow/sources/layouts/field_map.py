@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from winnow.errors import UsageError
-from winnow.sources.input_errors import NOTHING_INGESTED
 
 FIELDS: Final = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
 REQUIRED: Final = ("offset", "partition", "value")
@@ -102,7 +101,7 @@ def parse_field_map(options: Sequence[str]) -> FieldMap:
     if missing:
         raise UsageError(
             f"--map names no column for {' and '.join(missing)}: without one nothing tells where a record was in its "
-            f"topic, or what it was. {NOTHING_INGESTED} Add {' '.join(f'--map {name}=COLUMN' for name in missing)}"
+            f"topic, or what it was. Nothing of this call landed. Add {' '.join(f'--map {name}=COLUMN' for name in missing)}"
             f"{f'; --map value={WHOLE_ROW}:json takes the whole row' if 'value' in missing else ''}."
         )
     return FieldMap(columns, forms)
