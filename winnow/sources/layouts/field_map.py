@@ -99,9 +99,10 @@ def parse_field_map(options: Sequence[str]) -> FieldMap:
         raise UsageError(f"--map value={WHOLE_ROW} is JSON text: write --map value={WHOLE_ROW}:json.")
     missing = [name for name in REQUIRED if name not in columns] if columns else []
     if missing:
+        wanted = " ".join(f"--map {name}=COLUMN" for name in missing)
         raise UsageError(
             f"--map names no column for {' and '.join(missing)}: without one nothing tells where a record was in its "
-            f"topic, or what it was. Nothing of this call landed. Add {' '.join(f'--map {name}=COLUMN' for name in missing)}"
+            f"topic, or what it was. Nothing of this call landed. Add {wanted}"
             f"{f'; --map value={WHOLE_ROW}:json takes the whole row' if 'value' in missing else ''}."
         )
     return FieldMap(columns, forms)
