@@ -102,3 +102,33 @@ def test_an_archive_of_which_nothing_can_be_read_is_an_error(tmp_path: Path) -> 
     (tmp_path / "a.parquet").write_bytes(sound[:-20])
     with pytest.raises(BadInputError, match=r"a\.parquet"):
         inspect_archive(open_archive([str(tmp_path)], suggests=True), ["archive/"], full=True, progress=None)
+
+
+@pytest.mark.parametrize(
+    "text", ['[\n  {\n    "offset": 3,\n    "partition": 0\n  }\n]', '[{"offset": 3, "partition": 0}]']
+)
+def test_members_of_an_exported_array_are_told_and_proposed(text: str, tmp_path: Path) -> None:
+    (tmp_path / "topic-messages.json").write_text(text)
+    with pytest.raises(BadInputError, match="JSON with members offset, partition") as refused:
+        open_archive([str(tmp_path)])
+    assert "--map offset=offset --map partition=partition --map 'value=*:json'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "00000000000000000000.log",
+            bytes(80),
+            "put it into a folder that is called as at the broker, such as orders-0",
+        ),
+        ("00000000000000000123-QWERTYUIOPasdfghjkl_-1.log", bytes(80), "which partition of which topic it is of"),
+        ("dump.txt", b"CreateTime:1700000000000\tPartition:0\tOffset:3\tk\tv\n", "print it with kcat -J"),
+    ],
+)
+def test_what_is_well_known_and_cannot_be_read_is_told_the_way_on(
+    name: str, content: bytes, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInputError, match=said):
+        open_archive([str(tmp_path)])

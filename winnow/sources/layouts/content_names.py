@@ -33,6 +33,12 @@ def list_members(start: bytes) -> list[str]:
     try:
         return list(msgspec.json.decode(first, type=dict[str, msgspec.Raw]))
     except UNREADABLE:
+        pass
+    if not start.lstrip().startswith(b"["):
+        return []
+    try:  # an array over several lines, or in one
+        return list(next(iter(msgspec.json.decode(start, type=list[dict[str, msgspec.Raw]])), {}))
+    except UNREADABLE:
         return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
@@ -24,11 +25,17 @@ from winnow.sources.layouts.parquet_batches import read_parquet_schema
 
 _START_BYTES: Final = 1 << 18
 _TYPE_CHARACTERS: Final = 40
+_SEGMENT: Final = re.compile(r"\d{20}(?:-[A-Za-z0-9_-]{22})?\.log")
+"""Also with the id that tiered storage on a disk (``LocalTieredStorage``) gives it."""
+_CONSOLE_CONSUMER: Final = re.compile(rb"(?:CreateTime|LogAppendTime|NoTimestampType):-?\d+\t")
 
 
 def refuse_unrecognised(stored: Sequence[StoredObject], suggested: str | None, layouts: Sequence[str]) -> BadInputError:
     """Make the error for ``stored`` objects of no layout that is recognised; ``suggested``: what they may be."""
     obj = max(stored, key=lambda each: each.size_bytes)
+    known = _explain(obj)
+    if known is not None:
+        return refuse_file(obj.uri, *known)
     wrong = f"what wrote it is not recognised. It is {describe_content(obj)}"
     layout = f"--layout NAME if you know that it is one of {', '.join(layouts)}"
     if suggested is not None:
@@ -44,6 +51,29 @@ def refuse_unrecognised(stored: Sequence[StoredObject], suggested: str | None, l
         mapping = f"{shlex.join(proposed.list_options())} if these are its columns"
     advice = f"three ways on: {layout}; {mapping}; or Winnow's own JSON lines (docs/archives.md#winnow)"
     return refuse_file(obj.uri, wrong, advice)
+
+
+def _explain(obj: StoredObject) -> tuple[str, str] | None:
+    """Say what is wrong with something that is well known and cannot be read as it lies, and the way on; None: nothing.
+
+    Raises:
+        ServiceError: an object store cannot be reached.
+    """
+    if _SEGMENT.fullmatch(obj.name):
+        return (
+            "it is a segment of a Kafka log, and which partition of which topic it is of, its folder tells alone",
+            "put it into a folder that is called as at the broker, such as orders-0, and name that folder",
+        )
+    try:
+        start = read_start(obj, _START_BYTES)
+    except BadInputError:
+        return None
+    if _CONSOLE_CONSUMER.match(start):
+        return (
+            "it is what kafka-console-consumer printed: where a key, a value or a record ends in it is not certain",
+            "print it with kcat -J (docs/archives.md#kcat), or read the topic with winnow ingest kafka",
+        )
+    return None
 
 
 def describe_content(obj: StoredObject) -> str:
