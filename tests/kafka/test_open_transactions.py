@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 import threading
 import uuid
 from collections.abc import Iterator
@@ -16,7 +19,9 @@ from tests.support.cli_runner import winnow
 from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import format_ms, read_wall_clock_ms
+from winnow.embedded.java import find_java
 from winnow.embedded.kafka_broker import KafkaBroker
+from winnow.embedded.kafka_jars import list_spark_jars, resolve_jars
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.open_transactions import date_open_transactions
@@ -28,6 +33,7 @@ from winnow.report.metrics import list_metric_values
 from winnow.store.ingest_lag import IngestLag
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+KAFKA_TOOLS = "org.apache.kafka:kafka-tools:4.3.1"
 
 
 class OpenTransaction:
@@ -81,9 +87,23 @@ def find_metrics(world: World, topic: LiveTopic, *names: str) -> list[float | No
     return [told[f"ingest-{name}"] for name in names]
 
 
-@pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
+def run_kafka_transactions(command: str, bootstrap_servers: str, folder: Path) -> None:
+    """Run a command of kafka-transactions.sh as it is printed, which is this class of Kafka's tools."""
+    script, *arguments = shlex.split(command.replace("HOST:PORT", bootstrap_servers))
+    assert script == "kafka-transactions.sh"
+    # For some versions Maven Central lacks the interfaces of plug-ins, which this tool does without.
+    tools = resolve_jars([KAFKA_TOOLS], "kafka-tools", exclude=("org.apache.kafka:kafka-tools-api",))
+    path = os.pathsep.join([*map(str, list_spark_jars("slf4j-api-*.jar")), str(tools / "*")])
+    java = [str(find_java(os.environ, folder) / "bin" / "java"), "-Xmx256m", "-XX:+UseSerialGC", "-cp", path]
+    done = subprocess.run(
+        [*java, "org.apache.kafka.tools.TransactionsCommand", *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("ends_by", ["commit", "printed command"])
 def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
-    broker: KafkaBroker, world: World, commits: bool
+    broker: KafkaBroker, world: World, tmp_path: Path, ends_by: str
 ) -> None:
     """Committed records above it are held as well: they are missing since it began, and their deadline counts."""
     topic = create_live_topic(broker, cleanup_policy="compact", max_compaction_lag_ms=str(DAY_MS))
@@ -99,7 +119,8 @@ def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
     notice = next(notice for notice in report.notices if "open transaction" in notice)
     since = f"4 records are held by an open transaction since {format_ms(began_ms)} (2 h), in {topic.name}-0 from"
     assert notice.startswith(f"{since} offset 1 on.")
-    assert f"abort --topic {topic.name} --partition 0 --start-offset 1" in notice
+    printed = f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic.name} --partition 0"
+    assert notice.endswith(f"{printed} --start-offset 1")
     held, level = (world.ctx.store.ingest_lags.find(topic.name)[number] for number in range(2))
     looked_ms = held.looked_at_ms
     assert held == IngestLag(topic.name, 0, looked_ms, 0, began_ms, began_ms + DAY_MS, 4, began_ms)
@@ -110,10 +131,15 @@ def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
 
     again = ingest(world, topic)
     assert any("Nothing new that is committed" in notice for notice in again.notices)
-    transaction.end(commits=commits)
+    if ends_by == "commit":
+        transaction.end(commits=True)
+    else:
+        command = notice[notice.index("kafka-transactions.sh") :]
+        run_kafka_transactions(command, topic.broker.bootstrap_servers, tmp_path)
+    wait_until(lambda: not describe(topic).is_held)
     world.clock.now_ms = read_wall_clock_ms()
     after = ingest(world, topic)
-    assert after.records_appended == (4 if commits else 1)
+    assert after.records_appended == (4 if ends_by == "commit" else 1)
     assert after.uncommitted == ()
     assert not any("open transaction" in notice for notice in after.notices)
     assert find_metrics(world, topic, "lag-records", "uncommitted-records", "open-transaction-secs") == [0, 0, 0]

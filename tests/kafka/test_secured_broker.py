@@ -158,6 +158,24 @@ def test_tokens_of_a_function_lead_in_here_and_in_spark_s_tasks(secured: Secured
     assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == expected
 
 
+def test_workers_of_spark_get_tokens_of_their_own(
+    secured: SecuredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole of an ingest: its driver asks the brokers, and each task reads, in a process of its own."""
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        TOKEN + f"winnow.oauth.callback={__name__}:make_unsecured_token\nsasl.oauthbearer.config=alice\n"
+    )
+    monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WINNOW_SPARK__MASTER", "local[1]")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    options = ["--bootstrap-servers", secured.servers["token"], "--client-properties", properties, "--on", "spark"]
+    done = winnow_process("ingest", "kafka", "orders", *options, "--create")
+    assert done.exit_code == 0, done.stderr
+    with open_world(tmp_path) as world:
+        assert world.read(topic="orders") == secured.topic.records
+
+
 def test_java_s_unsecured_tokens_lead_in(secured: SecuredBroker, tmp_path: Path) -> None:
     text = TOKEN + f'sasl.jaas.config={BEARER} unsecuredLoginStringClaim_sub="alice";\n'
     assert describe_orders(secured, "token", text, tmp_path).partitions.keys() == {0, 1}

@@ -21,7 +21,7 @@ from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.range_reader import TRUNCATION_PAUSES_S, BrokerRange, RangeReader, TruncatedRangeError
 from winnow.model import Record
-from winnow.pipeline.ingest import kafka, kafka_spark
+from winnow.pipeline.ingest import kafka, kafka_reading, kafka_spark
 
 THERE = 10
 """Records that a partition has when its reading begins."""
@@ -117,7 +117,7 @@ def test_broker_that_stays_with_it_is_believed(topic: LiveTopic, monkeypatch: py
 def test_records_deleted_while_they_are_read_are_a_reason_to_run_it_again_which_names_the_gap(
     topic: LiveTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
 ) -> None:
-    genuine = kafka.plan_reading
+    genuine = kafka_reading.plan_reading
     monkeypatch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
     with open_world(tmp_path) as world:
         ingest(world, topic, on)

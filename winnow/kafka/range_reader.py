@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
+from operator import is_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -232,7 +233,7 @@ class RangeReader:
 
         end = wanted.end
         messages, done = list(found), False
-        if any(error is not None for error in map(Message.error, found)):
+        if not all(map(is_, map(Message.error, found), repeat(None))):
             done = any(self._judge(each, wanted) for each in found if each.error() is not None)
             messages = [each for each in found if each.error() is None]
         if messages and _get_offset(messages[-1]) >= end:
