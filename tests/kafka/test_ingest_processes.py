@@ -19,7 +19,7 @@ from tests.support.world import World, open_world
 from winnow import documents
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.epochs import KAFKA_LAYOUT
-from winnow.errors import BadInputError, ServiceError
+from winnow.errors import RunAgainError, ServiceError
 from winnow.files import storage
 from winnow.ingest_plans import IngestPlan, IngestRange, PlannedObject
 from winnow.kafka.client_settings import read_client_settings
@@ -127,8 +127,9 @@ def test_what_a_process_is_refused_is_told_as_of_the_partition(
         return genuine(*arguments)
 
     monkeypatch.setattr(kafka_processes, "carry_out_in_processes", delete_first)
-    with pytest.raises(BadInputError, match=f"deleted records of {topic.name}-1"):
+    with pytest.raises(RunAgainError, match=f"deleted records of {topic.name}-1") as raised:
         ingest(world, topic)
+    assert raised.value.retryable
     expect_nothing_landed(world, topic)
 
 

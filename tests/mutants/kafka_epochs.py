@@ -15,6 +15,15 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     Mutant("leader-epoch-not-asked", "the broker is not asked whether it still has the leader epoch that was read")
     .changes("RangeReader._assign", drop_statement("_seek"))
     .caught_by("test_lost_end_is_noticed_where_no_record_is_left_to_compare"),
+    Mutant("truncation-told-at-once", "a node that has just begun to lead and does not have everything yet is believed")
+    .changes("TRUNCATION_PAUSES_S", replace("(0.25, 0.5, 1.0)", "()"))
+    .caught_by("test_node_that_does_not_have_everything_yet_is_asked_again"),
+    Mutant("grown-again-is-an-answer", "a log that was cut off and has grown again passes where nothing can be checked")
+    .changes("RangeReader._find_rest", replace("checked.number == UNKNOWN_LEADER_EPOCH", "False"))
+    .caught_by("test_log_that_has_grown_again_is_no_answer_where_no_leader_epoch_is_checked"),
+    Mutant("asked-again-unchecked", "a broker that is asked again need not have what was read before")
+    .changes("RangeReader._find_rest", set_keyword("after", "None"))
+    .caught_by("test_broker_that_stays_with_it_is_believed"),
     Mutant("newest-records-not-compared", "without leader epochs, other records at the same offsets are not noticed")
     .changes("_ComparedPartition._is_equal", replace("ours.fields == theirs.fields", "True"))
     .caught_by("test_lost_end_is_noticed_without_leader_epochs[without-epochs]"),
