@@ -149,7 +149,15 @@ def make_own_topics(seed: int, *, segment_setting: str, more: int = 0) -> list[O
         thresholds=("0.0", "0.0", "0.0"),
     )
     rng = random.Random(f"parity {seed} own")
-    gone = replace(sized, name="own-bytes-gone", delete_retention_ms=(0, SHORT_RETENTION_MS, 0), keys=3_000)
+    # Tombstones of the first round get a horizon, which has passed in the second.
+    gone = replace(
+        sized,
+        name="own-bytes-gone",
+        rounds=2,
+        delete_retention_ms=(SHORT_RETENTION_MS, 0),
+        thresholds=("0.0", "0.0"),
+        keys=3_000,
+    )
     sizes = replace(sized, rounds=2, name="own-sizes", thresholds=("0.0", _BETWEEN), keys=1 << 40, tombstone_share=0.0)
     topics = [
         OwnTopic(replace(base, name="own-time", keys=30), by_bytes=False),

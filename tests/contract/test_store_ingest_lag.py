@@ -88,3 +88,16 @@ def test_a_topic_that_is_gone_leaves_nothing(store: Store) -> None:
     store.projection.forget_topic("orders")
     assert store.ingest_lags.find("orders") == {}
     assert store.ingest_lags.find_complete(["orders"]) == {}
+
+
+def test_where_partitions_diverge_is_known_until_it_is_forgotten(store: Store) -> None:
+    """What a later call found replaces it, and nothing is left of a topic that is gone."""
+    store.divergences.record("orders", {0: 5, 1: 1 << 40})
+    store.divergences.record("clicks", {0: 7})
+    store.divergences.record("orders", {0: 6})
+    assert store.divergences.find("orders") == {0: 6}
+    assert store.divergences.list_topics() == {"orders", "clicks"}
+    store.divergences.forget(["orders", "unknown"])
+    assert store.divergences.find("orders") == {}
+    store.projection.forget_topic("clicks")
+    assert store.divergences.list_topics() == set()

@@ -22,10 +22,18 @@ PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class Place:
-    """Where a broker said that it put a record."""
+    """Where a broker said that it put a record.
+
+    ``offset``: None where it had the record already when the client sent it again: then it acknowledges, and says no
+    offset.
+    """
 
     partition: int
-    offset: int
+    offset: int | None
+
+    def is_at(self, other: Place) -> bool:
+        """Check whether this may be the place ``other``."""
+        return self.partition == other.partition and self.offset in (None, other.offset)
 
 
 class AccountedTopic:
@@ -104,7 +112,7 @@ class AccountedTopic:
         for number, place in self._acknowledged.items():
             if number not in places:
                 faults.append(f"record {number} was acknowledged at {place} and is lost")
-            elif places[number] != place:
+            elif not place.is_at(places[number]):
                 faults.append(f"record {number} was acknowledged at {place} and stands at {places[number]}")
         return faults
 
@@ -114,19 +122,21 @@ class AccountedTopic:
         The newest record of each key is there; an older one may be there or not, where it was.
         """
         places, faults = self._locate(records)
+        # The client keeps the order of sending within a partition, so that of numbers is that of offsets.
         newest: dict[tuple[int, bytes], int] = {}
         for number, place in self._acknowledged.items():
             key = place.partition, self._sent[number][1]
-            if key not in newest or place.offset > self._acknowledged[newest[key]].offset:
-                newest[key] = number
-        there = {(place.partition, self._sent[number][1]): place.offset for number, place in places.items()}
-        for key, number in newest.items():
-            offset = self._acknowledged[number].offset
-            # One that was written and not acknowledged may stand above it.
-            if number not in places and there.get(key, -1) < offset:
-                faults.append(f"record {number}, the newest of its key, was acknowledged at {offset} and is lost")
+            newest[key] = max(number, newest.get(key, -1))
+        there: dict[tuple[int, bytes], int] = {}
         for number, place in places.items():
-            if self._acknowledged.get(number, place) != place:
+            key = place.partition, self._sent[number][1]
+            there[key] = max(number, there.get(key, -1))
+        for key, number in newest.items():
+            # One that was written and not acknowledged may stand above it.
+            if number not in places and there.get(key, -1) < number:
+                faults.append(f"record {number}, the newest of its key, was acknowledged and is lost")
+        for number, place in places.items():
+            if number in self._acknowledged and not self._acknowledged[number].is_at(place):
                 faults.append(f"record {number} was acknowledged elsewhere than at {place}")
         return faults
 

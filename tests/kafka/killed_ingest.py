@@ -1,9 +1,10 @@
 """An ingest from a broker that kills its own process at its n-th step: a call of one of the functions below.
 
-    python -m tests.kafka.killed_ingest FOLDER BROKER TOPIC local|spark STEP
+    python -m tests.kafka.killed_ingest FOLDER BROKER TOPIC local|processes|spark STEP
 
-Spark's tasks run in this process: what is left behind is what killed tasks, drivers and submitters leave. STEP 0: it
-runs to its end and prints how many steps there were.
+Spark's tasks run in this process: what is left behind is what killed tasks, drivers and submitters leave. With
+``processes`` three others read and end with this one, whose steps alone count. STEP 0: it runs to its end and prints
+how many steps there were.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.ingest import kafka, kafka_spark
+from winnow.pipeline.ingest import kafka, kafka_processes, kafka_spark, range_processes
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.store.ingests import Ingests
 
@@ -48,13 +49,25 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (kafka, "plan_reading"),
     (kafka, "advance_epochs"),
     (kafka_spark, "check_result"),
+    (range_processes._RangeProcess, "assign"),
+    (range_processes._RangeProcess, "receive"),
+    (range_processes._RangeProcess, "__exit__"),
 )
+
+
+def let_three_processes_read(set_attribute: Callable[[Any, str, Any], None]) -> None:
+    """Let each twenty offsets be enough for a process, on a machine of three cores."""
+    for module in (range_processes, kafka_processes):
+        set_attribute(module, "MINIMUM_PROCESS_OFFSETS", 20)
+    set_attribute(range_processes, "count_cores", lambda: 3)
 
 
 def main(folder: str, servers: str, topic: str, on: str, last: int) -> int:
     """Ingest until the ``last``-th step; return the number of steps."""
     vars(kafka_spark)["submit_ingest_plans"] = carry_out_plans_in_process
     kafka_spark.MINIMUM_RANGE_OFFSETS = 60
+    if on == "processes":
+        let_three_processes_read(setattr)
     passed = 0
 
     def count(genuine: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +85,12 @@ def main(folder: str, servers: str, topic: str, on: str, last: int) -> int:
         for owner, name in STEPS:
             setattr(owner, name, count(getattr(owner, name)))
         done = ingest_kafka_topics(
-            world.ctx, cluster, {topic: topic}, KafkaRequest(creates=True), as_of_ms=world.clock(), on=on
+            world.ctx,
+            cluster,
+            {topic: topic},
+            KafkaRequest(creates=True),
+            as_of_ms=world.clock(),
+            on="spark" if on == "spark" else "local",
         )
     for failure in done.failures:
         raise failure.error

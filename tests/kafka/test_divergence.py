@@ -52,6 +52,7 @@ SCENARIOS = (
     "format-6",
     "in-parts",
     "equal",
+    "known",
     "undone",
     "taken",
     "taken-on-spark",
@@ -67,8 +68,8 @@ SCENARIOS = (
 POLICIES = {"compacted": "compact", "compacted-not-there": "compact,delete", "taken-planned": "compact"}
 """Of other topics, records are deleted."""
 COMPACTED = ("compacted", "compacted-not-there")
-DIVIDED = ("taken", "taken-on-spark", "taken-set-back", "taken-after-crash", "taken-asked")
-"""Those that were read in one call: a segment has records on both sides of the divergence."""
+IN_TWO_CALLS = ("undone", "taken-while-changed", "taken-planned", "compacted")
+"""Of these a segment begins at the divergence; of the others, read in one call, one has records on both sides of it."""
 
 
 @contextlib.contextmanager
@@ -96,6 +97,27 @@ class Loss:
 
     def read(self) -> list[Record]:
         return self.world.read(topic=self.topic.name)
+
+    @property
+    def known(self) -> dict[int, int]:
+        """Where the log is remembered to diverge, by partition."""
+        return self.world.ctx.store.divergences.find(self.topic.name)
+
+    def list_ranges_of_refused_ingest(self) -> list[tuple[int, int]]:
+        """Ingest, which is refused because of the divergence; list the offsets that were read again for it."""
+        ranges: list[tuple[int, int]] = []
+        read = RangeReader.read
+
+        def note(reader: RangeReader, wanted: BrokerRange) -> Iterator[Any]:
+            if wanted.start < KEPT + LOST:  # the first record that the log lacks is read, too: its time
+                ranges.append((wanted.start, wanted.end))
+            return read(reader, wanted)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RangeReader, "read", note)
+            with pytest.raises(BadInputError, match=f"{self.topic.name}-0 from offset {KEPT} on"):
+                self.ingest()
+        return ranges
 
     def read_partition(self, partition: int) -> list[Record]:
         return [record for record in self.read() if record.partition == partition]
@@ -132,7 +154,7 @@ def losses(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
                     patch.setattr(range_reader, "_get_leader_epoch", lambda _: -1)
                 elif scenario == "format-6":
                     stack.enter_context(write_states_of_format_six())
-                if scenario not in DIVIDED:
+                if scenario in IN_TWO_CALLS:
                     loss.ingest()
                 topic.write(_make_lost_rows(number))
                 loss.last_ingest = loss.ingest()
@@ -181,6 +203,7 @@ def test_log_that_grew_again_is_refused_and_its_lost_records_stay_where_that_is_
             loss.ingest()
         assert loss.read() == loss.before
     report = loss.ingest(diverged="keep")
+    assert loss.known == {}
     end = KEPT + LOST
     kept = [record for record in loss.before if record.partition == 0]
     moved = [replace(record, offset=record.offset - KEPT + end) for record in others]
@@ -207,6 +230,24 @@ def test_log_that_grew_again_is_refused_and_its_lost_records_stay_where_that_is_
         *((1, offset) for offset in range(end)),
         *((2, offset) for offset in range(KEPT, end + 25)),
     ]
+
+
+def test_call_after_one_that_was_refused_compares_records_around_that_place_alone(losses: dict[str, Loss]) -> None:
+    """Where the memory is of another state, the place is searched, and what is said is never what was remembered."""
+    loss = losses["known"]
+    loss.write(LOST + 20)
+    searched = loss.list_ranges_of_refused_ingest()
+    assert loss.known == {0: KEPT}
+    newest, *around = loss.list_ranges_of_refused_ingest()
+    assert around == [(KEPT - 1, KEPT), (KEPT, KEPT + LOST)]
+    assert len(searched) > len([newest, *around])
+    loss.write(20)
+    assert loss.list_ranges_of_refused_ingest() == [newest, *around]
+    for wrong in (-1, 0, KEPT - 1, KEPT + 1, KEPT + LOST, KEPT + 2 * LOST):
+        loss.world.ctx.store.divergences.record(loss.topic.name, {0: wrong, 1: 3})
+        assert len(loss.list_ranges_of_refused_ingest()) > len([newest, *around])
+        assert loss.known == {0: KEPT}
+    assert loss.read() == loss.before
 
 
 def test_log_that_was_set_back_is_refused_and_left_behind_where_that_is_wished(
@@ -276,11 +317,14 @@ def test_parts_that_were_read_before_and_after_the_loss_are_never_joined(losses:
 
 def test_end_that_grew_again_with_the_same_records_is_no_loss(losses: dict[str, Loss]) -> None:
     loss = losses["equal"]
+    assert loss.list_ranges_of_refused_ingest()
+    assert loss.known == {0: KEPT}
     loss.topic.records = []
     loss.topic.write(_make_lost_rows(SCENARIOS.index("equal")))
     more = loss.write(3)
     loss.ingest()
     assert loss.read_partition(0) == [*(record for record in loss.before if record.partition == 0), *more]
+    assert loss.known == {}
 
 
 def test_undone_call_leaves_the_leader_epochs_of_those_before(losses: dict[str, Loss]) -> None:
@@ -378,6 +422,7 @@ def test_nothing_leaves_a_log_that_changed_since_it_was_counted(
 def test_call_that_takes_kafka_s_records_and_dies_did_nothing_or_all_of_it(
     losses: dict[str, Loss], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The next call completes what the store knows of it."""
     loss = losses["taken-after-crash"]
     others = loss.write(LOST + 20)
 
@@ -391,7 +436,14 @@ def test_call_that_takes_kafka_s_records_and_dies_did_nothing_or_all_of_it(
             with pytest.raises(KeyboardInterrupt):
                 loss.ingest(diverged="take")
     assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
+    store, head = loss.world.ctx.store, loss.world.head(loss.topic.name)
+    assert store.retired_files.list_retired(loss.topic.name) == []
     assert loss.ingest().snapshot_id is None
+    waiting = {file.path for file in head.state.waiting_files}
+    assert waiting == {row.path for row in store.retired_files.list_retired(loss.topic.name)}
+    assert waiting
+    ends = {number: state.log_end_offset for number, state in store.projection.list_states(loss.topic.name).items()}
+    assert ends == {number: state.log_end_offset for number, state in head.state.partitions.items()}
 
 
 def test_plan_that_reads_records_which_left_the_log_is_void(losses: dict[str, Loss]) -> None:

@@ -1,6 +1,6 @@
 """An ingest from a broker that is killed -9 at any step: run again, every record is in the log once.
 
-`make test` tries two places a way of reading, `make test-long` sixty.
+`make test` tries two places of each way of reading, three where several processes read; `make test-long` sixty.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.killed_ingest import let_three_processes_read
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.in_process_ingest import carry_out_plans_in_process
@@ -60,7 +61,7 @@ def run(folder: Path, topic: LiveTopic, on: str, last: int) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize("on", ["local", "spark"])
+@pytest.mark.parametrize("on", ["local", "processes", "spark"])
 def test_killed_anywhere_and_run_again_every_record_is_there_once(
     topic: LiveTopic, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
 ) -> None:
@@ -82,15 +83,18 @@ def test_killed_anywhere_and_run_again_every_record_is_there_once(
     whole = run(lake, topic, on, 0)
     assert whole.returncode == 0, whole.stderr
     steps = int(whole.stdout)
-    assert steps >= 30
-    places = [1 + steps * number // PLACES for number in range(PLACES)]
+    assert steps >= (30 if on != "processes" else 20)
+    if on == "processes":
+        let_three_processes_read(monkeypatch.setattr)
+    count = max(PLACES, 3) if on == "processes" else PLACES
+    places = [1 + steps * number // count for number in range(count)]
     for place in places:
         killed = run(put_back(), topic, on, place)
         if killed.returncode == 0 and place > steps * 3 // 4:
             continue  # how many steps there are depends on how fast the broker sends
         assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
         with open_world(lake, FakeClock(read_wall_clock_ms())) as world:
-            ingest(world, topic, on)
+            ingest(world, topic, "spark" if on == "spark" else "local")
             monkeypatch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
             assert world.read(topic=topic.name) == topic.records, place
             for _ in range(3):

@@ -15,17 +15,18 @@ import pytest
 
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
-from tests.support.world import World, open_world
+from tests.support.world import World, open_world, write_jsonl
 from winnow import documents
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.epochs import KAFKA_LAYOUT
-from winnow.errors import BadInputError, ServiceError
+from winnow.errors import RunAgainError, ServiceError
 from winnow.files import storage
 from winnow.ingest_plans import IngestPlan, IngestRange, PlannedObject
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.model import OffsetRange
 from winnow.pipeline.ingest import kafka_processes, range_processes
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.range_process import Assignment
@@ -127,9 +128,28 @@ def test_what_a_process_is_refused_is_told_as_of_the_partition(
         return genuine(*arguments)
 
     monkeypatch.setattr(kafka_processes, "carry_out_in_processes", delete_first)
-    with pytest.raises(BadInputError, match=f"deleted records of {topic.name}-1"):
+    with pytest.raises(RunAgainError, match=f"deleted records of {topic.name}-1") as raised:
         ingest(world, topic)
+    assert raised.value.retryable
     expect_nothing_landed(world, topic)
+
+
+def test_what_came_from_a_file_meanwhile_is_compared_with_what_is_read_and_the_rest_appended(
+    world: World, topic: LiveTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = range_processes.carry_out_in_processes
+
+    def append_first(*arguments: Any) -> Any:
+        done = genuine(*arguments)
+        path = write_jsonl(world.path(), topic.records[:5])
+        ingest_files(world.ctx, topic.name, [path], as_of_ms=world.clock())
+        return done
+
+    monkeypatch.setattr(kafka_processes, "carry_out_in_processes", append_first)
+    report = ingest(world, topic)
+    assert report.records_appended == len(topic.records) - 5
+    assert world.read(topic=topic.name) == topic.records
+    assert list_readers() == []
 
 
 def test_interrupted_ingest_leaves_neither_files_nor_processes(world: World, topic: LiveTopic) -> None:

@@ -121,14 +121,17 @@ def test_mirror_that_lags_or_has_other_headers_is_refused(broker: KafkaBroker, w
 def test_records_that_were_aborted_at_the_source_are_not_appended_from_a_mirror_that_has_them(
     broker: KafkaBroker, world: World
 ) -> None:
-    """MirrorMaker reads uncommitted records unless it is told not to, and commits them."""
+    """MirrorMaker reads uncommitted records unless it is told not to, and commits them.
+
+    Behind the end of the log nothing tells those from others.
+    """
     source = create_live_topic(broker, partitions=1)
     source.write(make_events(0, 10))
     source.write_transaction(make_events(100, 3), commits=False)
     source.write(make_events(10, 10))
     ingest(world, source)
     mirror = create_live_topic(broker, partitions=1)
-    mirror.write([*make_events(0, 10), *make_events(100, 3), *make_events(10, 15)])
+    mirror.write([*make_events(0, 10), *make_events(100, 3), *make_events(10, 15), *make_events(200, 2)])
     report = ingest(world, mirror, here=source.name, begins_epoch=True, mirror_of=MirrorOrigin(source.name))
     assert any(f"aborted at the source): {mirror.name}-0 3." in notice for notice in report.notices)
     assert world.read(topic=source.name) == [*source.records, *move(mirror.records[23:], 24)]

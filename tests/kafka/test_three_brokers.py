@@ -23,6 +23,7 @@ from tests.kafka.accounted_topic import AccountedTopic
 from tests.kafka.cluster_activities import Activity, follow_once, ingest_once, repeat_until_done
 from tests.kafka.cluster_schedule import Schedule
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
+from tests.support.cli_runner import winnow
 from tests.support.kafka_cluster import (
     KafkaCluster,
     create_unclean_topic,
@@ -111,7 +112,7 @@ def name_records(prefix: str, count: int) -> list[tuple[bytes, bytes]]:
 
 
 def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log_and_is_refused(
-    cluster: KafkaCluster, tmp_path: Path
+    cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is appended above records that Kafka does not have any more, until a person says so."""
     servers = cluster.bootstrap_servers
@@ -121,13 +122,14 @@ def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log
     first, lost, second = name_records("first", 10), name_records("lost", 5), name_records("second", 3)
     for topic in (unclean, deleted):
         write_records(cluster, topic, first)
-    with open_present_world(tmp_path) as world:
+    with open_present_world(tmp_path / "keeping") as world, open_present_world(tmp_path / "taking") as taking:
 
         def read_values(topic: str) -> list[bytes | None]:
             return [record.value for record in world.read(topic=topic)]
 
         def archive_and_delete() -> None:
             repeat_until_done(lambda: ingest_once(world, servers, [unclean, deleted]))
+            repeat_until_done(lambda: ingest_once(taking, servers, [unclean]))
             cluster.delete_topic(deleted)
             cluster.create_topic(deleted, assignment=[(1, 3)])  # node 2 does not run, and has the old one on its disk
             write_records(cluster, deleted, second)
@@ -149,6 +151,18 @@ def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log
         assert read_values(unclean) == [value for _, value in first + lost]
         repeat_until_done(lambda: ingest_once(world, servers, [unclean], diverged="keep"))
         assert read_values(unclean) == [value for _, value in first + lost + second + third]
+        assert [record.value for record in taking.read(topic=unclean)] == [value for _, value in first + lost]
+        monkeypatch.setenv("WINNOW_HOME", str(taking.ctx.settings.home))
+        take = ("ingest", "kafka", unclean, "--bootstrap-servers", servers, "--diverged", "take", "--yes", "--json")
+        removed = {"partition": 0, "first_offset": 10, "end_offset": 15, "records": 5}
+        assert winnow(*take).document["removed"] == [removed]
+        at_kafka = list(enumerate(first + second + third))
+        for _ in range(2):
+            records = taking.read(topic=unclean)
+            assert [(each.offset, (each.key, each.value)) for each in records] == at_kafka
+            head = taking.head(unclean).snapshot_id
+            assert ingest_once(taking, servers, [unclean])
+            assert taking.head(unclean).snapshot_id == head
 
 
 def test_topic_whose_partition_nobody_leads_is_run_again_and_stops_no_other(

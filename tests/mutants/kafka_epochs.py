@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_keyword, drop_statement, replace, set_keyword
+from tests.mutants.changes import drop_keyword, drop_statement, never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
 KAFKA_EPOCHS: tuple[Mutant, ...] = (
@@ -15,6 +15,15 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     Mutant("leader-epoch-not-asked", "the broker is not asked whether it still has the leader epoch that was read")
     .changes("RangeReader._assign", drop_statement("_seek"))
     .caught_by("test_lost_end_is_noticed_where_no_record_is_left_to_compare"),
+    Mutant("truncation-told-at-once", "a node that has just begun to lead and does not have everything yet is believed")
+    .changes("TRUNCATION_PAUSES_S", replace("(0.25, 0.5, 1.0)", "()"))
+    .caught_by("test_node_that_does_not_have_everything_yet_is_asked_again"),
+    Mutant("grown-again-is-an-answer", "a log that was cut off and has grown again passes where nothing can be checked")
+    .changes("RangeReader._find_rest", replace("checked.number == UNKNOWN_LEADER_EPOCH", "False"))
+    .caught_by("test_log_that_has_grown_again_is_no_answer_where_no_leader_epoch_is_checked"),
+    Mutant("asked-again-unchecked", "a broker that is asked again need not have what was read before")
+    .changes("RangeReader._find_rest", set_keyword("after", "None"))
+    .caught_by("test_broker_that_stays_with_it_is_believed"),
     Mutant("newest-records-not-compared", "without leader epochs, other records at the same offsets are not noticed")
     .changes("_ComparedPartition._is_equal", replace("ours.fields == theirs.fields", "True"))
     .caught_by("test_lost_end_is_noticed_without_leader_epochs[without-epochs]"),
@@ -75,4 +84,22 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     Mutant("checkpoint-beyond-the-end", "what comes in the place of compacted records counts as compacted")
     .changes("_shorten", drop_keyword("first_dirty_offset"))
     .caught_by("test_log_that_was_compacted_beyond_the_divergence_is_read_again_as_a_whole"),
+    Mutant("remembered-divergence-believed", "where a log was found to diverge is said again without a look at it")
+    .changes("_ComparedPartition.find_divergence", replace("self._diverges_at(guess, low, high)", "True"))
+    .caught_by("test_call_after_one_that_was_refused_compares_records_around_that_place_alone"),
+    Mutant("remembered-divergence-too-high", "records that Kafka lost below a remembered divergence are not looked at")
+    .changes("_ComparedPartition._diverges_at", never("low"))
+    .caught_by("test_call_after_one_that_was_refused_compares_records_around_that_place_alone"),
+    Mutant("remembered-divergence-too-low", "records above a remembered divergence are not looked at")
+    .changes("_ComparedPartition._diverges_at", return_value("True", "high"))
+    .caught_by("test_call_after_one_that_was_refused_compares_records_around_that_place_alone"),
+    Mutant("divergence-forgotten", "each tick searches again where a log diverges")
+    .changes("compare_as_known", drop_statement("record"))
+    .caught_by("test_call_after_one_that_was_refused_compares_records_around_that_place_alone"),
+    Mutant("divergence-never-forgotten", "a divergence that is over is remembered")
+    .changes("close_failures", drop_statement("forget"))
+    .caught_by("test_end_that_grew_again_with_the_same_records_is_no_loss"),
+    Mutant("store-without-what-was-cut", "what a call took before it died is missing in the metadata store")
+    .changes("prepare_topic", drop_statement("complete_cuts"))
+    .caught_by("test_call_that_takes_kafka_s_records_and_dies_did_nothing_or_all_of_it"),
 )

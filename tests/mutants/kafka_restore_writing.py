@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import assign, drop_element, drop_keyword, drop_statement, never, replace
+from tests.mutants.changes import (
+    always,
+    assign,
+    drop_element,
+    drop_keyword,
+    drop_operand,
+    drop_statement,
+    never,
+    replace,
+)
 from tests.mutants.mutant import Mutant
 
 COMMITTED = "test_what_is_said_after_committed_transactions_is_what_they_hold_and_how_to_go_on"
 SEVERAL = "test_several_topics_are_restored_and_one_that_fails_stops_no_other"
 WHOLE = "test_every_record_comes_back_as_it_was"
 OTHERWISE = "test_a_record_that_came_out_otherwise_is_found"
+MOVED = "test_the_first_row_that_differs_is_found"
 GROUPS = "test_groups_with_members_or_other_offsets_are_refused"
 OLD = "test_settings_that_the_brokers_do_not_know_are_left_out_and_said"
 NODES = "test_restore_whose_target_lacks_a_node_for_its_replicas_is_run_again_when_that_is_back"
@@ -64,16 +74,22 @@ KAFKA_RESTORE_WRITING: tuple[Mutant, ...] = (
     .caught_by("test_a_second_restore_takes_over_and_the_first_writes_nothing_more[Writing]"),
     # ------------------------------------------------------------------ reading back
     Mutant("verify-without-headers", "headers are not compared")
-    .changes("verify_records._COMPARED", assign("('key', 'value', 'timestamp')"))
+    .changes("find_difference", always("_count_headers"))
     .caught_by(f"{OTHERWISE}[change2]"),
+    Mutant("verify-headers-of-any-record", "headers that stand at another record are the same")
+    .changes("find_difference", drop_operand("_count_headers"))
+    .caught_by(f"{MOVED}[headers]"),
+    Mutant("verify-numbers-of-headers", "only the numbers of headers are compared")
+    .changes("find_difference", drop_operand("flatten"))
+    .caught_by(f"{MOVED}[header_names]"),
     Mutant("verify-without-timestamps", "timestamps are not compared")
-    .changes("verify_records._COMPARED", assign("('key', 'value', 'headers')"))
+    .changes("compare_records._PLAIN", assign("('key', 'value')"))
     .caught_by(f"{OTHERWISE}[change3]"),
     Mutant("verify-ends-early", "records behind the last restored one are not looked for")
     .changes("_require_end", never("more"))
     .caught_by("test_another_producers_record_behind_the_last_one_is_found"),
     Mutant("verify-dropped-timestamps", "a timestamp that was left out is another than that of the log")
-    .changes("verify_records._normalize", replace("pc.greater(times, 0)", "pc.is_valid(times)"))
+    .changes("compare_records._normalize", replace("pc.greater(times, 0)", "pc.is_valid(times)"))
     .caught_by("test_timestamps_that_clients_cannot_write_are_refused_unless_they_are_to_be_left_out"),
     # ------------------------------------------------------------------ groups
     Mutant("groups-with-members", "offsets of a group that has members are set")

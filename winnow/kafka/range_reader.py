@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from operator import is_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from winnow.epochs import UNKNOWN_LEADER_EPOCH, LeaderEpoch, append_leader_epochs
-from winnow.errors import BadInputError, ServiceError
+from winnow.errors import RunAgainError, ServiceError
 from winnow.files.record_batch import RECORD_SCHEMA, make_headers
 from winnow.kafka.client import NOTHING_CHANGED, explain_kafka_error, make_consumer
 from winnow.kafka.client_settings import ClientSettings
@@ -38,6 +39,8 @@ ASSIGNMENT_PAUSE_S = 0.005
 ANSWER_S = 20.0
 STALL_S = 120.0
 """A broker that sends nothing for so long is not reachable."""
+TRUNCATION_PAUSES_S = (0.25, 0.5, 1.0)
+"""How long to wait before a broker is asked again that says that it lost records; once for each."""
 FETCH_BYTES = 4 << 20
 FETCH_PAUSE_MS = 5
 """How long the library waits before it fetches again if it holds enough; its default of a second starves a reader."""
@@ -67,8 +70,12 @@ class BrokerRange:
         return f"{self.topic}-{self.partition}"
 
 
-class TruncatedRangeError(BadInputError):
-    """The broker has deleted records of a range that were to be read, or lost the end of its log."""
+class TruncatedRangeError(RunAgainError):
+    """The broker has deleted records of a range that were to be read, or lost the end of its log, or said so.
+
+    What is lost, if anything is, the next ingest finds out before it reads. To a restore, which reads back what it has
+    written, it is no reason to run it again.
+    """
 
 
 class RangeReader:
@@ -119,6 +126,7 @@ class RangeReader:
         position, size = wanted.start, min(512, MAXIMUM_BATCH_MESSAGES)
         heard_s = time.monotonic()
         done = False
+        pauses_s = list(TRUNCATION_PAUSES_S)
         while not done:
             found = self._consumer.consume(min(size, wanted.end - position), WAIT_S)
             if found:
@@ -129,9 +137,17 @@ class RangeReader:
                     f"Kafka at {self._settings.bootstrap_servers} sent nothing of {wanted} from offset {position} on "
                     f"for {STALL_S:.0f} s.{rest}"
                 )
-            messages, done = self._take(found, wanted)
+            try:
+                messages, done = self._take(found, wanted)
+            except TruncatedRangeError:
+                rest_of_range = self._find_rest(wanted, position)
+                if rest_of_range is None or not pauses_s:
+                    raise
+                time.sleep(pauses_s.pop(0))
+                self._assign(rest_of_range)
+                continue
             if messages:
-                if _get_offset(messages[0]) < wanted.start:
+                if _get_offset(messages[0]) < position:
                     said = f"there is a record at offset {_get_offset(messages[0])}, where there was none"
                     raise refuse_truncation(wanted, said, left=self._left)
                 position = _get_offset(messages[-1]) + 1
@@ -161,6 +177,21 @@ class RangeReader:
                 "Run it again."
             )
         return offsets[0]
+
+    def _find_rest(self, wanted: BrokerRange, position: int) -> BrokerRange | None:
+        """Find what is left of a range whose broker says that records are gone; None: do not ask again.
+
+        A node that has just begun to lead may say so although nothing is lost. It is asked again only where it has to
+        check the leader epoch of what was read before, as otherwise a log that was cut off and has grown again would
+        pass for the one that was read; and not where its log begins beyond the position, which it never takes back.
+
+        Raises:
+            ServiceError: the cluster cannot be reached.
+        """
+        checked = wanted.after if position == wanted.start else self.leader_epochs[-1]
+        if checked is None or checked.number == UNKNOWN_LEADER_EPOCH or self.find_begin(wanted) > position:
+            return None
+        return replace(wanted, start=position, after=checked)
 
     def _assign(self, wanted: BrokerRange) -> None:
         from confluent_kafka import KafkaException, TopicPartition
@@ -202,7 +233,7 @@ class RangeReader:
 
         end = wanted.end
         messages, done = list(found), False
-        if any(error is not None for error in map(Message.error, found)):
+        if not all(map(is_, map(Message.error, found), repeat(None))):
             done = any(self._judge(each, wanted) for each in found if each.error() is not None)
             messages = [each for each in found if each.error() is None]
         if messages and _get_offset(messages[-1]) >= end:

@@ -170,10 +170,18 @@ def record_unfollowed(ctx: Context, locations: Mapping[str, str]) -> None:
 
 
 def close_failures(ctx: Context, topics: Collection[str]) -> None:
-    """Close the alerts about ingests that failed of those ``topics``, of which one has succeeded."""
-    failed = {each.topic for each in ctx.store.alerts.list_open({AlertKind.INGEST_FAILED})} if topics else set()
+    """Close the alerts about ingests that failed of those ``topics``, each of which has succeeded now.
+
+    Where their brokers had lost records is forgotten.
+    """
+    if not topics:
+        return
+    failed = {each.topic for each in ctx.store.alerts.list_open({AlertKind.INGEST_FAILED})}
     for topic in failed & set(topics):
         ctx.alerts.recover(topic, {AlertKind.INGEST_FAILED}, None, "is ingested from Kafka again")
+    diverged = ctx.store.divergences.list_topics() & set(topics)
+    if diverged:
+        ctx.store.divergences.forget(diverged)
 
 
 def set_following(ctx: Context, topic: str, *, follows: bool) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from winnow.store.assessments import Assessments
     from winnow.store.audit import AuditLog
     from winnow.store.deadlines import Deadlines
+    from winnow.store.divergences import Divergences
     from winnow.store.history import History
     from winnow.store.idle_topics import IdleTopics
     from winnow.store.ingest_lag import IngestLags
@@ -68,6 +69,7 @@ PARTS: Final = {
     "portable_rows": ("portable_rows", "PortableRows"),
     "topic_heads": ("topic_heads", "TopicHeads"),
     "source_states": ("source_states", "SourceStates"),
+    "divergences": ("divergences", "Divergences"),
 }
 """Attribute of the store to module and class. A part is imported when it is first asked for: their tables take
 SQLAlchemy longer to lay out than most commands take to be answered."""
@@ -108,6 +110,7 @@ class Store:
     portable_rows: PortableRows
     topic_heads: TopicHeads
     source_states: SourceStates
+    divergences: Divergences
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -144,6 +144,16 @@ class SourceStateTable(Base):
     metadata_location: Mapped[str]
 
 
+class DivergenceTable(Base):
+    """A partition of which the brokers were found to have other records than its log, from one of their offsets on."""
+
+    __tablename__ = "winnow_divergence"
+
+    topic: Mapped[str] = mapped_column(primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    first_offset: Mapped[int]
+
+
 class TopicOverviewTable(Base):
     """The overview of a topic on the page: one row per topic, as of its last assessment.
 

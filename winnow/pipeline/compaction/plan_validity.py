@@ -9,7 +9,7 @@ from enum import StrEnum
 from winnow.errors import PlanVoidError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionPlan, PartitionState, Plan, Segment
+from winnow.model import PartitionPlan, PartitionState, Plan, RetiredFile, Segment
 from winnow.pipeline.compaction.plan import compute_configuration_digest
 from winnow.pipeline.compaction.run_plan import read_run_plan
 from winnow.pipeline.context import Context
@@ -27,6 +27,11 @@ def name_undo(ingest_id: str) -> str:
 def name_replacement(ingest_id: str) -> str:
     """Return what stands in place of a plan id in the files of records that an ingest call put others in place of."""
     return f"{_REPLACEMENT_PREFIX}{ingest_id}"
+
+
+def is_replaced(file: RetiredFile) -> bool:
+    """Check whether the records of a retired file left the log for others in their place."""
+    return file.plan_id.startswith(_REPLACEMENT_PREFIX)
 
 
 class VoidCause(StrEnum):
@@ -127,7 +132,7 @@ def _describe_moved_log(
             f"An ingest call was undone whose records of {name} plan {plan.plan_id} reads; the plan is void and "
             "nothing was published. Run it again: the next plan starts from the log as it is.",
         )
-    if any(file.path in gone and file.plan_id.startswith(_REPLACEMENT_PREFIX) for file in head.state.waiting_files):
+    if any(file.path in gone and is_replaced(file) for file in head.state.waiting_files):
         return VoidReason(
             VoidCause.UNDONE,
             f"Kafka's records were taken in the place of records of {name} that plan {plan.plan_id} reads; the plan is "

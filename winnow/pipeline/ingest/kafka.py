@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
@@ -30,7 +29,7 @@ from winnow.pipeline.ingest.creation import CreatedTopics
 from winnow.pipeline.ingest.ingest import finish_ingest
 from winnow.pipeline.ingest.kafka_configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka_continuity import check_continuity
-from winnow.pipeline.ingest.kafka_divergence import Comparison, compare_with_brokers
+from winnow.pipeline.ingest.kafka_divergence import Comparison
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_lag import record_complete_lag, record_failed_lags
 from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, compare_epoch, describe_epoch_notices
@@ -46,6 +45,8 @@ from winnow.pipeline.ingest.kafka_reading import (
 )
 from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_taking import Taking, describe_taken, plan_taking, record_taking
+from winnow.pipeline.ingest.known_divergences import compare_as_known
+from winnow.pipeline.ingest.log_cut import complete_cuts
 from winnow.pipeline.ingest.recreated_topics import (
     EmptyTopicError,
     begins_further_epoch,
@@ -253,10 +254,11 @@ def prepare_topic(
     log, head = _open_log(ctx, topic)
     if wanted.follows:
         require_followed(log, head)
+    complete_cuts(ctx, log, head)
     count = len(head.state.partitions)
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
-    state, compared, taking = _find_divergences(log, head, found, cluster, rules)
+    state, compared, taking = _find_divergences(ctx, log, head, found, cluster, rules)
     planned = plan_reading(include_partitions(state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
@@ -282,10 +284,10 @@ def prepare_topic(
 
 
 def _find_divergences(
-    log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, rules: ReadingRules
+    ctx: Context, log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, rules: ReadingRules
 ) -> tuple[TopicState, Comparison, Taking | None]:
     """Compare a log with its topic: its state without what the call takes from it, what else was found, and that."""
-    compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
+    compared = compare_as_known(ctx, log, head, found, cluster, rules)
     taking = plan_taking(log, head, found, compared.divergences, rules)
     if taking is None:
         return head.state, compared, None

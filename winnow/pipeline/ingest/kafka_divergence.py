@@ -79,7 +79,11 @@ class _Piece:
 
 
 def compare_with_brokers(
-    state: TopicState, topic: BrokerTopic, list_segments: Callable[[], LiveSegments], settings: ClientSettings
+    state: TopicState,
+    topic: BrokerTopic,
+    list_segments: Callable[[], LiveSegments],
+    settings: ClientSettings,
+    find_guesses: Callable[[], Mapping[int, int]] = dict,
 ) -> Comparison:
     """Compare the newest records of each partition that has something new at the brokers with those there.
 
@@ -91,6 +95,8 @@ def compare_with_brokers(
         topic: the topic at its brokers.
         list_segments: lists the live segments; called if anything is to be compared.
         settings: of the client.
+        find_guesses: finds per partition an offset at which the divergence may be, if there is one; called at the
+            first. A right one spares the search; a wrong one changes nothing.
 
     Raises:
         TruncatedRangeError: the broker has deleted records meanwhile.
@@ -102,6 +108,7 @@ def compare_with_brokers(
         return Comparison()
     live = list_segments()
     divergences, positions = [], {}
+    guesses: Mapping[int, int] | None = None
     with RangeReader(settings) as reader:
         for partition, end in changed.items():
             compared = _ComparedPartition(state, topic, partition, end, live.get(partition, ()), reader)
@@ -110,7 +117,8 @@ def compare_with_brokers(
                 if position is not None:
                     positions[partition] = position
                 continue
-            offset = compared.find_divergence()
+            guesses = find_guesses() if guesses is None else guesses
+            offset = compared.find_divergence(guesses.get(partition))
             stable = topic.partitions[partition].stable_offset
             divergences.append(Divergence(partition, offset, end, stable, compared.count_records(offset)))
     return Comparison(tuple(divergences), positions)
@@ -191,10 +199,15 @@ class _ComparedPartition:
             return LeaderEpoch(number, newest, newest + 1)
         return self._ask_for_position()
 
-    def find_divergence(self) -> int:
-        """Find the offset from which on nothing agrees: that after the last record that is equal on both sides."""
+    def find_divergence(self, guess: int | None = None) -> int:
+        """Find the offset from which on nothing agrees: that after the last record that is equal on both sides.
+
+        ``guess``: where it may be; None: nobody knows.
+        """
         low, high = min([self._end, *(piece.start for piece in self._pieces)]), self._end
         low = min(max(low, self._begin), high)
+        if guess is not None and low <= guess <= high and self._diverges_at(guess, low, high):
+            return guess
         while low < high:
             middle = (low + high) // 2
             ours, theirs = self._find_first_common(middle, high)
@@ -203,6 +216,17 @@ class _ComparedPartition:
             else:
                 low = ours.offset + 1
         return low
+
+    def _diverges_at(self, offset: int, low: int, high: int) -> bool:
+        """Check whether the last record that is equal on both sides is just below ``offset``, or there is none."""
+        if offset > low and not self._agrees_from(offset - 1, offset):
+            return False
+        return not self._agrees_from(offset, high)
+
+    def _agrees_from(self, start: int, end: int) -> bool:
+        """Check whether the first record from offset ``start`` on that both sides have is equal on both."""
+        ours, theirs = self._find_first_common(start, end)
+        return ours is not None and theirs is not None and self._is_equal(ours, theirs)
 
     def count_records(self, offset: int) -> int:
         """Count records of the log from ``offset`` on, at most as many as there can be."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winnow.log.head import Head
-from winnow.pipeline.ingest.commit import IngestReport, IngestRequest
+from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.ingest import append_records
 from winnow.pipeline.ingest.kafka_input import KafkaInput
 from winnow.pipeline.ingest.kafka_spark import KafkaSegments
@@ -22,13 +22,21 @@ def append_here(request: IngestRequest, head: Head, progress: Progress | None = 
     processes = choose_processes(offsets, request.ctx.settings.ingest.processes) if divides else 1
     if processes == 1:
         return append_records(request, head, progress)
-    return _append_in_processes(request, head, processes, progress)
+    try:
+        return _append_in_processes(request, head, processes, progress)
+    except LogMovedError:
+        # As where one process reads: everything is read again, and what came meanwhile is compared with it.
+        return append_records(request, request.prepare_head(request.log.newest_head()), progress)
 
 
 def _append_in_processes(
     request: IngestRequest, head: Head, processes: int, progress: Progress | None = None
 ) -> IngestReport:
-    """Append by processes. A partition is divided among them only where it has most of the offsets."""
+    """Append by processes. A partition is divided among them only where it has most of the offsets.
+
+    Raises:
+        LogMovedError: something else was appended meanwhile; nothing landed.
+    """
     segments = KafkaSegments(request, head)
     with segments.row.renew_in_background():
         segments.row.open()

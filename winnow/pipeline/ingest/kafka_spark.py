@@ -68,8 +68,18 @@ def append_on_one_application(
             raise
         for each, plan in plans:
             with results.collect(each.log.topic):
-                reports.append(each.commit(plan, found[plan.plan_id]))
+                reports.append(_commit_once(each, plan, found[plan.plan_id]))
     return reports
+
+
+def _commit_once(segments: KafkaSegments, plan: IngestPlan, found: IngestResult | WinnowError) -> IngestReport:
+    """Commit what an application made; to read everything again is for another call, which starts another one."""
+    try:
+        return segments.commit(plan, found)
+    except LogMovedError:
+        raise CommitConflictError(
+            f"The log of topic {segments.log.topic} moved while Kafka was read. {NOTHING_INGESTED} Run it again."
+        ) from None
 
 
 def _count_offsets(progress: Progress | None) -> Progress | None:
@@ -201,6 +211,7 @@ class KafkaSegments(SparkSegments):
             BadInputError: a record without a key; nothing landed.
             TruncatedRangeError: the brokers deleted records meanwhile; nothing landed.
             CommitConflictError: another call came first; nothing landed.
+            LogMovedError: something else was appended meanwhile; nothing landed.
             ServiceError: Spark, the brokers or the object store failed; nothing landed.
         """
         try:
@@ -216,12 +227,7 @@ class KafkaSegments(SparkSegments):
         except BaseException:
             self.discard()
             raise
-        try:
-            return self.commit_prepared(self.files, self.discard)
-        except LogMovedError:
-            raise CommitConflictError(
-                f"The log of topic {self.log.topic} moved while Kafka was read. {NOTHING_INGESTED} Run it again."
-            ) from None
+        return self.commit_prepared(self.files, self.discard)
 
     def _judge(self, plan: IngestPlan, found: IngestResult) -> None:
         if found.failures:

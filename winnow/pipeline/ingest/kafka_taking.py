@@ -131,7 +131,7 @@ def describe_taken(taking: Taking) -> list[str]:
 
 def record_taking(ctx: Context, log: TopicLog, taking: Taking, ingest_id: str) -> None:
     """Record in audit log and metadata store what the committed call ``ingest_id`` took from the log."""
-    record_cut(ctx, log, ingest_id)
+    record_cut(ctx, log)
     removed = [_describe_removed(taking.topic, part) for part in taking.cut.removed]
     detail = f"{ingest_id}: {join_first(removed, MAXIMUM_NAMED, ' ')}"
     record_action(ctx, AuditAction.TAKE_DIVERGED, taking.topic, detail=detail)

@@ -19,7 +19,7 @@ from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.model import Append, PartitionState, RetiredFile, Segment
 from winnow.pipeline.compaction.overview import refresh_overview
-from winnow.pipeline.compaction.plan_validity import name_replacement
+from winnow.pipeline.compaction.plan_validity import is_replaced, name_replacement
 from winnow.pipeline.context import Context
 from winnow.sources.input_errors import NOTHING_INGESTED
 
@@ -134,14 +134,23 @@ def plan_cut(log: TopicLog, head: Head, offsets: dict[int, int]) -> LogCut:
     return LogCut(tuple(parts))
 
 
-def record_cut(ctx: Context, log: TopicLog, ingest_id: str) -> None:
-    """Record in the metadata store what the commit of ``ingest_id`` cut off. Repeatable."""
+def record_cut(ctx: Context, log: TopicLog) -> None:
+    """Record in the metadata store what was cut off a log, as its newest head has it. Repeatable."""
     head = log.head()
-    name = name_replacement(ingest_id)
-    retired = [file for file in head.state.waiting_files if file.plan_id == name]
+    retired = [file for file in head.state.waiting_files if is_replaced(file)]
     ctx.store.retired_files.record(log.topic, retired, "data", table_uuid=head.table_uuid)
     ctx.store.projection.record_states(log.topic, head.state.partitions, ctx.now_ms(), table_uuid=head.table_uuid)
     refresh_overview(ctx, log.topic, head)
+
+
+def complete_cuts(ctx: Context, log: TopicLog, head: Head) -> None:
+    """Record what a call cut off that died after its commit: the store does not have those files yet.
+
+    Asks the store only while files wait whose records left the log for others.
+    """
+    replaced = {file.path for file in head.state.waiting_files if is_replaced(file)}
+    if replaced and not replaced <= {file.path for file in ctx.store.retired_files.list_retired(log.topic)}:
+        record_cut(ctx, log)
 
 
 def _is_as_counted(part: PartitionCut, now: PartitionState, segments: Sequence[Segment]) -> bool:

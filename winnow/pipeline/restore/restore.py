@@ -98,9 +98,12 @@ def _restore_topic(
             before, state = state, run.write(source, state)
             try:
                 verified = run.verify(source, state)
-            except (ValidationFailedError, TruncatedRangeError):
+            except (ValidationFailedError, TruncatedRangeError) as problem:
                 # A target that another process has completed is its applications': it may differ by now.
                 writer.require_held()
+                if isinstance(problem, TruncatedRangeError):
+                    # What the target has lost does not come back by running it again.
+                    raise BadInputError(f"{problem} Delete it and run this again: it begins anew.") from None
                 raise
             state = run.commit(state, Phase.VERIFIED, verified.groups)
             report = replace(

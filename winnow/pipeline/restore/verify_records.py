@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import ValidationFailedError
-from winnow.files.record_batch import HEADERS
 from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.kafka.record_columns import read_times_ms
 from winnow.model import OffsetRange
+from winnow.pipeline.restore.compare_records import find_difference
 from winnow.pipeline.restore.restore_state import Progress, RestoreState
 from winnow.pipeline.restore.source_log import SourceLog
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from winnow.pipeline.restore.offset_translation import Offsets
 
 _LOG_APPEND_TIME = 1
-_COMPARED = ("key", "value", "timestamp", "headers")
 
 
 class OffsetListener(Protocol):
@@ -124,35 +122,16 @@ def _read_offsets(batch: pa.RecordBatch) -> Offsets:
 
 
 def _compare(target: str, partition: int, expected: pa.RecordBatch, found: pa.RecordBatch) -> None:
-    for name in _COMPARED:
-        ours, theirs = _normalize(name, expected.column(name)), _normalize(name, found.column(name))
-        if not ours.equals(theirs):
-            row = _find_difference(ours, theirs)
-            raise ValidationFailedError(
-                f"Topic {target} is not what was restored: the record at {target}-{partition} offset "
-                f"{found.column('offset')[row].as_py()} has another {name} than offset "
-                f"{expected.column('offset')[row].as_py()} of the log. The archive is as it was. Did another producer "
-                "write to the topic? Delete it and restore anew."
-            )
-
-
-def _normalize(name: str, column: pa.Array) -> Any:
-    """Return a column as Kafka has it: times in milliseconds, and no headers rather than an empty list of them."""
-    if name == "timestamp":
-        times = read_times_ms(column)
-        return pc.if_else(pc.greater(times, 0), times, pa.scalar(None, pa.int64()))
-    if name != "headers":
-        return column
-    headers = column.cast(HEADERS)
-    counts = pc.list_value_length(headers).fill_null(0)
-    if not pc.any(pc.greater(counts, 0)).as_py():
-        return pa.nulls(len(headers), HEADERS)
-    return pc.if_else(pc.greater(counts, 0), headers, pa.scalar(None, HEADERS))
-
-
-def _find_difference(ours: Any, theirs: Any) -> int:
-    rows = zip(ours.to_pylist(), theirs.to_pylist(), strict=True)
-    return next(index for index, (one, other) in enumerate(rows) if one != other)
+    difference = find_difference(expected, found)
+    if difference is None:
+        return
+    name, row = difference
+    raise ValidationFailedError(
+        f"Topic {target} is not what was restored: the record at {target}-{partition} offset "
+        f"{found.column('offset')[row].as_py()} has another {name} than offset "
+        f"{expected.column('offset')[row].as_py()} of the log. The archive is as it was. Did another producer "
+        "write to the topic? Delete it and restore anew."
+    )
 
 
 def _make_missing_error(

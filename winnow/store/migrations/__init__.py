@@ -1,6 +1,6 @@
 """The Alembic scripts of the metadata store. They travel inside the package."""
 
-HEAD_REVISION = "0021"
+HEAD_REVISION = "0022"
 """The newest schema; known without importing Alembic."""
 
 VERSION_TABLE = "winnow_alembic_version"
