@@ -46,6 +46,14 @@ def test_names_are_split_from_the_right(uri: str, topic: str, partition: int, of
     assert (name.topic, name.partition, name.first_offset, name.folder) == (topic, partition, offset, folder)
 
 
+def test_the_hdfs_sink_s_names_have_the_last_offset_too() -> None:
+    name = parse("hdfs://nn/topics/my+x/orders.v-1/partition=3/orders.v-1+3+0000000400+0000000799.avro")
+    assert (name.topic, name.partition, name.first_offset, name.last_offset) == ("orders.v-1", 3, 400, 799)
+    assert (name.folder, name.format, name.in_topic_folder) == ("partition=3", Format.AVRO, True)
+    assert parse("topics/o/partition=0/o+0+0000000400.avro").last_offset is None
+    assert parse_name("topics/o/partition=0/o+0+0000000400+0000000399.avro") is None
+
+
 @pytest.mark.parametrize(
     ("extension", "role", "form", "compression"),
     [

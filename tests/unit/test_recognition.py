@@ -14,6 +14,7 @@ from pyarrow import orc
 from winnow.errors import BadInputError
 from winnow.sources.archive import open_archive
 from winnow.sources.inspection import inspect_archive
+from winnow.sources.layouts.objects import ReadOptions
 
 EVENT = {"id": 1, "amount": 2.5}
 POSITIONED = {"kafka_offset": 17, "kafka_partition": 3, "key": "k", "value": "v"}
@@ -132,3 +133,20 @@ def test_what_is_well_known_and_cannot_be_read_is_told_the_way_on(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInputError, match=said):
         open_archive([str(tmp_path)])
+
+
+def test_more_records_than_the_hdfs_sink_s_name_has_offsets_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "topics" / "orders"
+    for place, rows in (
+        ("partition=0/orders+0+0000000007+0000000008.json", 2),
+        ("+tmp/orders/partition=0/x_tmp.json", 9),
+    ):
+        (folder / place).parent.mkdir(parents=True)
+        (folder / place).write_text('{"a":1}\n' * rows)
+    archive = open_archive([str(tmp_path)])
+    (obj,) = archive.objects
+    chunks = list(archive.layout.read(obj, ReadOptions()))
+    assert [offset for chunk in chunks for offset in chunk.records.column("offset").to_pylist()] == [7, 8]
+    (folder / "partition=0/orders+0+0000000007+0000000008.json").write_text('{"a":1}\n' * 3)
+    with pytest.raises(BadInputError, match="more records than its name has offsets, from 7 to 8"):
+        list(archive.layout.read(open_archive([str(tmp_path)]).objects[0], ReadOptions()))

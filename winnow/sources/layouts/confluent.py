@@ -17,7 +17,7 @@ from winnow.files.record_batch import HEADERS as HEADERS_TYPE
 from winnow.files.record_batch import MAXIMUM_OFFSET, RECORD_SCHEMA
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.aligned_columns import UnequalLengthsError, align_columns, slice_columns
-from winnow.sources.layouts.confluent_names import HEADERS, KEY, VALUE, parse_name
+from winnow.sources.layouts.confluent_names import HEADERS, KEY, VALUE, parse_last_offset, parse_name
 from winnow.sources.layouts.confluent_parts import LINE_END, PartReader
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
@@ -65,6 +65,13 @@ def _make_reader(part: StoredObject, options: ReadOptions, separator: bytes) -> 
 
 def _make_batch(obj: ArchiveObject, columns: Mapping[str, Any], done: int) -> pa.RecordBatch:
     rows = len(next(iter(columns.values())))
+    last = parse_last_offset(obj.uri)
+    if last is not None and obj.first_offset is not None and obj.first_offset + done + rows - 1 > last:
+        raise refuse_file(
+            obj.uri,
+            f"it holds more records than its name has offsets, from {obj.first_offset} to {last}",
+            "is it another program's? Leave it out with --exclude",
+        )
     if obj.first_offset is not None and obj.first_offset + done + rows - 1 > MAXIMUM_OFFSET:
         raise refuse_file(obj.uri, "its name has an offset too large for its records", "leave it out with --exclude")
     first = pa.nulls(rows, pa.int64()) if obj.first_offset is None else _count_from(obj.first_offset + done, rows)

@@ -1,4 +1,4 @@
-"""The layout of Confluent's S3, GCS and Azure sinks."""
+"""The layout of Confluent's S3, GCS, Azure and HDFS sinks."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ def _list_findings(objects: Sequence[ArchiveObject], orphans: Sequence[StoredObj
 CONFLUENT = Layout(
     LAYOUT,
     Description(
-        title="Confluent's S3 sink, and those for GCS and Azure",
+        title="Confluent's S3 sink, and those for GCS, Azure and HDFS",
         recognised_by="`<topics.dir>/<topic>/<partition folder>/<topic>+<partition>+<first offset>.<format>`, with "
-        "other delimiters too; keys and headers beside (`.keys`, `.headers`), tombstones in a folder of their own.",
+        "other delimiters too; keys and headers beside (`.keys`, `.headers`), tombstones in a folder of their own. The "
+        "HDFS sink has the last offset behind the first one, and no keys; its folder `+tmp` is left out.",
         loses=(
             "offsets and timestamps: no format has them",
             "keys, headers and tombstones, unless told otherwise",

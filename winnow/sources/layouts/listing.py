@@ -24,6 +24,7 @@ SIDECARS: Final = frozenset(
     {
         "_SUCCESS",
         "_temporary",
+        "+tmp",
         "_spark_metadata",
         "_metadata",
         "_common_metadata",
