@@ -76,7 +76,9 @@ def build_parser() -> argparse.ArgumentParser:
     kafka.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
     kafka.add_argument("--records", type=int, metavar="N", help="records of the topic; default: by size")
     kafka.add_argument("--rounds", type=int, default=2, metavar="N", help="runs of each; default: 2")
-    kafka.add_argument("--parts", default="", metavar="A,B", help="only these: ingest, cleaner, restore")
+    kafka.add_argument(
+        "--parts", default="", metavar="A,B", help="only these: ingest, costs, following, cleaner, restore"
+    )
     curves = commands.add_parser("curves", help="cost against records, keys, partitions, dirty share")
     curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
     report = commands.add_parser("report", help="print the tables of what was measured, or draw the plot")
@@ -223,14 +225,19 @@ def _archives(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 def _kafka(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.kafka_cleaner import run_cleaners
-    from bench.kafka_ingest import RECORDS, run_kafka
+    from bench.kafka_following import run_following
+    from bench.kafka_ingest import RECORDS, run_kafka, run_parts
     from bench.kafka_restore import run_restores
 
-    parts = _names(given.parts) or ["ingest", "cleaner", "restore"]
+    parts = _names(given.parts) or ["ingest", "costs", "cleaner", "restore"]
     failed = False
     if "ingest" in parts:
         runs = run_kafka(get_bench_folder(), given.size, given.records, given.rounds, shown.say)
         failed = any(run.note for run in runs)
+    if "costs" in parts:
+        run_parts(get_bench_folder(), min(given.records or RECORDS[given.size], 1_000_000), given.rounds, shown.say)
+    if "following" in parts:
+        run_following(get_bench_folder(), given.records or 1_000, given.rounds, shown.say)
     if "cleaner" in parts:
         run_cleaners(get_bench_folder(), given.records or RECORDS[given.size], shown.say)
     if "restore" in parts:

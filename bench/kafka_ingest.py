@@ -1,7 +1,8 @@
 """Measures how a Kafka topic goes in: Winnow in one process, Winnow on Spark, and Spark's own copy of it to Parquet.
 
 All three read the same broker, with headers and committed records only. Winnow also checks and commits; Spark's copy
-goes through its Kafka connector, whose jars are fetched before, and writes Parquet with zstd.
+goes through its Kafka connector, whose jars are fetched before, and writes Parquet with zstd. What the parts of an
+ingest cost in CPU time is measured apart from that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from bench.kafka_ingest_parts import describe_parts, measure_parts
 from bench.lake import build_environment
 from bench.peer_runs import MAXIMUM_RUN_SECONDS, SPARK_MEMORY
 from bench.peers.spark_kafka import resolve_connector
@@ -66,6 +68,21 @@ def run_kafka(
         shutil.rmtree(place, ignore_errors=True)
     report(describe_ratios(runs))
     return runs
+
+
+def run_parts(folder: Path, records: int, rounds: int, report: Callable[[str], None]) -> None:
+    """Measure what the parts of an ingest cost, beside a loop that only counts."""
+    place = folder / "kafka-parts"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        with run_broker(place / "broker", jvm_options=_NORMAL_JVM) as broker:
+            report(f"writing {records:,} records to a broker")
+            write_topic(broker.bootstrap_servers, records)
+            for _ in range(rounds):
+                report(describe_parts(measure_parts(broker.bootstrap_servers, TOPIC, PARTITIONS, place / "parts")))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def write_topic(servers: str, records: int, configuration: Mapping[str, str] = _KEPT) -> None:
