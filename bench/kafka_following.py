@@ -72,8 +72,11 @@ def create_topics(servers: str, topics: int) -> list[str]:
 
 def describe_tick(costs: TickCosts) -> str:
     """Describe one tick in a line."""
-    requests = ", ".join(f"{name.strip('_')} {seconds:.2f}" for name, seconds in costs.requests)
-    return f"{costs.appended:,} topics got records, {costs.cpu_seconds:.2f} s CPU; requests: {requests}"
+    by_name: dict[str, list[float]] = {}
+    for name, seconds in costs.requests:
+        by_name.setdefault(name.strip("_"), []).append(seconds)
+    requests = ", ".join(f"{len(spent)} {name} {sum(spent):.2f}" for name, spent in by_name.items())
+    return f"{costs.appended:,} topics got records, {costs.cpu_seconds:.2f} s CPU; requests, with theirs: {requests}"
 
 
 def _tick(ctx: Any, cluster: Cluster, names: list[str]) -> TickCosts:

@@ -24,6 +24,9 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     Mutant("asked-again-unchecked", "a broker that is asked again need not have what was read before")
     .changes("RangeReader._find_rest", set_keyword("after", "None"))
     .caught_by("test_broker_that_stays_with_it_is_believed"),
+    Mutant("processes-give-up", "an ingest by several processes ends where the log moved, and does not read again")
+    .changes("append_here", replace("LogMovedError", "AssertionError"))
+    .caught_by("test_what_came_from_a_file_meanwhile_is_compared_with_what_is_read_and_the_rest_appended"),
     Mutant("newest-records-not-compared", "without leader epochs, other records at the same offsets are not noticed")
     .changes("_ComparedPartition._is_equal", replace("ours.fields == theirs.fields", "True"))
     .caught_by("test_lost_end_is_noticed_without_leader_epochs[without-epochs]"),
