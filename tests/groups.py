@@ -29,15 +29,15 @@ SIDE_BY_SIDE: Final = 3
 """Groups at a time: one more than the cores that they need, since some tests wait."""
 GROUPS: Final = (
     ("integration",),
-    ("dags",),
-    ("airflow",),
-    ("faults",),
-    ("browser",),
+    ("kafka",),
     ("spark", "bench"),
     ("unit",),
-    ("cluster",),
-    ("kafka",),
+    ("airflow",),
     ("contract", "catalogue", "page"),
+    ("dags",),
+    ("faults",),
+    ("browser",),
+    ("cluster",),
     ("docs",),
 )
 """The folders of each group, in the order in which they begin: the longest first. A folder that is in no group runs in
