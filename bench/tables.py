@@ -46,7 +46,7 @@ LOSS_TITLES = {
 }
 LOSSES: tuple[tuple[str, str], ...] = (
     ("data files whose records ascend by offset", "{files_in_order} of {files}"),
-    ("deletes that a reader who follows can see", "{tombstones} of 15"),
+    ("deletes that an incremental reader sees", "{tombstones} of 15"),
     ("topic partitions whose end is known, so that a consumer can go on there", "{ends_known} of 2"),
     ("live records with their headers", "{headers} of {live}"),
     ("rows left of a topic partition of which every key was deleted", "{emptied_left} of 5"),
