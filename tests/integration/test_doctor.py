@@ -65,6 +65,22 @@ def silent_port() -> Iterator[int]:
 # The machine
 
 
+def test_an_arrow_that_cannot_be_imported_is_all_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything else would fail for the same reason, and its fixes would fix nothing."""
+    (tmp_path / "pyarrow").mkdir()
+    (tmp_path / "pyarrow" / "__init__.py").write_text('raise ImportError("numpy.core.multiarray failed to import")\n')
+    monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = winnow_process("doctor", "--json")
+    assert done.exit_code == 2
+    (finding,) = json.loads(done.stdout)
+    assert (finding["check"], finding["status"]) == ("arrow", "failure")
+    assert finding["detail"].endswith("numpy.core.multiarray failed to import")
+    assert "pip install 'numpy>=2'; or 'pyarrow<22'" in finding["fix"]
+    other = winnow_process("topics", "list")
+    assert "A package cannot be imported: numpy.core.multiarray failed to import. See what is installed" in other.stderr
+
+
 def test_python_outside_of_what_winnow_was_tested_with_fails() -> None:
     """Both ends of the range; the installation's own is what is asked for."""
     assert machine.check_python()[0].status is CheckStatus.OK

@@ -61,9 +61,14 @@ def doctor(
 def _examine(spark: bool, alert: bool, timeout: float | None, report: Callable[[Sequence[str]], None]) -> CheckReport:
     from winnow.config.settings import load_settings
     from winnow.errors import ConfigurationError
+    from winnow.pipeline.doctor.arrow import find_broken_arrow
+    from winnow.pipeline.doctor.check_runner import CheckReport, build_failure_from_error
+
+    broken = find_broken_arrow()
+    if broken is not None:
+        return CheckReport([broken])  # all else would fail for this reason, with fixes that fix nothing
     from winnow.pipeline.doctor import machine
     from winnow.pipeline.doctor.all_checks import run_all_checks
-    from winnow.pipeline.doctor.check_runner import CheckReport, build_failure_from_error
 
     try:
         settings = load_settings()
