@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli_runner import winnow
+from winnow.sources.layouts.listing import list_objects
+from winnow.sources.layouts.objects import StoredObject
 
 FLINK = "part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-{}"
 MAP = shlex.split("--map offset=kafka_offset --map partition=kafka_partition --map key=customer --map value=*:json")
@@ -54,3 +57,30 @@ def test_a_refused_archive_leaves_no_topic(archive: Path) -> None:
 def test_a_layout_and_columns_contradict_each_other(archive: Path) -> None:
     refused = winnow("ingest", "files", "orders", archive, "--create", "--layout", "aiven", *MAP, code=2)
     assert "Leave one of the two out" in refused.stderr
+
+
+def test_an_archive_of_many_topics_is_listed_once_and_says_each_thing_once(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = archive.parent / "events"
+    folder.mkdir()
+    rows = [
+        {"topic": f"t{number}", "kafka_offset": offset, "kafka_partition": 0, "customer": "c", "amount": offset}
+        for number in range(3)
+        for offset in range(2)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "events.parquet")
+    listed = []
+
+    def list_and_count(*arguments: Any) -> list[StoredObject]:
+        listed.append(arguments)
+        return list_objects(*arguments)
+
+    monkeypatch.setattr("winnow.sources.archive.list_objects", list_and_count)
+    done = winnow("ingest", "files", "--each-topic", folder, "--create", *MAP, "--map", "topic=topic")
+    assert done.stdout.count("2 records appended") == 3
+    assert done.stderr.count("Read as Files of another program") == 1
+    assert "notice: t0, t1 and t2: Read as" in done.stderr
+    assert len(listed) == 1
+    again = winnow("ingest", "files", "--each-topic", folder, "--json", *MAP, "--map", "topic=topic")
+    assert [(each["topic"], each["records_appended"]) for each in again.document] == [("t0", 0), ("t1", 0), ("t2", 0)]

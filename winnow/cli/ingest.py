@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.command_errors import exit_with, run_for_each_topic
+from winnow.cli.command_errors import TopicOutcomes, exit_with, run_for_each_topic
 from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
-from winnow.cli.output import MAXIMUM_ROWS, format_count, print_lines, print_message, print_table, write_json
+from winnow.cli.output import (
+    MAXIMUM_ROWS,
+    format_count,
+    format_names,
+    print_lines,
+    print_message,
+    print_table,
+    write_json,
+)
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError
 from winnow.sources.choices import DELETES, EMPTY_VALUES, TOMBSTONES, Choices, check_choice, parse_encodings
@@ -20,6 +28,7 @@ from winnow.sources.layouts.field_map import parse_field_map
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
     from winnow.pipeline.ingest.commit import IngestReport
+    from winnow.sources.archive import Archive
 
 Layout = Annotated[
     str,
@@ -176,12 +185,14 @@ def files(
     )
     with open_installation() as ctx:
         as_of_ms = resolve_as_of(ctx, as_of)
-        if each_topic:
-            _ingest_each(ctx, [topic, *(paths or ())], options, as_of_ms, as_json=as_json)
-            return
-        if not paths:
+        outcome = _ingest_each(ctx, [topic, *(paths or ())], options, as_of_ms) if each_topic else None
+        if outcome is None and not paths:
             raise UsageError("No path is named: winnow ingest files TOPIC PATH...")
-        report = _ingest(ctx, topic, paths, options, as_of_ms)
+        report = None if outcome is not None else _ingest(ctx, topic, paths or [], options, as_of_ms)
+    if outcome is not None:
+        _show_outcome(outcome, as_json=as_json)
+        return
+    assert report is not None
     for notice in report.notices:
         print_message(f"notice: {notice}")
     if as_json:
@@ -230,14 +241,27 @@ def withdraw_if_refused(ctx: Context, created: Mapping[str, str]) -> Iterator[No
         raise
 
 
-def _ingest(ctx: Context, topic: str, paths: list[str], options: IngestOptions, as_of_ms: int) -> IngestReport:
+def _ingest(
+    ctx: Context,
+    topic: str,
+    paths: list[str],
+    options: IngestOptions,
+    as_of_ms: int,
+    archive: Archive | None = None,
+) -> IngestReport:
     created: dict[str, str] = {}
     with withdraw_if_refused(ctx, created):
-        return _create_and_ingest(ctx, topic, paths, options, as_of_ms, created)
+        return _create_and_ingest(ctx, topic, paths, options, as_of_ms, created, archive)
 
 
 def _create_and_ingest(
-    ctx: Context, topic: str, paths: list[str], options: IngestOptions, as_of_ms: int, created: dict[str, str]
+    ctx: Context,
+    topic: str,
+    paths: list[str],
+    options: IngestOptions,
+    as_of_ms: int,
+    created: dict[str, str],
+    archive: Archive | None,
 ) -> IngestReport:
     from winnow.pipeline.ingest.creation import create_missing_topic, describe_default_policy
     from winnow.pipeline.ingest.ingest import ingest_files
@@ -253,6 +277,7 @@ def _create_and_ingest(
             choices=options.choices,
             source_topic=options.source_topic,
             partitions=options.partitions,
+            archive=archive,
         )
         if partitions is not None:
             print_message(f"Created topic {topic} with {format_count(partitions, 'partition')}.")
@@ -269,6 +294,7 @@ def _create_and_ingest(
             choices=options.choices,
             on=options.on,
             epoch=options.epoch,
+            archive=archive,
             progress=bar.follow_reading,
         )
     if partitions is None:
@@ -276,20 +302,26 @@ def _create_and_ingest(
     return replace(report, notices=(*report.notices, *describe_default_policy(ctx, topic, report.records_appended)))
 
 
-def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_ms: int, *, as_json: bool) -> None:
-    """Ingest every topic of the archive; one that fails does not stop the others."""
+def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_ms: int) -> TopicOutcomes[IngestReport]:
+    """Ingest every topic of the archive, listed once; one that fails does not stop the others."""
     from winnow.sources.archive import find_topics, open_archive
 
     archive = open_archive(paths, options.layout, options.choices.exclude, fields=options.choices.fields)
-    topics = find_topics(archive)
-    outcome = run_for_each_topic(
-        topics, lambda topic: _ingest(ctx, topic, paths, replace(options, source_topic=topic), as_of_ms)
+    return run_for_each_topic(
+        find_topics(archive),
+        lambda topic: _ingest(ctx, topic, paths, replace(options, source_topic=topic), as_of_ms, archive),
     )
+
+
+def _show_outcome(outcome: TopicOutcomes[IngestReport], *, as_json: bool) -> None:
+    topics_by_notice: dict[str, list[str]] = {}
     for report in outcome.results:
         for notice in report.notices:
-            print_message(f"notice: {report.topic}: {notice}")
+            topics_by_notice.setdefault(notice, []).append(report.topic)
         if not as_json:
             print_lines(format_summary(report))
+    for notice, topics in topics_by_notice.items():
+        print_message(f"notice: {format_names(topics)}: {notice}")
     if as_json:
         write_json([asdict(report) for report in outcome.results])
     exit_with(outcome.exit_code)

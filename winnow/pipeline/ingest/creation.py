@@ -11,7 +11,7 @@ from winnow.config.kafka_settings import KafkaRecord
 from winnow.errors import BadInputError
 from winnow.pipeline.audit import record_creation
 from winnow.pipeline.context import Context
-from winnow.sources.archive import count_partitions, open_archive, select_objects
+from winnow.sources.archive import Archive, count_partitions, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
 
@@ -63,11 +63,12 @@ def create_missing_topic(
     choices: Choices,
     source_topic: str | None = None,
     partitions: int | None = None,
+    archive: Archive | None = None,
 ) -> int | None:
     """Create ``topic`` unless it is there; return its number of partitions, None if it was there.
 
     ``created``: it is noted here. ``partitions``: None: as many as the input has, from names, else from the records,
-    all of which are read.
+    all of which are read. ``archive``: what ``paths`` hold, if they were listed before.
 
     Raises:
         BadInputError: the input cannot be read, or neither names nor records tell a partition.
@@ -75,7 +76,7 @@ def create_missing_topic(
     """
     if topic in ctx.log.names():
         return None
-    archive = open_archive(paths, layout, choices.exclude, fields=choices.fields)
+    archive = archive or open_archive(paths, layout, choices.exclude, fields=choices.fields)
     if partitions is None:
         partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
         if partitions is None:

@@ -35,6 +35,7 @@ from winnow.pipeline.ingest.spark_ingest import (
 from winnow.pipeline.ingest.spool import PartitionArrivals, Progress, Spool, SpooledFile
 from winnow.pipeline.ingest.stream import NotStreamableError, StreamingAppender
 from winnow.report.events import log_event
+from winnow.sources.archive import Archive
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.all_layouts import AUTO
@@ -59,6 +60,7 @@ def ingest_files(
     choices: Choices | None = None,
     on: str | None = None,
     epoch: str | None = None,
+    archive: Archive | None = None,
     progress: Progress | None = None,
 ) -> IngestReport:
     """Append the records of ``paths`` to ``topic``: of Winnow's own layout in the order given, of others by offset.
@@ -78,6 +80,7 @@ def ingest_files(
         on: ``local`` or ``spark``, where the records are read; None: by the size of the input.
         epoch: the number of the epoch that offsets in the files are of, or ``log``: they are those of the log; None:
             the log has one epoch, or the files tell their topic id.
+        archive: what ``paths`` hold, if they were listed before, for another topic of theirs.
         progress: called as :data:`.spool.Progress` says.
 
     Raises:
@@ -92,7 +95,9 @@ def ingest_files(
         head = log.newest_head()
     except UnknownTopicError as problem:
         raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
-    opened = open_input(head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic)
+    opened = open_input(
+        head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic, archive=archive
+    )
     number = choose_epoch(head.state, epoch, opened.describe().choices.get(TOPIC_ID))
     source = opened.source if number is None else EpochInput(opened.source, topic, head.state.epochs, number)
     request = IngestRequest(ctx, log, source, as_of_ms, again, trust_compacted, opened.describe, head)

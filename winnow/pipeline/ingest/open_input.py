@@ -73,6 +73,7 @@ def open_input(
     layout: str,
     choices: Choices,
     source_topic: str | None,
+    archive: Archive | None = None,
 ) -> OpenedInput:
     """Open the input of an ingest call for the topic of ``state``; arguments as :func:`.ingest.ingest_files`.
 
@@ -86,8 +87,11 @@ def open_input(
         before = choices.fill_from(ledgers[-1].choices)
         # A column named before holds as long as nobody says that the files are of another layout now.
         fields = before.fields if layout in (AUTO, MAPPED) else choices.fields
+        if (before.exclude, fields) != (choices.exclude, choices.fields):
+            archive = None  # this topic's earlier calls decided something that the listing did not know
         choices = replace(choices, exclude=before.exclude, fields=fields)
-    archive = None if layout == WINNOW.name else open_archive(paths, layout, choices.exclude, fields=choices.fields)
+    if archive is None and layout != WINNOW.name:
+        archive = open_archive(paths, layout, choices.exclude, fields=choices.fields)
     if archive is None or archive.layout is WINNOW:
         source = FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic)
         return OpenedInput(source, lambda: InputDescription(source_topic=source_topic))
