@@ -80,7 +80,7 @@ def test_an_archive_of_many_topics_is_listed_once_and_says_each_thing_once(
     done = winnow("ingest", "files", "--each-topic", folder, "--create", *MAP, "--map", "topic=topic")
     assert done.stdout.count("2 records appended") == 3
     assert done.stderr.count("Read as Files of another program") == 1
-    assert "notice: t0, t1 and t2: Read as" in done.stderr
+    assert "notice: t0, t1, t2: Read as" in done.stderr
     assert len(listed) == 1
     again = winnow("ingest", "files", "--each-topic", folder, "--json", *MAP, "--map", "topic=topic")
     assert [(each["topic"], each["records_appended"]) for each in again.document] == [("t0", 0), ("t1", 0), ("t2", 0)]
