@@ -113,6 +113,23 @@ def test_broker_that_stays_with_it_is_believed(topic: LiveTopic, monkeypatch: py
     assert tuple(pauses_s) == TRUNCATION_PAUSES_S
 
 
+def test_broker_that_answers_before_the_library_has_taken_the_place_is_heard(
+    topic: LiveTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library does not take it any more then."""
+    genuine = RangeReader._seek
+
+    def seek_late(*arguments: Any) -> None:
+        time.sleep(1.1)
+        genuine(*arguments)
+
+    monkeypatch.setattr(RangeReader, "_seek", seek_late)
+    monkeypatch.setattr(range_reader, "ASSIGNMENT_S", 5.0)
+    pauses_s = do_in_pauses(monkeypatch, lambda: write(topic, 5))
+    assert read(topic, THERE + 2, THERE + 5, LeaderEpoch(0, 0, THERE + 2)) == [THERE + 2, THERE + 3, THERE + 4]
+    assert pauses_s == [0.25]
+
+
 @pytest.mark.parametrize("on", ["local", "spark"])
 def test_records_deleted_while_they_are_read_are_a_reason_to_run_it_again_which_names_the_gap(
     topic: LiveTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str

@@ -122,13 +122,24 @@ class RangeReader:
         self.leader_epochs = ()
         if wanted.start >= wanted.end:
             return
-        self._assign(wanted)
         position, size = wanted.start, min(512, MAXIMUM_BATCH_MESSAGES)
         heard_s = time.monotonic()
         done = False
         pauses_s = list(TRUNCATION_PAUSES_S)
+        unassigned: BrokerRange | None = wanted
         while not done:
-            found = self._consumer.consume(min(size, wanted.end - position), WAIT_S)
+            try:
+                if unassigned is not None:
+                    self._assign(unassigned)
+                    unassigned = None
+                found = self._consumer.consume(min(size, wanted.end - position), WAIT_S)
+                messages, done = self._take(found, wanted)
+            except TruncatedRangeError:
+                unassigned = self._find_rest(wanted, position)
+                if unassigned is None or not pauses_s:
+                    raise
+                time.sleep(pauses_s.pop(0))
+                continue
             if found:
                 heard_s = time.monotonic()
             elif time.monotonic() - heard_s > STALL_S:
@@ -137,15 +148,6 @@ class RangeReader:
                     f"Kafka at {self._settings.bootstrap_servers} sent nothing of {wanted} from offset {position} on "
                     f"for {STALL_S:.0f} s.{rest}"
                 )
-            try:
-                messages, done = self._take(found, wanted)
-            except TruncatedRangeError:
-                rest_of_range = self._find_rest(wanted, position)
-                if rest_of_range is None or not pauses_s:
-                    raise
-                time.sleep(pauses_s.pop(0))
-                self._assign(rest_of_range)
-                continue
             if messages:
                 if _get_offset(messages[0]) < position:
                     said = f"there is a record at offset {_get_offset(messages[0])}, where there was none"
@@ -205,14 +207,18 @@ class RangeReader:
         try:
             self._consumer.assign([place])
             if is_checked:
-                self._seek(place)
+                self._seek(place, wanted)
         except KafkaException as problem:
             raise self._explain(problem.args[0], wanted) from None
 
-    def _seek(self, place: TopicPartition) -> None:
+    def _seek(self, place: TopicPartition, wanted: BrokerRange) -> None:
         """Have the broker check the leader epoch of ``place``, whose partition was assigned just before.
 
-        With an assignment alone the library asks only about a partition that it has not seen before.
+        With an assignment alone the library asks only about a partition that it has not seen before. If it asks and
+        the answer is there already, that records are gone, it fetches nothing and never takes the new place.
+
+        Raises:
+            TruncatedRangeError, ServiceError: as :meth:`read`.
         """
         from confluent_kafka import KafkaError, KafkaException
 
@@ -225,7 +231,10 @@ class RangeReader:
                 # The library has not yet begun with the assignment.
                 if problem.args[0].code() != KafkaError._STATE or time.monotonic() > until_s:
                     raise
-            time.sleep(ASSIGNMENT_PAUSE_S)
+            for event in self._consumer.consume(1, ASSIGNMENT_PAUSE_S):
+                # A record is fetched again from the place on, once that is taken.
+                if event.error() is not None:
+                    self._judge(event, wanted)
 
     def _take(self, found: Sequence[Message], wanted: BrokerRange) -> tuple[list[Message], bool]:
         """Return the records of the range, and whether it has ended."""
