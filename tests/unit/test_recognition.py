@@ -19,6 +19,7 @@ from winnow.sources.layouts.objects import ReadOptions
 EVENT = {"id": 1, "amount": 2.5}
 POSITIONED = {"kafka_offset": 17, "kafka_partition": 3, "key": "k", "value": "v"}
 FLINK = "orders/2026-11-24--10/part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-1"
+DATED = "orders/2026/11/24/part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-1"
 SNOWFLAKE = "unload/data_0_0_0.snappy.parquet"
 SECOR = "backup/orders/offset=0/1_0_00000000000000001700.json"
 REDPANDA_CONNECT = "orders/1-1700000000000000000.json"
@@ -36,7 +37,7 @@ def write(folder: Path, name: str, row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", [EVENT, POSITIONED, {"value": "v", "offset": 500, "timestamp": "2026-11-24T10:00:00Z"}])
-@pytest.mark.parametrize("name", [FLINK, FLINK + "1.parquet", SNOWFLAKE, SECOR, REDPANDA_CONNECT])
+@pytest.mark.parametrize("name", [FLINK, DATED, FLINK + "1.parquet", SNOWFLAKE, SECOR, REDPANDA_CONNECT])
 def test_other_programs_names_tell_no_offsets(name: str, row: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path, name, row)
     with pytest.raises(BadInputError) as refused:

@@ -65,8 +65,8 @@ def recognise_aiven(obj: StoredObject) -> bool:
     if chunk is None:
         return False
     first, key = pc.min(chunk.records.column("offset")).as_py(), chunk.records.column("key")[0].as_py()
-    agrees = first is not None and (first == name.first_offset or (name.is_dated and first > name.first_offset))
-    return agrees or (is_json and is_named_by_key(obj.uri, key))
+    # In dated names the offset is that of the flush, which another object may have begun; one of several agrees.
+    return first == name.first_offset or (is_json and is_named_by_key(obj.uri, key))
 
 
 def suggest_aiven(obj: StoredObject) -> bool:

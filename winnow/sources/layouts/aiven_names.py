@@ -9,7 +9,7 @@ record's key. In dated names the offset is that of the first record of the flush
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 _SUFFIXES = re.compile(r"(?:\.(?:csv|json|jsonl|txt|avro|parquet|gz|zst|snappy|gzip|zstd))+$")
 
@@ -45,8 +45,6 @@ class AivenName:
     topic: str
     partition: int
     first_offset: int
-    is_dated: bool = field(default=False, compare=False)
-    """Its offset is that of a flush, which may have begun in another object."""
 
 
 def parse_name(path: str) -> AivenName | None:
@@ -60,7 +58,7 @@ def parse_name(path: str) -> AivenName | None:
     for dates in _DATE_FOLDERS:
         undated = dates.sub("", path)
         if undated != path and (found := _parse_parts(undated)):
-            return replace(found, is_dated=True)
+            return found
     return _parse_parts(path)
 
 
@@ -89,10 +87,10 @@ def _parse_parts(path: str) -> AivenName | None:
     undated = _DATE_LAST.sub("", _DATE_FIRST.sub("", name))
     for candidate in (undated, name):
         if found := _NAME.fullmatch(candidate):
-            return _make_name(found["topic"], found["partition"], found["offset"], is_dated=candidate != name)
+            return _make_name(found["topic"], found["partition"], found["offset"])
     for candidate in (undated, name):
         if in_folders := _parse_folders(parts[:-1], candidate):
-            return replace(in_folders, is_dated=candidate != name)
+            return in_folders
     return None
 
 
@@ -108,7 +106,7 @@ def _parse_folders(folders: list[str], name: str) -> AivenName | None:
     return None
 
 
-def _make_name(topic: str, partition: str, offset: str, *, is_dated: bool = False) -> AivenName | None:
+def _make_name(topic: str, partition: str, offset: str) -> AivenName | None:
     if int(partition) > _MAXIMUM_PARTITION or int(offset) > _MAXIMUM_OFFSET:
         return None
-    return AivenName(topic, int(partition), int(offset), is_dated)
+    return AivenName(topic, int(partition), int(offset))
