@@ -21,7 +21,8 @@ FORMS: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(ENCODED_FIELDS, ENCODINGS),
     "timestamp": UNITS,
 }
-_DOCUMENT_PREFIX: Final = "map."
+_DOCUMENT_PREFIX: Final = "field."
+"""Not that of columns of tables, which the ledger has as well."""
 
 _PROPOSED: Final[Mapping[str, re.Pattern[str]]] = {
     "offset": re.compile(r"(?:.*[_.])?offset", re.IGNORECASE),
