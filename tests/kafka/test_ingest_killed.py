@@ -87,7 +87,7 @@ def test_killed_anywhere_and_run_again_every_record_is_there_once(
     if on == "processes":
         let_three_processes_read(monkeypatch.setattr)
     count = max(PLACES, 3) if on == "processes" else PLACES
-    places = [1 + steps * number // count for number in range(count)]
+    places = sorted({1 + steps * number // count for number in range(count)})
     for place in places:
         killed = run(put_back(), topic, on, place)
         if killed.returncode == 0 and place > steps * 3 // 4:
