@@ -11,9 +11,8 @@ from winnow.errors import BadInputError
 from winnow.sources.layouts.aiven import AivenContent, AivenFormat, inspect_content, read_aiven
 from winnow.sources.layouts.aiven_json import FIELDS
 from winnow.sources.layouts.aiven_names import AivenName, has_usual_name, is_named_by_key, parse_name
-from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.compression import read_start
-from winnow.sources.layouts.content_names import list_avro_names, list_members, shorten_names, tells_position
+from winnow.sources.layouts.content_names import list_columns, list_members, shorten_names, tells_position
 from winnow.sources.layouts.layout import (
     Arrangement,
     Description,
@@ -30,7 +29,6 @@ from winnow.sources.layouts.objects import (
     RecordChunk,
     StoredObject,
 )
-from winnow.sources.layouts.parquet_batches import read_parquet_schema
 
 NAME = "aiven"
 _START_BYTES = 1 << 18
@@ -79,16 +77,7 @@ def suggest_aiven(obj: StoredObject) -> bool:
 
 def _contradicts(obj: StoredObject, content: AivenContent) -> bool:
     """Check whether records have fields that tell what this layout would take from names, or leave out."""
-    if content.format is AivenFormat.JSON:
-        names: Sequence[str] = list_members(read_start(obj, _START_BYTES))
-    elif content.format is AivenFormat.PARQUET:
-        names = read_parquet_schema(obj).columns.names
-    elif content.format is AivenFormat.AVRO:
-        with open_avro(obj) as file:
-            names = list_avro_names(file.schema)
-    else:
-        return False
-    ignored = set(names) - set(content.fields if content.has_envelope else ())
+    ignored = set(list_columns(obj)) - set(content.fields if content.has_envelope else ())
     return any(tells_position(name) for name in ignored)
 
 

@@ -7,11 +7,21 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
+from pyarrow import orc
 
+from winnow.errors import BadInputError
+from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
+from winnow.sources.layouts.avro_file import open_avro
+from winnow.sources.layouts.compression import open_seekable, read_start
 from winnow.sources.layouts.json_records import UNREADABLE
+from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
+from winnow.sources.layouts.parquet_batches import read_parquet_schema
 
 ORC_MAGIC: Final = b"ORC"
 MAXIMUM_NAMES: Final = 20
+_START_BYTES: Final = 1 << 18
 _LINE_FRAME: Final = b" \t\r"
 
 _POSITION: Final = re.compile(
@@ -52,3 +62,20 @@ def list_avro_names(schema: Any) -> list[str]:
 def shorten_names(names: Sequence[str]) -> list[str]:
     """Return some of ``names`` as they may be shown: only plain ones, since members may be named by users' data."""
     return [name if name.isidentifier() and name.isascii() else "(another name)" for name in names[:MAXIMUM_NAMES]]
+
+
+def list_columns(obj: StoredObject) -> list[str]:
+    """Return the names of the columns, fields or members of ``obj``; none if it has none that can be read."""
+    try:
+        start = read_start(obj, _START_BYTES)
+        if start.startswith(PARQUET_MAGIC):
+            return list(read_parquet_schema(obj).columns.names)
+        if start.startswith(ORC_MAGIC):
+            with open_seekable(obj) as stream:
+                return list(orc.ORCFile(stream).schema.names)
+        if start.startswith(AVRO_MAGIC):
+            with open_avro(obj) as file:
+                return list_avro_names(file.schema)
+    except (BadInputError, pa.ArrowException, OSError, ValueError):
+        return []
+    return list_members(start)

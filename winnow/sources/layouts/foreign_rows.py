@@ -122,13 +122,7 @@ class DecodedRows:
 
     def make_headers(self, place: Place, column: str) -> tuple[Any, bool]:
         """Return headers of a map, or of a list of records with key and value."""
-        rows: list[list[tuple[str, Any]]] = []
-        for index, value in enumerate(self._list(place, column)):
-            pairs = list((value or {}).items()) if isinstance(value, dict | None) else _list_pairs(value)
-            if pairs is None:
-                raise place.refuse(index, "its headers are neither a map nor a list of key and value", _MAP_ADVICE)
-            rows.append(pairs)
-        return make_header_rows(place, rows)
+        return _make_header_rows(place, self._list(place, column))
 
     def list_column(self, place: Place, column: str) -> Any:
         """Return the values as a column."""
@@ -186,14 +180,7 @@ class JsonRows:
 
     def make_headers(self, place: Place, column: str) -> tuple[Any, bool]:
         """Return headers of an object, or of a list of objects with key and value."""
-        rows: list[list[tuple[str, Any]]] = []
-        for index, raw in enumerate(self._list(place, column)):
-            value = msgspec.json.decode(raw)
-            pairs = list((value or {}).items()) if isinstance(value, dict | None) else _list_pairs(value)
-            if pairs is None:
-                raise place.refuse(index, "its headers are neither an object nor a list of key and value", _MAP_ADVICE)
-            rows.append(pairs)
-        return make_header_rows(place, rows)
+        return _make_header_rows(place, [msgspec.json.decode(raw) for raw in self._list(place, column)])
 
     def list_column(self, place: Place, column: str) -> Any:
         """Return numbers and strings as a column of one of the two."""
@@ -298,6 +285,16 @@ def make_topics(place: Place, column: Any) -> Any:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise place.refuse(0, "its topics are no text", _MAP_ADVICE)
     return column.cast(pa.string())
+
+
+def _make_header_rows(place: Place, values: Sequence[Any]) -> tuple[Any, bool]:
+    rows: list[list[tuple[str, Any]]] = []
+    for index, value in enumerate(values):
+        pairs = list((value or {}).items()) if isinstance(value, dict | None) else _list_pairs(value)
+        if pairs is None:
+            raise place.refuse(index, "its headers are neither a map nor a list of key and value", _MAP_ADVICE)
+        rows.append(pairs)
+    return make_header_rows(place, rows)
 
 
 def _list_pairs(value: Any) -> list[tuple[str, Any]] | None:

@@ -16,7 +16,7 @@ from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.compression import open_seekable, read_start
-from winnow.sources.layouts.content_names import ORC_MAGIC, list_avro_names, list_members, shorten_names
+from winnow.sources.layouts.content_names import ORC_MAGIC, list_columns, list_members, shorten_names
 from winnow.sources.layouts.field_map import propose_field_map
 from winnow.sources.layouts.json_records import UNREADABLE
 from winnow.sources.layouts.objects import StoredObject
@@ -86,23 +86,6 @@ def describe_content(obj: StoredObject) -> str:
         return _describe(obj, read_start(obj, _START_BYTES))
     except BadInputError:
         return "damaged or cut off"
-
-
-def list_columns(obj: StoredObject) -> list[str]:
-    """Return the names of the columns, fields or members of ``obj``; none if it has none that can be read."""
-    try:
-        start = read_start(obj, _START_BYTES)
-        if start.startswith(PARQUET_MAGIC):
-            return list(read_parquet_schema(obj).columns.names)
-        if start.startswith(ORC_MAGIC):
-            with open_seekable(obj) as stream:
-                return list(orc.ORCFile(stream).schema.names)
-        if start.startswith(AVRO_MAGIC):
-            with open_avro(obj) as file:
-                return list_avro_names(file.schema)
-    except (BadInputError, pa.ArrowException, OSError, ValueError):
-        return []
-    return list_members(start)
 
 
 def _describe(obj: StoredObject, start: bytes) -> str:
