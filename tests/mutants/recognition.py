@@ -30,4 +30,13 @@ RECOGNITION: tuple[Mutant, ...] = (
     Mutant("sink-older-compaction", "batches before a compacted one count again, with what was deleted since")
     .changes("_read_log", replace("number < start", "False"))
     .caught_by("test_files_of_batches_that_spark_did_not_finish_are_left_out"),
+    Mutant("event-hubs-out-of-order", "a file whose sequence numbers go back is read as events of one partition")
+    .changes("event_hubs._check_order", replace("number <= before", "False"))
+    .caught_by("test_sequence_numbers_that_do_not_increase_are_refused"),
+    Mutant("partition-against-the-name", "a partition that a person says is taken over that of a name")
+    .changes("_give_partition", drop_statement("and --partition says"))
+    .caught_by("test_a_partition_that_contradicts_the_path_is_refused"),
+    Mutant("partition-unasked", "an object of which nothing tells the partition goes on without one")
+    .changes("_give_partition", drop_statement("say it with --partition N"))
+    .caught_by("test_a_path_that_is_not_the_usual_one_tells_no_partition_and_a_person_has_to"),
 )

@@ -35,7 +35,8 @@ Layout = Annotated[
     typer.Option(
         "--layout",
         metavar="LAYOUT",
-        help="auto, winnow, spark, kcat, aiven, confluent, lenses, avro or kafka-log; auto looks at names and bytes.",
+        help="auto, winnow, spark, kcat, aiven, confluent, lenses, event-hubs, avro or kafka-log; auto looks at names "
+        "and bytes.",
     ),
 ]
 
@@ -61,6 +62,17 @@ Columns = Annotated[
         metavar="FIELD=COLUMN[:FORM]",
         help="For files of any program: the column of offset, partition, key, value (* is the row), timestamp, headers "
         "or topic; FORM text, json or base64, of a timestamp s, ms or us. May be repeated; holds for the next calls.",
+    ),
+]
+
+OfPartition = Annotated[
+    int | None,
+    typer.Option(
+        "--partition",
+        metavar="N",
+        min=0,
+        help="The partition of segments and of files of Event Hubs Capture whose names do not tell it; for this call.",
+        show_default=False,
     ),
 ]
 
@@ -98,6 +110,7 @@ def files(
     source_topic: SourceTopic = None,
     layout: Layout = "auto",
     columns: Columns = None,
+    partition: OfPartition = None,
     encoding: Annotated[
         list[str] | None,
         typer.Option(
@@ -166,6 +179,7 @@ def files(
         deletes=deletes,
         exclude=tuple(exclude or ()),
         fields=fields,
+        partition=partition,
     )
     check_choice("--timestamps", timestamps, ["floor"])
     check_choice("--tombstones", tombstones, TOMBSTONES)
@@ -306,7 +320,8 @@ def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_m
     """Ingest every topic of the archive, listed once; one that fails does not stop the others."""
     from winnow.sources.archive import find_topics, open_archive
 
-    archive = open_archive(paths, options.layout, options.choices.exclude, fields=options.choices.fields)
+    choices = options.choices
+    archive = open_archive(paths, options.layout, choices.exclude, fields=choices.fields, partition=choices.partition)
     return run_for_each_topic(
         find_topics(archive),
         lambda topic: _ingest(ctx, topic, paths, replace(options, source_topic=topic), as_of_ms, archive),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.ingest import Columns, Exclude, Layout
+from winnow.cli.ingest import Columns, Exclude, Layout, OfPartition
 from winnow.cli.options import Json
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -33,6 +33,7 @@ def inspect(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders, globs, URIs.")],
     layout: Layout = "auto",
     columns: Columns = None,
+    partition: OfPartition = None,
     full: Annotated[bool, typer.Option("--full", help="Read all records, for exact counts and all findings.")] = False,
     exclude: Exclude = None,
     as_json: Json = False,
@@ -62,8 +63,9 @@ def inspect(
             found, full = inspect_table(paths[0]), True
         else:
             fields = parse_field_map(columns or ())
-            archive = open_archive(paths, layout, exclude or (), fields=fields, suggests=True)
+            archive = open_archive(paths, layout, exclude or (), fields=fields, partition=partition, suggests=True)
             options = fields.list_options() + ([] if layout == "auto" else ["--layout", layout])
+            options += [] if partition is None else ["--partition", str(partition)]
             options += [word for glob in exclude or () for word in ("--exclude", glob)]
             with ProgressBar("Inspecting") as bar:
                 found = inspect_archive(archive, paths, full=full, options=options, progress=bar.move)

@@ -58,16 +58,17 @@ def open_archive(
     exclude: Sequence[str] = (),
     *,
     fields: FieldMap | None = None,
+    partition: int | None = None,
     suggests: bool = False,
 ) -> Archive:
     """List the objects of ``paths``, find their layout, and put together what belongs together.
 
-    ``fields``: the columns that a person named; then the layout is that. ``suggests``: also a layout that only a person
-    can tell, as :func:`find_layout`.
+    ``fields``: the columns that a person named; then the layout is that. ``partition``: that of objects whose names do
+    not tell it. ``suggests``: also a layout that only a person can tell, as :func:`find_layout`.
 
     Raises:
-        BadInputError: there is nothing to read, or no layout is recognised.
-        UsageError: there is no such layout, or both a layout and columns were named.
+        BadInputError: there is nothing to read, no layout is recognised, or nothing tells the partition of an object.
+        UsageError: there is no such layout, both a layout and columns were named, or the layout takes no partition.
         ServiceError: an object store cannot be reached.
     """
     stored = list_objects(paths, exclude)
@@ -76,17 +77,46 @@ def open_archive(
     if fields:
         if layout not in (AUTO, MAPPED):
             raise UsageError(f"--map says what the columns are, --layout {layout} too. Leave one of the two out.")
-        return arrange_archive(stored, make_mapped_layout(fields))
-    return arrange_archive(stored, find_layout(stored, suggests=suggests) if layout == AUTO else get_layout(layout))
+        return arrange_archive(stored, make_mapped_layout(fields), partition)
+    found = find_layout(stored, suggests=suggests) if layout == AUTO else get_layout(layout)
+    return arrange_archive(stored, found, partition)
 
 
-def arrange_archive(stored: Sequence[StoredObject], layout: Layout) -> Archive:
-    """Put the objects ``stored`` of a layout together."""
+def arrange_archive(stored: Sequence[StoredObject], layout: Layout, partition: int | None = None) -> Archive:
+    """Put the objects ``stored`` of a layout together. ``partition``: as of :func:`open_archive`; raises as that."""
     arranged = layout.arrange(stored)
     if not arranged.objects:
         wrong = f"nothing in it is an object of layout {layout.name}"
         raise refuse_file(stored[0].uri, wrong, "choose another --layout, or check the path")
-    return Archive(layout, arranged.objects, tuple(stored), arranged.orphans, arranged.findings, arranged.notices)
+    objects = _give_partition(layout, arranged.objects, partition)
+    return Archive(layout, objects, tuple(stored), arranged.orphans, arranged.findings, arranged.notices)
+
+
+def _give_partition(
+    layout: Layout, objects: tuple[ArchiveObject, ...], partition: int | None
+) -> tuple[ArchiveObject, ...]:
+    """Give ``partition`` to the objects whose names tell none."""
+    if not layout.takes_partition:
+        if partition is not None:
+            raise UsageError(
+                f"--partition says of which partition objects are that do not tell it; those of layout {layout.name} "
+                "do. Leave it out."
+            )
+        return objects
+    for each in objects:
+        if each.partition is None and partition is None:
+            raise refuse_file(
+                each.uri,
+                f"it is of layout {layout.name}, and neither its name nor what is in it tells the partition",
+                "say it with --partition N, and name the files of one partition at a time",
+            )
+        if partition is not None and each.partition not in (None, partition):
+            raise refuse_file(
+                each.uri,
+                f"its name tells partition {each.partition}, and --partition says {partition}",
+                "leave --partition out, or the object with --exclude GLOB",
+            )
+    return tuple(each if each.partition is not None else replace(each, partition=partition) for each in objects)
 
 
 @dataclass

@@ -21,6 +21,7 @@ class Choices:
     millisecond are rounded down. ``tombstones``: whether tombstones come before the values of their flush or after
     them. ``empty_values``: what an empty value is where null and empty are the same. ``deletes``: which values stand
     for a deletion. ``exclude``: globs of objects that are left out. ``fields``: which column is which field.
+    ``partition``: that of all objects whose names do not tell it; it holds for one call.
     """
 
     encodings: Mapping[str, str] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Choices:
     deletes: str | None = None
     exclude: tuple[str, ...] = ()
     fields: FieldMap = field(default_factory=FieldMap)
+    partition: int | None = None
 
     def to_document(self) -> dict[str, str]:
         """Return the choices as words, for the ledger; what was not decided is left out."""
@@ -40,6 +42,8 @@ class Choices:
         document.update({name: value for name, value in decided.items() if value is not None})
         if self.exclude:
             document["exclude"] = "\n".join(self.exclude)
+        if self.partition is not None:
+            document["partition"] = str(self.partition)
         return document | self.fields.to_document()
 
     def fill_from(self, document: Mapping[str, str]) -> Choices:

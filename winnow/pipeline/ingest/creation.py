@@ -76,7 +76,9 @@ def create_missing_topic(
     """
     if topic in ctx.log.names():
         return None
-    archive = archive or open_archive(paths, layout, choices.exclude, fields=choices.fields)
+    archive = archive or open_archive(
+        paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition
+    )
     if partitions is None:
         partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
         if partitions is None:

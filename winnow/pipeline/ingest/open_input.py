@@ -91,7 +91,7 @@ def open_input(
             archive = None  # this topic's earlier calls decided something that the listing did not know
         choices = replace(choices, exclude=before.exclude, fields=fields)
     if archive is None and layout != WINNOW.name:
-        archive = open_archive(paths, layout, choices.exclude, fields=choices.fields)
+        archive = open_archive(paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition)
     if archive is None or archive.layout is WINNOW:
         source = FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic)
         return OpenedInput(source, lambda: InputDescription(source_topic=source_topic))

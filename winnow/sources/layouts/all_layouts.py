@@ -10,6 +10,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.aiven_layout import AIVEN
 from winnow.sources.layouts.avro_layout import AVRO
 from winnow.sources.layouts.confluent_layout import CONFLUENT
+from winnow.sources.layouts.event_hubs_layout import EVENT_HUBS
 from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG
 from winnow.sources.layouts.kcat_layout import KCAT
 from winnow.sources.layouts.layout import Layout
@@ -21,7 +22,7 @@ from winnow.sources.layouts.winnow_layout import WINNOW, may_be_winnow
 
 AUTO: Final = "auto"
 
-LAYOUTS: Final[Sequence[Layout]] = (KAFKA_LOG, CONFLUENT, WINNOW, LENSES, KCAT, SPARK, AIVEN, AVRO)
+LAYOUTS: Final[Sequence[Layout]] = (KAFKA_LOG, CONFLUENT, WINNOW, LENSES, KCAT, SPARK, EVENT_HUBS, AIVEN, AVRO)
 """In the order in which an object is tried: from the surest signs to the weakest."""
 
 _SAMPLES = 5

@@ -41,8 +41,10 @@ Whatever the layout:
   | `--deletes null-text\\|debezium` | deletions by the four bytes `null`, by change events with `op` = `d` |
   | `--timestamps floor` | timestamps finer than a millisecond |
   | `--exclude GLOB` | objects that are broken, or of another layout |
+  | `--partition N` | the partition of objects that do not tell it: a segment outside its folder, Event Hubs Capture |
 
-  A decision stands in the ledger of the ingest and is the default of the next call for the same topic and layout.
+  A decision stands in the ledger of the ingest and is the default of the next call for the same topic and layout, but
+  for `--partition`, which is of one call.
 - **Again costs what is new.** Objects that were ingested as a whole are known by name, size and time of their last
   change, and are not read again.
 - **A large archive is read on Spark**, from `ingest.spark_from_bytes` on or with `--on spark`: the same log, the same
