@@ -39,4 +39,22 @@ RECOGNITION: tuple[Mutant, ...] = (
     Mutant("partition-unasked", "an object of which nothing tells the partition goes on without one")
     .changes("_give_partition", drop_statement("say it with --partition N"))
     .caught_by("test_a_path_that_is_not_the_usual_one_tells_no_partition_and_a_person_has_to"),
+    Mutant("tiered-cut-off", "a segment of tiered storage that is cut off is read as far as it goes")
+    .changes("_Surveyor._survey_segment", replace("place is SegmentPlace.BROKER", "True"))
+    .caught_by("test_a_tiered_segment_that_is_cut_off_is_refused_though_it_is_the_last"),
+    Mutant("tiered-hole", "a missing segment, in which a transaction may have been aborted, is passed over")
+    .changes("_Surveyor._survey_segment", drop_statement("copy what is missing"))
+    .caught_by("test_a_tiered_segment_that_is_missing_is_refused"),
+    Mutant("tiered-size", "a segment of another size than its manifest says is read")
+    .changes("tiered_files._check_size", drop_statement("copy the object and its manifest again"))
+    .caught_by("test_what_a_manifest_says_is_held_against_the_object"),
+    Mutant("tiered-other-partition", "a manifest of another partition or topic than the path tells is taken")
+    .changes("_check_manifest", replace("not is_same", "False"))
+    .caught_by("test_a_manifest_that_contradicts_the_path_is_refused"),
+    Mutant("segments-of-two-partitions", "of two segments with one offset the last one counts")
+    .changes("log_files._add_file", drop_statement("another segment begins"))
+    .caught_by("test_segments_of_two_partitions_are_not_taken_as_one"),
+    Mutant("segment-alone-left-out", "segments outside of folders are passed over beside those in folders")
+    .changes("arrange_kafka_log", replace("collect_segments(alone.values())", "False"))
+    .caught_by("test_a_segment_alone_beside_folders_is_not_passed_over_in_silence"),
 )

@@ -119,12 +119,8 @@ def test_members_of_an_exported_array_are_told_and_proposed(text: str, tmp_path:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        (
-            "00000000000000000000.log",
-            bytes(80),
-            "put it into a folder that is called as at the broker, such as orders-0",
-        ),
-        ("00000000000000000123-QWERTYUIOPasdfghjkl_-1.log", bytes(80), "which partition of which topic it is of"),
+        ("00000000000000000000.log", bytes(80), "does not begin with a record batch of its offset"),
+        ("00000000000000000123-QWERTYUIOPasdfghjkl_-1.log", bytes(80), "goes in with --partition N"),
         ("dump.txt", b"CreateTime:1700000000000\tPartition:0\tOffset:3\tk\tv\n", "print it with kcat -J"),
     ],
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from winnow.errors import BadInputError
 from winnow.files.record_batch import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
-from winnow.sources.input_errors import open_to_read, refuse_file
+from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.batch_codecs import NONE, PIECE_BYTES, decompress_payload
 from winnow.sources.layouts.batch_records import (
     MalformedRecordError,
@@ -23,7 +23,7 @@ from winnow.sources.layouts.batch_records import (
     measure_record,
     parse_records,
 )
-from winnow.sources.layouts.log_files import Segment, read_aborted_index
+from winnow.sources.layouts.log_files import Segment, SegmentPlace, open_segment, read_aborted_index
 from winnow.sources.layouts.log_segments import (
     READ_BYTES,
     Batch,
@@ -48,15 +48,17 @@ _NO_COPY_HELPS = "its check-sum is right, so a producer sent it so: leave the lo
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """The log of one topic partition. ``segments``: in the order of their offsets; the last one is the active one.
+    """The log of one topic partition. ``segments``: in the order of their offsets.
 
-    ``log_start_offset``: from the checkpoint beside the folder; records below it were deleted.
+    ``log_start_offset``: from the checkpoint beside the folder; records below it were deleted. ``place``: of all
+    segments; the last one of a broker's folder is the active one.
     """
 
     topic: str
     partition: int
     segments: tuple[Segment, ...]
     log_start_offset: int = 0
+    place: SegmentPlace = SegmentPlace.BROKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class _Surveyor:
     def survey(self) -> LogSurvey:
         end = 0
         for segment in self._log.segments:
-            end = self._survey_segment(segment, end, is_active=segment is self._log.segments[-1])
+            end = self._survey_segment(segment, end)
         tracker, start = self._tracker, self._log.log_start_offset
         opened = tracker.first_open_offset
         # A transaction that began before the log start holds back everything: so does Kafka's own.
@@ -138,15 +140,24 @@ class _Surveyor:
             aborted=tracker.aborted,
         )
 
-    def _survey_segment(self, segment: Segment, before: int, *, is_active: bool) -> int:
+    def _survey_segment(self, segment: Segment, before: int) -> int:
+        place = self._log.place
+        is_active = place is SegmentPlace.BROKER and segment is self._log.segments[-1]
         entries = read_aborted_index(segment, is_active=is_active)
         uri = segment.log.uri
         if segment.base_offset < before:
             wrong = f"offsets from {segment.base_offset} on are in the segment before it too"
-            raise refuse_file(uri, wrong, "copy the folder again while its broker does not compact it")
+            advice = "copy the folder again while its broker does not compact it"
+            if place is SegmentPlace.TIERED:
+                advice = "two leaders have copied them, it seems: leave one of the two segments out with --exclude GLOB"
+            raise refuse_file(uri, wrong, advice)
+        if place is SegmentPlace.TIERED and segment is not self._log.segments[0] and segment.base_offset > before:
+            # Where a transaction ended is perhaps in there: it must not be taken for one with the next.
+            wrong = f"no segment has the offsets from {before} to {segment.base_offset - 1}"
+            raise refuse_file(uri, wrong, "copy what is missing, or take the segments before and after it in two calls")
         self._tracker.add_index(entries)
         end = max(before, segment.base_offset)
-        with open_to_read(uri) as stream:
+        with open_segment(segment) as stream:
             reader = SegmentReader(uri, stream, choose_skim_bytes(uri))
             batches = reader.read_batches(reader.size_bytes, first_free_offset=end, with_content=False)
             for batch in self._read_to_tail(reader, batches) if is_active else batches:
@@ -210,7 +221,7 @@ class _Surveyor:
 
 def _read_headers(summary: SegmentSummary) -> Iterator[BatchHeader]:
     uri = summary.segment.log.uri
-    with open_to_read(uri) as stream:
+    with open_segment(summary.segment) as stream:
         reader = SegmentReader(uri, stream, choose_skim_bytes(uri))
         for batch in reader.read_batches(summary.valid_bytes, first_free_offset=0, with_content=False):
             yield batch.header
@@ -264,7 +275,7 @@ def _group_segment(
 ) -> Iterator[RecordGroup]:
     uri = summary.segment.log.uri
     group = RecordGroup()
-    with open_to_read(uri) as stream:
+    with open_segment(summary.segment) as stream:
         reader = SegmentReader(uri, stream, READ_BYTES)
         for batch in reader.read_batches(summary.valid_bytes, first_free_offset=0, with_content=True):
             header = batch.header

@@ -1,75 +1,125 @@
-"""The layout of a broker's log directory, or of a copy of it."""
+"""The layout of a broker's log directory, of its tiered storage, or of a copy of segments of either."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.model import TopicPartition
 from winnow.sources.checkpoint_file import read_checkpoint_file
+from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
 from winnow.sources.layouts.layout import Arrangement, Description, Finding, FindingKind, Layout, sort_objects
 from winnow.sources.layouts.log_files import (
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     FolderState,
+    PartitionFolder,
     collect_segments,
+    find_segment_place,
+    is_segment_file,
     parse_folder_name,
+    parse_segment_name,
     parse_segment_path,
     read_log_start_offsets,
 )
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layouts.tiered_files import parse_tiered_name
+from winnow.sources.layouts.tiered_layout import arrange_tiered, begins_with_batch, is_tiered_segment
 
 NAME = "kafka-log"
+_FORMS = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
+UNNAMED = "?"
+"""In messages, the topic of segments outside of their folder."""
 
 
 def recognise_kafka_log(obj: StoredObject) -> bool:
-    """Check whether ``obj`` is a segment in the folder of a topic partition."""
-    return parse_segment_path(obj.uri) is not None
+    """Check whether ``obj`` is a segment in the folder of a topic partition, or called and filled like one."""
+    if parse_segment_path(obj.uri) is not None:
+        return True
+    tiered = parse_tiered_name(obj.name)
+    base_offset = parse_segment_name(obj.name)
+    if tiered is not None and tiered.kind == ".log":
+        return is_tiered_segment(obj, tiered)
+    return base_offset is not None and begins_with_batch(obj, base_offset)
 
 
 def arrange_kafka_log(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each topic partition's folder, with its log start offset.
 
-    Internal topics, and folders that wait for their removal, are left out.
+    Those of tiered storage have none. Segments outside of such folders are taken together; of which partition they are
+    a person has to say. Internal topics, and folders that wait for their removal, are left out.
 
     Raises:
-        BadInputError: a folder was copied while its broker replaced segments, or a checkpoint file is damaged.
+        BadInputError: a folder was copied while its broker replaced segments, or a checkpoint file or a manifest is
+            damaged or missing.
     """
-    folders: dict[str, list[StoredObject]] = defaultdict(list)
-    starts: dict[str, Mapping[TopicPartition, int]] = {}
-    for each in stored:
-        parent = each.uri.rpartition("/")[0]
-        if each.name == LOG_START_CHECKPOINT:
-            starts[parent] = read_log_start_offsets(each.uri)
-        elif parse_folder_name(parent.rpartition("/")[2]) is not None:
-            folders[parent].append(each)
-    objects = []
+    folders, tiered, alone = _sort_files(stored)
+    starts: dict[str, Mapping[TopicPartition, int]] = {
+        each.uri.rpartition("/")[0]: read_log_start_offsets(each.uri)
+        for each in stored
+        if each.name == LOG_START_CHECKPOINT
+    }
+    objects = arrange_tiered(tiered)
+    copied = {(each.topic, each.partition): each.uri for each in objects}
+    if collect_segments(alone.values()):
+        # By their addresses: of the same names are segments of other partitions.
+        objects.append(ArchiveObject(NAME, next(iter(alone)), alone, forms=_FORMS))
     left_out = 0
     for uri, files in folders.items():
         folder = parse_folder_name(uri.rpartition("/")[2])
-        segments = collect_segments(files)
-        if folder is None or folder.is_internal or not segments:
+        if folder is None or folder.is_internal or not collect_segments(files):
             continue
         if folder.state is not FolderState.LIVE:
             left_out += 1
             continue
-        parts = {each.name: each for each in files if each.name.endswith((".log", ".txnindex"))}
-        root = uri.rpartition("/")[0]
-        if root not in starts:
-            starts[root] = _read_checkpoint_beside(root)
-        start = starts[root].get(TopicPartition(folder.topic, folder.partition), 0)
-        forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
-        first = max(start, segments[0].base_offset)
-        objects.append(ArchiveObject(NAME, uri, parts, folder.topic, folder.partition, first, forms))
+        if (folder.topic, folder.partition) in copied:
+            name, place = f"{folder.topic}-{folder.partition}", copied[folder.topic, folder.partition]
+            advice = "take that first, then this folder in another call: offsets that both have are taken once"
+            raise refuse_file(uri, f"{name} is there in tiered storage too: {place}", advice)
+        objects.append(_arrange_folder(uri, folder, files, starts))
     findings: tuple[Finding, ...] = ()
     if left_out:
         text = "Folders of deleted, stray or moving partitions were left out."
         findings = (Finding(FindingKind.GAP, text, left_out),)
     return Arrangement(sort_objects(objects), findings=findings)
+
+
+def _sort_files(
+    stored: Sequence[StoredObject],
+) -> tuple[dict[str, list[StoredObject]], list[StoredObject], dict[str, StoredObject]]:
+    """Return the files of each partition's folder, those of tiered storage, and segments outside of both."""
+    folders: dict[str, list[StoredObject]] = defaultdict(list)
+    tiered: list[StoredObject] = []
+    alone: dict[str, StoredObject] = {}
+    for each in stored:
+        parent = each.uri.rpartition("/")[0]
+        if parse_tiered_name(each.name) is not None:
+            tiered.append(each)
+        elif parse_folder_name(parent.rpartition("/")[2]) is not None:
+            folders[parent].append(each)
+        elif is_segment_file(each.name):
+            alone[each.uri] = each
+    return folders, tiered, alone
+
+
+def _arrange_folder(
+    uri: str,
+    folder: PartitionFolder,
+    files: Sequence[StoredObject],
+    starts: MutableMapping[str, Mapping[TopicPartition, int]],
+) -> ArchiveObject:
+    """Make the object of a broker's folder. ``starts``: the log start offsets of each log directory that are known."""
+    root = uri.rpartition("/")[0]
+    if root not in starts:
+        starts[root] = _read_checkpoint_beside(root)
+    start = starts[root].get(TopicPartition(folder.topic, folder.partition), 0)
+    parts = {each.name: each for each in files if each.name.endswith((".log", ".txnindex"))}
+    first = max(start, collect_segments(files)[0].base_offset)
+    return ArchiveObject(NAME, uri, parts, folder.topic, folder.partition, first, _FORMS)
 
 
 def _read_checkpoint_beside(root: str) -> Mapping[TopicPartition, int]:
@@ -101,21 +151,18 @@ def find_cleaner_checkpoint(stored: Sequence[StoredObject], objects: Sequence[Ar
 
 def make_log(archive: ArchiveObject) -> PartitionLog:
     """Return the log that ``archive`` stands for."""
-    assert archive.topic is not None
     assert archive.partition is not None
     segments = collect_segments(archive.parts.values())
-    return PartitionLog(archive.topic, archive.partition, segments, archive.first_offset or 0)
+    place = find_segment_place(segments[0].log)
+    return PartitionLog(archive.topic or UNNAMED, archive.partition, segments, archive.first_offset or 0, place)
 
 
-@lru_cache(maxsize=256)
-def _survey(topic: str, partition: int, first_offset: int, files: tuple[StoredObject, ...]) -> LogSurvey:
-    return survey_log(PartitionLog(topic, partition, collect_segments(files), first_offset))
+_survey = lru_cache(maxsize=256)(survey_log)
 
 
 def survey_object(archive: ArchiveObject) -> LogSurvey:
     """Read the headers of a log's batches, once; raises as :func:`winnow.sources.layouts.kafka_log.survey_log`."""
-    log = make_log(archive)
-    return _survey(log.topic, log.partition, log.log_start_offset, tuple(archive.parts.values()))
+    return _survey(make_log(archive))
 
 
 def list_log_findings(archive: ArchiveObject) -> list[Finding]:
@@ -125,7 +172,7 @@ def list_log_findings(archive: ArchiveObject) -> list[Finding]:
     """
     survey = survey_object(archive)
     found = []
-    name = f"{archive.topic}-{archive.partition}"
+    name = f"{archive.topic or UNNAMED}-{archive.partition}"
     if survey.waiting_records:
         text = (
             f"{name}: records from offset {survey.last_stable_offset} on wait for {survey.open_transactions} open "
@@ -149,10 +196,17 @@ def read_kafka_log(archive: ArchiveObject, options: ReadOptions) -> Iterator[Rec
 KAFKA_LOG = Layout(
     NAME,
     Description(
-        title="A broker's log directory",
+        title="A broker's log directory, or its tiered storage",
         recognised_by="folders `topic-partition` with segments (`00000000000000000000.log`); record batches of "
-        "message format 2, all codecs, check-sums verified.",
-        loses=("nothing: aborted transactions are left out, and what a transaction still holds open waits",),
+        "message format 2, all codecs, check-sums verified. In tiered storage: `OFFSET-SEGMENTID.log` in folders "
+        "`topic-partition-TOPICID` (Kafka's own `LocalTieredStorage`), and in `topic-TOPICID/partition` with a "
+        "manifest `.rsm-manifest` (Aiven's plug-in, compressed or not; what it encrypted is refused). A segment "
+        "outside of its folder, which begins with a record batch: `--partition N` says of which partition it is, all "
+        "that are named at once of the same.",
+        loses=(
+            "nothing: aborted transactions are left out, and what a transaction still holds open waits",
+            "the log start offset, in tiered storage and outside of a folder: deleted records below it come back",
+        ),
         settings=(),
         settings_note="Copy the folder after a clean stop, or the log's segments but the active one. "
         "`log-start-offset-checkpoint` and `.txnindex` files belong to it; `cleaner-offset-checkpoint` can be taken "
@@ -161,4 +215,5 @@ KAFKA_LOG = Layout(
     recognise_kafka_log,
     arrange_kafka_log,
     read_kafka_log,
+    takes_partition=True,
 )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError
@@ -18,6 +20,7 @@ from winnow.model import TopicPartition
 from winnow.sources.checkpoint_file import CheckpointEntry, parse_checkpoints
 from winnow.sources.input_errors import open_to_read, refuse_file
 from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.layouts.tiered_files import MANIFEST, open_wrapped, parse_tiered_name, read_manifest
 
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
@@ -71,11 +74,26 @@ class PartitionFolder:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment: records from ``base_offset`` on, and the index of the transactions whose abort it holds."""
+    """One segment: records from ``base_offset`` on, and the index of the transactions whose abort it holds.
+
+    ``manifest``: of a segment that Aiven's plug-in has moved to tiered storage; ``aborted_index`` has all indexes then.
+    """
 
     base_offset: int
     log: StoredObject
     aborted_index: StoredObject | None = None
+    manifest: StoredObject | None = None
+
+
+class SegmentPlace(StrEnum):
+    """Where a segment lies, which says how its log may end."""
+
+    BROKER = "broker"
+    """In a broker's folder of its partition: the last one was perhaps being written."""
+    TIERED = "tiered"
+    """In tiered storage: all are closed, and each begins where the one before it ends."""
+    ALONE = "alone"
+    """Outside of such folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +129,34 @@ def parse_segment_path(path: str) -> tuple[PartitionFolder, int] | None:
     return None if found is None or base is None else (found, base)
 
 
+def find_segment_place(log: StoredObject) -> SegmentPlace:
+    """Find out where a segment's log file lies."""
+    if parse_tiered_name(log.name) is not None:
+        return SegmentPlace.TIERED
+    return SegmentPlace.ALONE if parse_segment_path(log.uri) is None else SegmentPlace.BROKER
+
+
+def is_segment_file(name: str) -> bool:
+    """Check whether a file of this name is a segment's log or its index of aborted transactions."""
+    return _SEGMENT.fullmatch(name) is not None
+
+
+@contextmanager
+def open_segment(segment: Segment) -> Iterator[Any]:
+    """Open a segment's log file for random reads, as the broker had it.
+
+    Raises:
+        BadInputError: it is missing, or wrapped in a way that cannot be undone.
+        ServiceError: its object store cannot be reached.
+    """
+    if segment.manifest is None:
+        with open_to_read(segment.log.uri) as stream:
+            yield stream
+        return
+    with open_wrapped(segment.log, read_manifest(segment.manifest)) as stream:
+        yield stream
+
+
 def parse_topic_id(metadata: bytes) -> str | None:
     """Return the topic's id in the content of a ``partition.metadata`` file, None if there is none.
 
@@ -124,11 +170,17 @@ def collect_segments(objects: Iterable[StoredObject]) -> tuple[Segment, ...]:
     """Return the segments among the files of one partition's folder, in the order of their offsets.
 
     Raises:
-        BadInputError: the folder was copied while its broker replaced segments.
+        BadInputError: the folder was copied while its broker replaced segments, or two segments begin at one offset.
     """
     logs: dict[int, StoredObject] = {}
     indexes: dict[int, StoredObject] = {}
+    manifests: dict[int, StoredObject] = {}
     for each in objects:
+        tiered = parse_tiered_name(each.name)
+        if tiered is not None:
+            kinds = {".log": logs, MANIFEST: manifests}
+            _add_file(kinds.get(tiered.kind, indexes), tiered.base_offset, each)
+            continue
         if _SWAP.fullmatch(each.name):
             # Which of the older segments it stands for shows only when a broker completes the change.
             raise refuse_file(
@@ -138,8 +190,18 @@ def collect_segments(objects: Iterable[StoredObject]) -> tuple[Segment, ...]:
             )
         found = _SEGMENT.fullmatch(each.name)
         if found is not None:
-            (logs if found["kind"] == "log" else indexes)[int(found["base"])] = each
-    return tuple(Segment(base, logs[base], indexes.get(base)) for base in sorted(logs))
+            _add_file(logs if found["kind"] == "log" else indexes, int(found["base"]), each)
+    return tuple(Segment(base, logs[base], indexes.get(base), manifests.get(base)) for base in sorted(logs))
+
+
+def _add_file(files: dict[int, StoredObject], base_offset: int, obj: StoredObject) -> None:
+    if base_offset in files:
+        raise refuse_file(
+            obj.uri,
+            f"another segment begins at offset {base_offset} too: {files[base_offset].uri}",
+            "name the files of one partition at a time; of two copies by two leaders leave one out with --exclude GLOB",
+        )
+    files[base_offset] = obj
 
 
 def find_checkpoint(entries: Iterable[CheckpointEntry], topic: str, partition: int) -> int | None:
@@ -181,6 +243,11 @@ def read_aborted_index(segment: Segment, *, is_active: bool) -> list[AbortedTran
     uri = segment.aborted_index.uri
     with open_to_read(uri) as stream:
         data = stream.read()
+    if segment.manifest is not None:
+        position, size = read_manifest(segment.manifest).transactions or (0, 0)
+        data = data[position : position + size]
+        if len(data) < size:
+            raise _refuse_index(uri, "it is cut off")
     rest = len(data) % _ABORTED.size
     whole = data[: len(data) - rest]
     if is_active:

@@ -25,8 +25,8 @@ from winnow.sources.layouts.parquet_batches import read_parquet_schema
 
 _START_BYTES: Final = 1 << 18
 _TYPE_CHARACTERS: Final = 40
-_SEGMENT: Final = re.compile(r"\d{20}(?:-[A-Za-z0-9_-]{22})?\.log")
-"""Also with the id that tiered storage on a disk (``LocalTieredStorage``) gives it."""
+_SEGMENT: Final = re.compile(r"(?:\d{20}|\d+-[A-Za-z0-9_-]{22})\.log")
+"""Also with the id that tiered storage gives it."""
 _CONSOLE_CONSUMER: Final = re.compile(rb"(?:CreateTime|LogAppendTime|NoTimestampType):-?\d+\t")
 
 
@@ -61,8 +61,8 @@ def _explain(obj: StoredObject) -> tuple[str, str] | None:
     """
     if _SEGMENT.fullmatch(obj.name):
         return (
-            "it is a segment of a Kafka log, and which partition of which topic it is of, its folder tells alone",
-            "put it into a folder that is called as at the broker, such as orders-0, and name that folder",
+            "it is called like a segment of a Kafka log, and does not begin with a record batch of its offset",
+            "copy it again; a segment outside of its folder goes in with --partition N",
         )
     try:
         start = read_start(obj, _START_BYTES)
