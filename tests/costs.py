@@ -48,6 +48,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "spark/test_ingest_on_spark.py": ("spark",),
         "spark/test_job_batch.py": ("spark",),
         "spark/test_job_limits.py": ("spark",),
+        "spark/test_readers.py": ("spark", "slow"),
     }
 )
 

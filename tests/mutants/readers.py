@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, assign, drop_statement, never, replace, return_value, set_keyword
+from tests.mutants.changes import (
+    always,
+    assign,
+    drop_statement,
+    never,
+    replace,
+    replace_text,
+    return_value,
+    set_keyword,
+)
 from tests.mutants.mutant import Mutant
 
 READERS = (
@@ -36,4 +45,10 @@ READERS = (
     Mutant("file-in-hdfs-seen-early", "a file of HDFS is there under its name while it is written")
     .changes("HadoopHandler.open_output_stream", assign("target", "uuid4"))
     .caught_by("test_a_file_that_is_being_written_is_not_there_yet"),
+    Mutant("connect-below-log-start", "a printed program shows records that delete-records removed")
+    .changes("TableAccess.build_readable_condition", return_value("''"))
+    .caught_by("test_python_readers_print_records_when_they_are_pasted"),
+    Mutant("connect-clickhouse-order", "ClickHouse takes the order of each file for that of the table")
+    .changes("connect_clickhouse", replace_text("SETTINGS optimize_read_in_order = 0", "SETTINGS log_queries = 0"))
+    .caught_by("test_clickhouse_prints_records_when_its_statements_are_pasted"),
 )

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oracle.latest_state import compute_latest_state
-from tests.support.iceberg_spark import ask_spark
+from tests.support.iceberg_spark import ask_spark, run_spark
+from tests.support.object_store import start_object_store
+from tests.support.reader_environments import find_environment, list_requirements
 from tests.support.rest_catalog import serve_rest_catalog
-from tests.support.world import World, open_world
+from tests.support.world import World, build_versions, open_world, record
 from winnow.log.namespaces import DEFAULT_NAMESPACE
 from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.topic_view import load_topic_view
-from winnow.pipeline.explain.connect import write_connection
+from winnow.pipeline.explain.connect import WRITERS, write_connection
 from winnow.pipeline.explain.latest import build_query, choose_table
 from winnow.pipeline.explain.latest_sql import build_latest_sql
 from winnow.pipeline.explain.latest_view import replace_view
 from winnow.pipeline.explain.reader_names import ReaderName, SqlEngine
+from winnow.pipeline.explain.table_access import StoreKind, describe_access
 from winnow.pipeline.explain.value_columns import parse_columns
 from winnow.strategies import Strategy
 
@@ -127,17 +134,208 @@ def test_spark_reads_the_view_that_a_rest_catalog_holds(tmp_path: Path) -> None:
         assert as_state(rows) == expect(world, "orders", Strategy.TIMESTAMP)
 
 
-@pytest.mark.parametrize("reader", [ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.POLARS, ReaderName.DUCKDB])
-def test_python_readers_print_records_when_they_are_pasted(tmp_path: Path, reader: ReaderName) -> None:
-    """A program of its own, with nothing but what it says it needs."""
-    with open_world(tmp_path) as world:
-        world.create(1, "or.ders", cleanup_policy="compact,delete")
-        world.ingest([Record(n, b"key-%d" % n, b"value-%d" % n, 1000) for n in range(5)], topic="or.ders")
-        delete_records(world.ctx, "or.ders", {0: 2})
-        (tmp_path / "pasted.py").write_text(write_connection(world.ctx, "or.ders", reader))
-    command = [sys.executable, "-W", "ignore", str(tmp_path / "pasted.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    printed = done.stdout.replace(b"value-".hex().upper(), "value-")
-    assert printed.count("value-") == 3
-    assert "value-1" not in done.stdout
+SITUATIONS = ("empty", "shop.or-ders", "deleted", "partitioned", "binary")
+RUN_HERE = (ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.POLARS, ReaderName.DUCKDB)
+"""Programs of packages that are among the project's own."""
+
+RUN_PROGRAMS = """
+import runpy, sys
+
+for name in sys.argv[1:]:
+    print("program", name)
+    runpy.run_path(name, run_name="__main__")
+"""
+
+ASK_CHDB = """
+import os, pathlib, sys
+from chdb import session
+
+os.chdir(pathlib.Path(__file__).parent)  # only what is below may be read
+log = session.Session()
+for statement in pathlib.Path(sys.argv[1]).read_text().split(";\\n"):
+    if statement.strip():
+        sys.stdout.write(log.query(statement, "TSV").bytes().decode("latin1"))
+"""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What ``winnow connect`` prints by reader and topic, and the values that readers see by topic."""
+
+    texts: Mapping[ReaderName, Mapping[str, str]]
+    values: Mapping[str, list[str]]
+    latest_sql: Mapping[str, str]
+    folder: Path
+
+
+def fill_situations(world: World) -> None:
+    """Five topics: without a record; a name with a dot; after delete-records; partitions of several files; bytes."""
+    world.create(2, "empty")
+    world.create(1, "shop.or-ders")
+    world.ingest(build_versions(0, 5), topic="shop.or-ders")
+    world.create(1, "deleted", cleanup_policy="compact,delete")
+    world.ingest(build_versions(0, 9), topic="deleted")
+    delete_records(world.ctx, "deleted", {0: 4})
+    world.create(3, "partitioned", segment_ms="1", min_cleanable_dirty_ratio="0")
+    world.ingest(build_versions(0, 8), topic="partitioned")
+    world.compact(topic="partitioned")
+    world.ingest([*build_versions(0, 4, partition=2), *build_versions(8, 2)], topic="partitioned")
+    world.create(1, "binary")
+    world.ingest([record(n, b"key-%d" % n, b"\x00\xffvalue-0-%d" % n) for n in range(3)], topic="binary")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """The programs for each topic; Trino's is not among them, since it cannot read SQLite."""
+    folder = tmp_path_factory.mktemp("readers")
+    with open_world(folder) as world:
+        fill_situations(world)
+        readers = [reader for reader in ReaderName if reader is not ReaderName.TRINO]
+        yield Programs(
+            {reader: {each: write_connection(world.ctx, each, reader) for each in SITUATIONS} for reader in readers},
+            {each: [(found.value or b"")[-9:].decode() for found in world.read(topic=each)] for each in SITUATIONS},
+            {each: write_latest_sql(world, each) for each in SITUATIONS},
+            folder,
+        )
+
+
+def write_latest_sql(world: World, topic: str) -> str:
+    table = choose_table(SqlEngine.CLICKHOUSE, DEFAULT_NAMESPACE, topic)
+    return build_latest_sql(SqlEngine.CLICKHOUSE, build_query(load_topic_view(world.ctx, topic), table))
+
+
+def test_topics_hold_the_records_that_are_expected_of_readers(programs: Programs) -> None:
+    """Else the tests below would compare nothing; a file holds records below the log start."""
+    assert programs.values == {
+        "empty": [],
+        "shop.or-ders": [f"value-0-{n}" for n in range(5)],
+        "deleted": [f"value-0-{n}" for n in range(4, 9)],
+        "partitioned": [f"value-{p}-{n}" for p, numbers in ((0, range(5, 10)), (2, range(4))) for n in numbers],
+        "binary": [f"value-0-{n}" for n in range(3)],
+    }
+    assert '"offset" < 4' in programs.texts[ReaderName.DUCKDB]["deleted"]
+
+
+def check_answer(programs: Programs, topic: str, answer: str) -> None:
+    """Each value that readers see is there once, in order, and as text where it is text."""
+    spelled = r"76 ?61 ?6C ?75 ?65 ?2D ?3(\d) ?2D ?3(\d)"
+    shown = re.sub(spelled, r"value-\1-\2", answer, flags=re.IGNORECASE) if topic == "binary" else answer
+    assert re.findall(r"value-\d-\d", shown) == programs.values[topic], (topic, answer)
+    assert topic == "empty" or "key-" in answer, (topic, answer)
+    assert topic == "binary" or "b'" not in answer, (topic, answer)
+
+
+def run_in_python(programs: Mapping[str, str], folder: Path, python: str | Path = sys.executable) -> dict[str, str]:
+    """Run programs, by topic, as files of their own in one Python; what each printed."""
+    folder.mkdir(parents=True)
+    for topic, text in programs.items():
+        (folder / f"{topic}.py").write_text(text)
+    names = [f"{topic}.py" for topic in programs]
+    printed = run(RUN_PROGRAMS, folder / "all", python, "-W", "ignore", "pasted", *(f"../{name}" for name in names))
+    answers = re.split(r"^program .*$", printed, flags=re.MULTILINE)[1:]
+    return dict(zip(programs, answers, strict=True))
+
+
+def run_each(programs: Programs, reader: ReaderName, *command: str | Path, path: Path | None = None) -> None:
+    """Run the program for each topic in a folder of its own, and check what it prints."""
+    for topic, text in programs.texts[reader].items():
+        folder = programs.folder / reader.value / topic
+        check_answer(programs, topic, run(text, folder, *command, folder / "pasted", path=path))
+
+
+def run(program: str, folder: Path, *command: str | Path, path: Path | None = None) -> str:
+    """Run ``command`` in ``folder``, in which ``pasted`` is the program; ``path``: where commands are looked for."""
+    folder.mkdir(parents=True)
+    (folder / "pasted").write_text(program)
+    env = {**os.environ, "COLUMNS": "200", "PATH": f"{path or folder}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [str(each) for each in command], cwd=folder, env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("reader", RUN_HERE)
+def test_python_readers_print_records_when_they_are_pasted(
+    programs: Programs, tmp_path: Path, reader: ReaderName
+) -> None:
+    """In every situation, as in a notebook."""
+    for topic, answer in run_in_python(programs.texts[reader], tmp_path / "programs").items():
+        check_answer(programs, topic, answer)
+
+
+def test_daft_prints_records_when_its_program_is_pasted(programs: Programs, tmp_path: Path) -> None:
+    """In an environment with what its first line names, and nothing else."""
+    python = find_environment(list_requirements(programs.texts[ReaderName.DAFT]["empty"])) / "python"
+    for topic, answer in run_in_python(programs.texts[ReaderName.DAFT], tmp_path / "programs", python).items():
+        check_answer(programs, topic, answer)
+
+
+def test_dbt_builds_and_shows_its_model_when_its_project_is_pasted(programs: Programs) -> None:
+    """In an environment with what its first line names, and nothing else."""
+    commands = find_environment(list_requirements(programs.texts[ReaderName.DBT]["empty"]))
+    run_each(programs, ReaderName.DBT, "sh", path=commands)
+
+
+def test_clickhouse_prints_records_when_its_statements_are_pasted(programs: Programs) -> None:
+    """By the ClickHouse that is in chdb; and the latest state over its view of the table."""
+    commands = find_environment(["chdb"])
+    (programs.folder / "ask.py").write_text(ASK_CHDB)
+    asked = [commands / "python", programs.folder / "ask.py"]
+    run_each(programs, ReaderName.CLICKHOUSE, *asked)
+    for topic, query in programs.latest_sql.items():
+        program = programs.texts[ReaderName.CLICKHOUSE][topic].partition("SELECT partition")[0] + query
+        folder = programs.folder / "latest" / topic
+        answer = run(program, folder, *asked, folder / "pasted")
+        assert sorted(re.findall(r"value-\d-\d", answer)) == LATEST[topic], topic
+
+
+LATEST = {
+    "empty": [],
+    "shop.or-ders": ["value-0-2", "value-0-3", "value-0-4"],
+    "deleted": ["value-0-6", "value-0-7", "value-0-8"],
+    "partitioned": ["value-0-7", "value-0-8", "value-0-9", "value-2-1", "value-2-2", "value-2-3"],
+    "binary": ["value-0-0", "value-0-1", "value-0-2"],
+}
+
+
+def test_spark_prints_records_when_its_programs_are_pasted(programs: Programs, tmp_path: Path) -> None:
+    """One after the other in one session, as in a notebook."""
+    answers = run_spark(tmp_path, programs.texts[ReaderName.SPARK].values()).split("|partition|offset|timestamp")
+    for topic, answer in zip(SITUATIONS, answers[1:], strict=True):
+        check_answer(programs, topic, answer)
+
+
+@pytest.mark.parametrize("reader", [ReaderName.POLARS, ReaderName.DUCKDB])
+def test_programs_for_azure_read_through_fsspec(programs: Programs, tmp_path: Path, reader: ReaderName) -> None:
+    """As they are printed for Azure, over files: fsspec finds the store by the address."""
+    with open_world(programs.folder) as world:
+        accesses = {each: describe_access(world.ctx.settings, load_topic_view(world.ctx, each)) for each in SITUATIONS}
+    texts = {each: WRITERS[reader](replace(access, store=StoreKind.AZURE)) for each, access in accesses.items()}
+    assert all("fsspec" in text or "reader_override" in text for text in texts.values())
+    for topic, answer in run_in_python(texts, tmp_path / "programs").items():
+        check_answer(programs, topic, answer)
+
+
+def test_python_readers_print_records_of_a_lake_on_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the endpoint in the program, and credentials from the environment."""
+    with start_object_store() as objects:
+        for name, value in objects.variables.items():
+            monkeypatch.setenv(name, value)
+        objects.create_bucket("lake")
+        lake = {"WINNOW_WAREHOUSE": "s3://lake/warehouse", "WINNOW_STAGING": "s3://lake/staging"}
+        with open_world(tmp_path, lake=lake) as world:
+            world.create(1, "empty")
+            world.create(2, "shop.orders")
+            world.ingest([*build_versions(0, 4), *build_versions(0, 3, partition=1)], topic="shop.orders")
+            programs = {
+                reader: {each: write_connection(world.ctx, each, reader) for each in ("empty", "shop.orders")}
+                for reader in (*RUN_HERE, ReaderName.DAFT)
+            }
+        expected = {"empty": [], "shop.orders": [f"value-0-{n}" for n in range(4)] + [f"value-1-{n}" for n in range(3)]}
+        for reader, texts in programs.items():
+            python = Path(sys.executable)
+            if reader is ReaderName.DAFT:
+                python = find_environment(list_requirements(texts["empty"])) / "python"
+            for topic, answer in run_in_python(texts, tmp_path / reader.value, python).items():
+                assert re.findall(r"value-\d-\d", answer) == expected[topic], (reader, answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,15 @@ json.dump(answers, open(sys.argv[2], "w"), default=str)
 
 def ask_spark(folder: Path, program: str, queries: Sequence[str]) -> list[list[list[Any]]]:
     """Run ``program`` as it is printed, but for the jars, which come from the user's cache; then the queries."""
+    (folder / "queries.json").write_text(json.dumps(list(queries)))
+    run_spark(folder, [program, PASTED_AFTER])
+    found: list[list[list[Any]]] = json.loads((folder / "answers.json").read_text())
+    return found
+
+
+def run_spark(folder: Path, programs: Iterable[str]) -> str:
+    """Run the programs in one process as they are printed, but for the jars; what they print."""
+    program = "\n".join(programs)
     assert PACKAGES_LINE in program
     jars = resolve_jars([RUNTIME, SQLITE_JAR], "readers").glob("*.jar")
     listed = ",".join(str(jar) for jar in jars if "slf4j" not in jar.name)
@@ -38,11 +47,9 @@ def ask_spark(folder: Path, program: str, queries: Sequence[str]) -> list[list[l
         '.appName("winnow").master("local[1]").config("spark.ui.enabled", "false")'
         '.config("spark.sql.shuffle.partitions", "1")',
     )
-    (folder / "pasted.py").write_text(program + PASTED_AFTER)
-    (folder / "queries.json").write_text(json.dumps(list(queries)))
+    (folder / "pasted.py").write_text(program)
     command = [sys.executable, folder / "pasted.py", folder / "queries.json", folder / "answers.json"]
     done = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[:4000] + done.stderr[-4000:]
     assert "|partition|offset|timestamp" in done.stdout
-    found: list[list[list[Any]]] = json.loads((folder / "answers.json").read_text())
-    return found
+    return done.stdout

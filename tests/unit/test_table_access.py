@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 from winnow.errors import UsageError
-from winnow.pipeline.explain.connect import _WRITERS
+from winnow.pipeline.explain.connect import WRITERS
 from winnow.pipeline.explain.connect_engines import connect_clickhouse, connect_flink, connect_trino
 from winnow.pipeline.explain.connect_python import connect_duckdb, connect_pyiceberg, connect_spark
 from winnow.pipeline.explain.reader_names import ReaderName
@@ -39,6 +40,7 @@ ACCESS = TableAccess(
     store=StoreKind.S3,
     log_starts={},
 )
+KEY_VARIABLE = "WINNOW_CATALOG__S3__SECRET_ACCESS_KEY"
 
 
 @pytest.mark.parametrize(
@@ -96,14 +98,50 @@ def test_catalog_that_only_pyiceberg_knows_is_read_by_it() -> None:
     given = replace(ACCESS, kind=CatalogKind.OTHER, properties=(Property("uri", "x"),))
     for reader in (ReaderName.SPARK, ReaderName.TRINO, ReaderName.FLINK):
         with pytest.raises(UsageError, match="winnow connect orders --for pyiceberg"):
-            _WRITERS[reader](given)
+            WRITERS[reader](given)
     assert "load_catalog" in connect_pyiceberg(given)
 
 
 @pytest.mark.parametrize("store", list(StoreKind))
 def test_python_programs_compile_for_every_store(store: StoreKind) -> None:
     """With and without records below the log start."""
-    for starts in ({}, {0: 5, 3: 17}):
-        given = replace(ACCESS, store=store, log_starts=starts)
-        for reader in (ReaderName.SPARK, ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.POLARS, ReaderName.DUCKDB):
-            compile(_WRITERS[reader](given), reader.value, "exec")
+    for starts, text in (({}, frozenset[str]()), ({0: 5, 3: 17}, frozenset({"key", "value"}))):
+        given = replace(ACCESS, store=store, log_starts=starts, text_columns=text)
+        for reader in (*PYTHON_READERS, ReaderName.SPARK):
+            compile(WRITERS[reader](given), reader.value, "exec")
+        subprocess.run(["sh", "-n"], input=WRITERS[ReaderName.DBT](given), text=True, check=True)
+
+
+PYTHON_READERS = (
+    ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.POLARS, ReaderName.DAFT, ReaderName.DUCKDB,
+)  # fmt: skip
+
+
+def test_programs_for_azure_and_hdfs_say_what_else_they_need() -> None:
+    """A client for Python, or Hadoop's own library."""
+    for reader in PYTHON_READERS:
+        assert "pyiceberg[pyarrow,adlfs,sql-postgres]" in WRITERS[reader](replace(ACCESS, store=StoreKind.AZURE))
+        assert "libhdfs" in WRITERS[reader](replace(ACCESS, store=StoreKind.HDFS))
+        assert "libhdfs" not in WRITERS[reader](replace(ACCESS, store=StoreKind.GCS))
+
+
+def test_trino_names_keys_only_where_the_catalog_has_them() -> None:
+    """Elsewhere it takes the role of its machine."""
+    assert "s3.aws-secret-key=${ENV:WINNOW_CATALOG__S3__SECRET_ACCESS_KEY}" in connect_trino(ACCESS)
+    with_role = replace(ACCESS, properties=tuple(each for each in ACCESS.properties if each.variable != KEY_VARIABLE))
+    assert "aws-" not in connect_trino(with_role)
+
+
+@pytest.mark.parametrize(
+    ("store", "location", "source"),
+    [
+        (StoreKind.S3, "s3://lake/w/orders", "icebergS3('https://store:9000/lake/w/orders/')"),
+        (StoreKind.GCS, "gs://lake/w/orders", "icebergS3('https://storage.googleapis.com/lake/w/orders/')"),
+        (StoreKind.AZURE, "abfss://lake@acc.dfs.core.windows.net/w/orders",
+         "icebergAzure('https://acc.blob.core.windows.net', 'lake', 'w/orders/')"),
+        (StoreKind.HDFS, "hdfs://name:8020/w/orders", "icebergHDFS('hdfs://name:8020/w/orders/')"),
+    ],
+)  # fmt: skip
+def test_clickhouse_has_a_function_for_every_store(store: StoreKind, location: str, source: str) -> None:
+    """With the address as that function takes it."""
+    assert source in connect_clickhouse(replace(ACCESS, store=store, location=location))

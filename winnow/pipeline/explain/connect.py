@@ -8,6 +8,8 @@ from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.explain.connect_engines import connect_clickhouse, connect_flink, connect_trino
 from winnow.pipeline.explain.connect_python import (
+    connect_daft,
+    connect_dbt,
     connect_duckdb,
     connect_pandas,
     connect_polars,
@@ -17,7 +19,7 @@ from winnow.pipeline.explain.connect_python import (
 from winnow.pipeline.explain.reader_names import ReaderName
 from winnow.pipeline.explain.table_access import TableAccess, describe_access
 
-_WRITERS: Mapping[ReaderName, Callable[[TableAccess], str]] = {
+WRITERS: Mapping[ReaderName, Callable[[TableAccess], str]] = {
     ReaderName.SPARK: connect_spark,
     ReaderName.TRINO: connect_trino,
     ReaderName.FLINK: connect_flink,
@@ -25,6 +27,8 @@ _WRITERS: Mapping[ReaderName, Callable[[TableAccess], str]] = {
     ReaderName.PYICEBERG: connect_pyiceberg,
     ReaderName.POLARS: connect_polars,
     ReaderName.PANDAS: connect_pandas,
+    ReaderName.DAFT: connect_daft,
+    ReaderName.DBT: connect_dbt,
     ReaderName.CLICKHOUSE: connect_clickhouse,
 }
 
@@ -36,4 +40,4 @@ def write_connection(ctx: Context, topic: str, reader: ReaderName) -> str:
         UsageError: the reader does not know the catalog or the store.
         UnknownTopicError: there is no such topic.
     """
-    return _WRITERS[reader](describe_access(ctx.settings, load_topic_view(ctx, topic)))
+    return WRITERS[reader](describe_access(ctx.settings, load_topic_view(ctx, topic)))

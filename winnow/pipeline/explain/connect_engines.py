@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from winnow.errors import UsageError
 from winnow.files import storage
+from winnow.pipeline.explain.latest_sql import select_records
+from winnow.pipeline.explain.reader_names import SqlEngine
 from winnow.pipeline.explain.table_access import (
     PASSWORD_VARIABLE,
     CatalogKind,
@@ -25,11 +27,12 @@ def connect_trino(access: TableAccess) -> str:
     where = f"WHERE {condition}\n" if condition else ""
     table = ".".join(f'"{part}"' for part in access.table)
     return f"""\
--- etc/catalog/winnow.properties on the coordinator and on every worker; then restart Trino:
+-- etc/catalog/winnow.properties on the coordinator and on every worker; then restart Trino.
+-- Without keys in it Trino takes the role of its machine, or the variables of the store's own client.
 /*
 {settings}
 */
-SELECT "partition", "offset", "timestamp", from_utf8("key") AS "key", from_utf8("value") AS "value"
+SELECT {select_records(SqlEngine.TRINO, access.text_columns)}
 FROM {table}
 {where}ORDER BY "partition", "offset" LIMIT 20;
 """
@@ -73,12 +76,17 @@ def _list_trino_store(access: TableAccess) -> list[str]:
         endpoint, region = access.get_property("s3.endpoint"), access.get_property("s3.region")
         lines += [f"s3.endpoint={endpoint.value}", "s3.path-style-access=true"] if endpoint is not None else []
         lines += [f"s3.region={region.value}"] if region is not None else []
-        return [*lines, "s3.aws-access-key=${ENV:AWS_ACCESS_KEY_ID}", "s3.aws-secret-key=${ENV:AWS_SECRET_ACCESS_KEY}"]
+        for option, name in (("aws-access-key", "s3.access-key-id"), ("aws-secret-key", "s3.secret-access-key")):
+            found = access.get_property(name)
+            lines += [f"s3.{option}={_get_trino_value(found)}"] if found is not None else []
+        return lines
     kinds = {
         StoreKind.LOCAL: "fs.native-local.enabled=true",
         StoreKind.GCS: "fs.native-gcs.enabled=true",
         StoreKind.AZURE: "fs.native-azure.enabled=true",
-        StoreKind.HDFS: "fs.hadoop.enabled=true",
+        StoreKind.HDFS: (
+            "fs.hadoop.enabled=true\nhive.config.resources=/etc/hadoop/conf/core-site.xml,/etc/hadoop/conf/hdfs-site.xml"
+        ),
     }
     return [kinds[access.store]]
 
@@ -124,7 +132,7 @@ SET 'execution.runtime-mode' = 'batch';
 CREATE CATALOG {access.table[0]} WITH (
 {given}
 );
-SELECT `partition`, `offset`, `timestamp`, DECODE(`key`, 'UTF-8') AS `key`, DECODE(`value`, 'UTF-8') AS `value`
+SELECT {select_records(SqlEngine.FLINK, access.text_columns)}
 FROM {quoted}
 {where}ORDER BY `partition`, `offset` LIMIT 20;
 """
@@ -135,32 +143,39 @@ def _get_flink_value(found: Property) -> str:
 
 
 def connect_clickhouse(access: TableAccess) -> str:
-    """Write a query for ClickHouse over the table's folder: it reads the newest metadata file there.
-
-    Raises:
-        UsageError: ClickHouse has no function for the store.
-    """
-    if access.store is StoreKind.LOCAL:
-        source = f"icebergLocal('{storage.parse_local_path(access.location)}')"
-    elif access.store is StoreKind.S3:
-        endpoint = access.get_property("s3.endpoint")
-        path = access.location.partition("://")[2]
-        bucket, _, folder = path.partition("/")
-        url = f"{endpoint.value.rstrip('/')}/{path}" if endpoint else f"https://{bucket}.s3.amazonaws.com/{folder}"
-        source = f"icebergS3('{url}/')"
-    else:
-        raise UsageError(_refuse("ClickHouse", access))
+    """Write a query for ClickHouse over the table's folder: it reads the newest metadata file there."""
     condition = access.build_readable_condition()
     where = f" WHERE {condition}" if condition else ""
     database = access.namespace
     name = "`" + access.topic.replace("`", "``") + "`"
     return f"""\
--- ClickHouse 25 or later; on S3 with the credentials of the server (use_environment_credentials).
--- A local folder has to lie below user_files_path, or be read by clickhouse-local.
+-- ClickHouse 25 or later, with the credentials of the server (use_environment_credentials; on GCS an HMAC key).
+-- A local folder has to lie below user_files_path, or be read by clickhouse-local or chdb.
+-- Without the setting, ClickHouse takes each file's order for that of the whole table, and rows come out of order.
 CREATE DATABASE IF NOT EXISTS {database};
-CREATE OR REPLACE VIEW {database}.{name} AS SELECT * FROM {source}{where};
-SELECT partition, offset, timestamp, key, value FROM {database}.{name} ORDER BY partition, offset LIMIT 20;
+CREATE OR REPLACE VIEW {database}.{name} AS SELECT * FROM {_choose_clickhouse_source(access)}{where};
+SELECT partition, offset, timestamp, key, value FROM {database}.{name} ORDER BY partition, offset LIMIT 20
+SETTINGS optimize_read_in_order = 0;
 """
+
+
+def _choose_clickhouse_source(access: TableAccess) -> str:
+    host, _, folder = access.location.partition("://")[2].partition("/")
+    endpoint = access.get_property("s3.endpoint")
+    match access.store:
+        case StoreKind.LOCAL:
+            return f"icebergLocal('{storage.parse_local_path(access.location)}')"
+        case StoreKind.S3:
+            bucket = f"{endpoint.value.rstrip('/')}/{host}" if endpoint else f"https://{host}.s3.amazonaws.com"
+            return f"icebergS3('{bucket}/{folder}/')"
+        case StoreKind.GCS:
+            return f"icebergS3('https://storage.googleapis.com/{host}/{folder}/')"
+        case StoreKind.AZURE:
+            container, _, account = host.partition("@")
+            account = account.replace(".dfs.", ".blob.")
+            return f"icebergAzure('https://{account}', '{container}', '{folder}/')"
+        case StoreKind.HDFS:
+            return f"icebergHDFS('{access.location}/')"
 
 
 def _refuse(engine: str, access: TableAccess) -> str:

@@ -1,8 +1,13 @@
-"""Settings and a first query for readers that are driven from Python: Spark, PyIceberg, Polars, pandas, DuckDB."""
+"""Settings and a first query for readers driven from Python: Spark, PyIceberg, Polars, Daft, pandas, DuckDB, dbt."""
 
 from __future__ import annotations
 
+import re
+import textwrap
+
 from winnow.errors import UsageError
+from winnow.pipeline.explain.latest_sql import select_records
+from winnow.pipeline.explain.reader_names import SqlEngine
 from winnow.pipeline.explain.table_access import (
     ICEBERG_VERSION,
     PASSWORD_VARIABLE,
@@ -13,6 +18,8 @@ from winnow.pipeline.explain.table_access import (
 
 SQLITE_JAR = "org.xerial:sqlite-jdbc:3.54.1.0"
 POSTGRES_JAR = "org.postgresql:postgresql:42.7.14"
+
+RECORD_COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
 _IMPORT_OS = "import os\n\n"
 
@@ -79,7 +86,7 @@ def connect_spark(access: TableAccess) -> str:
     table = ".".join(f"`{part}`" for part in access.table)
     return f'''\
 # Python with pyspark 3.5, 4.0 or 4.1{_name_secrets(access)}
-{_IMPORT_OS if "os.environ" in settings else ""}import pyspark
+{_describe_columns(access)}{_IMPORT_OS if "os.environ" in settings else ""}import pyspark
 from pyspark.sql import SparkSession
 
 line = ".".join(pyspark.__version__.split(".")[:2])
@@ -94,28 +101,46 @@ spark = (
     .getOrCreate()
 )
 spark.sql(
-    "SELECT partition, offset, timestamp, CAST(key AS STRING) AS key, CAST(value AS STRING) AS value "
+    "SELECT {select_records(SqlEngine.SPARK, access.text_columns)} "
     "FROM {table} {where}ORDER BY partition, offset LIMIT 20"
 ).show(truncate=False)
 '''
 
 
 def connect_pyiceberg(access: TableAccess) -> str:
-    """Write a program for PyIceberg, which prints an Arrow table."""
+    """Write a program for PyIceberg, which prints rows."""
+    shown = ", ".join(
+        f'"{name}": show(row["{name}"])' if name in access.text_columns else f'"{name}": row["{name}"]'
+        for name in RECORD_COLUMNS
+    )
     return f"""\
-# Python with {_list_requirements(access)}{_name_secrets(access)}
-{_load_table(access)}
-print(table.scan({_build_row_filter(access)}limit=20).to_arrow())
+{_write_head(access)}{_load_table(access)}
+{_DEFINE_SHOW if access.text_columns else ""}rows = table.scan({_build_row_filter(access)}limit=20).to_arrow()
+for row in rows.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist():
+    print({{{shown}}})
+"""
+
+
+_DEFINE_SHOW = """
+
+def show(data):
+    return None if data is None else data.decode(errors="replace")
+
+
 """
 
 
 def connect_pandas(access: TableAccess) -> str:
     """Write a program for pandas, which reads through PyIceberg."""
+    decoded = "".join(
+        f'frame["{name}"] = frame["{name}"].str.decode("utf-8", errors="replace")\n'
+        for name in sorted(access.text_columns)
+    )
     return f"""\
-# Python with {_list_requirements(access)}, pandas{_name_secrets(access)}
-{_load_table(access)}
-columns = ("partition", "offset", "timestamp", "key", "value")
-print(table.scan({_build_row_filter(access)}selected_fields=columns, limit=20).to_pandas())
+{_write_head(access, "pandas")}{_load_table(access)}
+columns = {RECORD_COLUMNS!r}
+frame = table.scan({_build_row_filter(access)}selected_fields=columns, limit=20).to_pandas()
+{decoded}print(frame.sort_values(["partition", "offset"]).to_string())
 """
 
 
@@ -125,52 +150,138 @@ def connect_polars(access: TableAccess) -> str:
         f'.filter(~((pl.col("partition") == {number}) & (pl.col("offset") < {start})))'
         for number, start in access.log_starts.items()
     )
+    decoded = ", ".join(f'"{name}"' for name in sorted(access.text_columns))
+    decode = (
+        f"rows = rows.with_columns(pl.col({decoded}).map_elements(show, return_dtype=pl.String))\n" if decoded else ""
+    )
+    reader = ', reader_override="pyiceberg"' if access.store in {StoreKind.AZURE, StoreKind.HDFS} else ""
     return f"""\
-# Python with {_list_requirements(access)}, polars{_name_secrets(access)}
-import polars as pl
+{_write_head(access, "polars")}import polars as pl
 
 {_load_table(access)}
-frame = pl.scan_iceberg(table){readable}
-print(frame.select("partition", "offset", "timestamp", "key", "value").sort("partition", "offset").head(20).collect())
+{_DEFINE_SHOW if decoded else ""}frame = pl.scan_iceberg(table{reader}){readable}
+rows = frame.select({", ".join(f'"{name}"' for name in RECORD_COLUMNS)}).sort("partition", "offset").head(20).collect()
+{decode}with pl.Config(tbl_rows=20):
+    print(rows)
+"""
+
+
+def connect_daft(access: TableAccess) -> str:
+    """Write a program for Daft, which reads lazily."""
+    readable = "".join(
+        f'.where(~((daft.col("partition") == {number}) & (daft.col("offset") < {start})))'
+        for number, start in access.log_starts.items()
+    )
+    columns = ", ".join(
+        f'daft.col("{name}")' + ('.try_decode("utf-8")' if name in access.text_columns else "")
+        for name in RECORD_COLUMNS
+    )
+    return f"""\
+{_write_head(access, "daft")}import daft
+
+{_load_table(access)}
+frame = daft.read_iceberg(table){readable}
+frame = frame.select({columns})
+frame.sort(["partition", "offset"]).limit(20).show(20)
 """
 
 
 def connect_duckdb(access: TableAccess) -> str:
     """Write a program for DuckDB over the files that the table lists at that moment."""
-    condition = access.build_readable_condition('"')
-    where = f" WHERE {condition}" if condition else ""
-    name = '"' + access.topic.replace('"', '""') + '"'
+    name = _quote_name(access.topic)
     return f"""\
-# Python with {_list_requirements(access)}, duckdb{_name_secrets(access)}
-import duckdb
-
-{_load_table(access)}
-files = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+{_write_head(access, "duckdb")}import duckdb
+{_load_files(access)}
 log = duckdb.connect()
-{_open_remote_files(access)}log.read_parquet(files).create_view("winnow_files")
-log.sql('CREATE VIEW {name} AS FROM winnow_files{where}')
+log.register("winnow_files", files)
+log.sql('''CREATE VIEW {name} AS FROM winnow_files{_build_where(access)}''')
 log.sql('''
-  SELECT "partition", "offset", "timestamp", TRY(decode(key)) AS key, TRY(decode(value)) AS value
+  SELECT {select_records(SqlEngine.DUCKDB, access.text_columns)}
   FROM {name} ORDER BY "partition", "offset" LIMIT 20
 ''').show()
 """
 
 
-def _open_remote_files(access: TableAccess) -> str:
-    if access.store is StoreKind.LOCAL:
-        return ""
-    if access.store is StoreKind.S3:
-        endpoint = access.get_property("s3.endpoint")
-        region = access.get_property("s3.region")
-        options = ["TYPE s3", "PROVIDER credential_chain"]
-        if region is not None and region.variable is None:
-            options.append(f"REGION '{region.value}'")
-        if endpoint is not None:
-            scheme, _, host = endpoint.value.partition("://")
-            options += [f"ENDPOINT '{host}'", "URL_STYLE 'path'", f"USE_SSL {'true' if scheme == 'https' else 'false'}"]
-        secret = ", ".join(options)
-        return f'log.sql("INSTALL httpfs; LOAD httpfs; INSTALL aws; LOAD aws")\nlog.sql("CREATE SECRET ({secret})")\n'
-    return 'log.register_filesystem(fsspec.filesystem(files[0].partition(":")[0]))  # import fsspec\n'
+def connect_dbt(access: TableAccess) -> str:
+    """Write a dbt project on DuckDB, as a shell script: a Python model of the records, and its first rows."""
+    model = re.sub(r"[^A-Za-z0-9_]", "_", access.topic)
+    loading = textwrap.indent(_load_files(access), "    ")
+    # Later than 1.11 it downloads a part of itself from GitHub while it is installed.
+    return f"""\
+# A POSIX shell with Python and {_list_requirements(access)}, dbt-duckdb, "dbt-core<1.12"{_name_secrets(access)}
+{_describe_columns(access)}\
+# With dbt-trino the table is a source. Its settings: winnow connect {access.topic} --for trino
+mkdir -p winnow_dbt/models
+cat > winnow_dbt/dbt_project.yml << 'END'
+name: winnow
+profile: winnow
+flags: {{send_anonymous_usage_stats: false}}
+END
+cat > winnow_dbt/profiles.yml << 'END'
+winnow:
+  target: dev
+  outputs: {{dev: {{type: duckdb, path: winnow.duckdb}}}}
+END
+cat > winnow_dbt/models/{model}.py << 'END'
+def model(dbt, session):
+{loading}
+    session.register("winnow_files", files)
+    return session.sql('''
+      SELECT {select_records(SqlEngine.DUCKDB, access.text_columns)}
+      FROM winnow_files{_build_where(access)}
+    ''')
+END
+cd winnow_dbt
+dbt run --quiet --profiles-dir . --select {model}
+python -c 'import duckdb; duckdb.connect("winnow.duckdb").sql("FROM \\"{model}\\" ORDER BY 1, 2 LIMIT 20").show()'
+"""
+
+
+def _load_files(access: TableAccess) -> str:
+    """Write what makes ``files`` a dataset of Arrow's over the table's files, of which there may be none."""
+    if access.store is StoreKind.AZURE:
+        imported = "import fsspec\nimport pyarrow.dataset as ds\n"
+        store = (
+            "store, _ = fsspec.core.url_to_fs(table.location(), anon=False)\n"
+            "locate = lambda path: fsspec.core.url_to_fs(path, anon=False)[1]"
+        )
+    else:
+        imported = "import pyarrow.dataset as ds\nfrom pyiceberg.io.pyarrow import PyArrowFileIO\n"
+        store = (
+            "scheme, host, _ = PyArrowFileIO.parse_location(table.location())\n"
+            "store = PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, host)\n"
+            "locate = lambda path: PyArrowFileIO.parse_location(path)[2]"
+        )
+    return f"""\
+{imported}{_load_table(access)}
+{store}
+files = ds.dataset(
+    [locate(task.file.file_path) for task in table.scan().plan_files()],
+    schema=table.schema().as_arrow(),
+    format="parquet",
+    filesystem=store,
+)"""
+
+
+def _write_head(access: TableAccess, *more: str) -> str:
+    requirements = ", ".join([_list_requirements(access), *more])
+    hadoop = "# HDFS: libhdfs, in ARROW_LIBHDFS_DIR, and CLASSPATH=$(hadoop classpath --glob)\n"
+    needs = hadoop if access.store is StoreKind.HDFS else ""
+    return f"# Python with {requirements}{_name_secrets(access)}\n{needs}{_describe_columns(access)}"
+
+
+def _describe_columns(access: TableAccess) -> str:
+    raw = [name for name in ("key", "value") if name not in access.text_columns]
+    return f"# {' and '.join(raw)} as bytes: the newest records are not text\n" if raw else ""
+
+
+def _build_where(access: TableAccess) -> str:
+    condition = access.build_readable_condition('"')
+    return f" WHERE {condition}" if condition else ""
+
+
+def _quote_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _load_table(access: TableAccess) -> str:
@@ -195,7 +306,7 @@ def _build_row_filter(access: TableAccess) -> str:
 
 
 def _list_requirements(access: TableAccess) -> str:
-    extras = ["pyarrow"]
+    extras = ["pyarrow", "adlfs"] if access.store is StoreKind.AZURE else ["pyarrow"]
     if access.kind is CatalogKind.SQL:
         extras.append("sql-sqlite" if access.jdbc is not None and access.jdbc.is_sqlite else "sql-postgres")
     elif access.kind in {CatalogKind.GLUE, CatalogKind.HIVE}:

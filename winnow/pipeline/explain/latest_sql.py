@@ -6,7 +6,7 @@ bytes in hexadecimal, behind a digit for the sign, order as the signed number do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from winnow.engine.strategy_diff import RecordOrder
@@ -157,6 +157,17 @@ def build_latest_sql(engine: SqlEngine, query: LatestQuery, *, as_text: bool = F
         f"  WHERE {conditions}\n"
         f") AS ranked\nWHERE winnow_place = 1 AND {value} IS NOT NULL"
     )
+
+
+def select_records(engine: SqlEngine, text_columns: Collection[str]) -> str:
+    """Build the list of columns that shows records, with those of ``text_columns`` cast to text."""
+    dialect = _DIALECTS[engine]
+    quoted = {name: dialect.name(name) for name in ("partition", "offset", "timestamp", "key", "value")}
+    shown = (
+        f"{dialect.key_as_text.format(each)} AS {each}" if name in text_columns else each
+        for name, each in quoted.items()
+    )
+    return ", ".join(shown)
 
 
 def _build_version(engine: SqlEngine, dialect: _Dialect, order: RecordOrder) -> list[str]:

@@ -25,4 +25,6 @@ class ReaderName(StrEnum):
     PYICEBERG = "pyiceberg"
     POLARS = "polars"
     PANDAS = "pandas"
+    DAFT = "daft"
+    DBT = "dbt"
     CLICKHOUSE = "clickhouse"

@@ -6,22 +6,32 @@ Secrets are never given as values, only as the names of the environment variable
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+
 from winnow.config.masking import mask
 from winnow.config.settings import Settings
+from winnow.errors import DamagedSegmentError, RunAgainError
 from winnow.files import object_store, storage
 from winnow.log.namespaces import CATALOG_NAME
 from winnow.pipeline.compaction.topic_view import TopicView
+from winnow.pipeline.explain.browse import open_partition
 
 PASSWORD_VARIABLE = "WINNOW_CATALOG_PASSWORD"
 """Where a program that takes no SQLAlchemy URL finds the password of the catalog's database."""
 
 ICEBERG_VERSION = "1.11.0"
 """Iceberg's release with runtimes for Spark 3.5, 4.0 and 4.1."""
+
+_SAMPLED_PARTITIONS = 3
+_SAMPLED_RECORDS = 100
+"""Newest records of each sampled partition that are looked at."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class CatalogKind(StrEnum):
@@ -73,7 +83,10 @@ class JdbcAddress:
 
 @dataclass(frozen=True, slots=True)
 class TableAccess:
-    """How the table of ``topic`` is reached. ``location``: its folder. ``log_starts``: by partition, where needed."""
+    """How the table of ``topic`` is reached. ``location``: its folder. ``log_starts``: by partition, where needed.
+
+    ``text_columns``: those of key and value that hold text, so that a program can show them as such.
+    """
 
     topic: str
     namespace: str
@@ -83,6 +96,7 @@ class TableAccess:
     location: str
     store: StoreKind
     log_starts: Mapping[int, int]
+    text_columns: frozenset[str] = frozenset()
 
     @property
     def jdbc(self) -> JdbcAddress | None:
@@ -130,7 +144,38 @@ def describe_access(settings: Settings, view: TopicView) -> TableAccess:
         location=view.head.location,
         store=_find_store(view.head.location),
         log_starts=starts,
+        text_columns=find_text_columns(view),
     )
+
+
+def find_text_columns(view: TopicView) -> frozenset[str]:
+    """Find out which of key and value are text, from the newest records of a few partitions.
+
+    Text is UTF-8 without control characters but tabs and line ends: Avro's bytes often are valid UTF-8. Where the
+    records cannot be read, nothing is taken for text; as bytes they are shown right, too.
+    """
+    filled = [each for each in view.partitions if each.segments][:_SAMPLED_PARTITIONS]
+    found = {"key", "value"}
+    for log in filled:
+        browsed = open_partition(view, log.partition)
+        try:
+            start = browsed.find_page_start(browsed.log_end_offset, _SAMPLED_RECORDS)
+            batches = list(browsed.read_from(start, _SAMPLED_RECORDS))
+        except (DamagedSegmentError, RunAgainError):
+            return frozenset()
+        found = {name for name in found if all(map(_is_text, _list_bytes(batches, name)))}
+    return frozenset(found)
+
+
+def _list_bytes(batches: Sequence[pa.RecordBatch], column: str) -> list[bytes]:
+    return [data for batch in batches for data in batch.column(column).to_pylist() if data is not None]
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return not _CONTROL.search(data.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def name_variable(name: str) -> str:
