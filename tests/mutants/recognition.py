@@ -57,4 +57,16 @@ RECOGNITION: tuple[Mutant, ...] = (
     Mutant("segment-alone-left-out", "segments outside of folders are passed over beside those in folders")
     .changes("arrange_kafka_log", replace("collect_segments(alone.values())", "False"))
     .caught_by("test_a_segment_alone_beside_folders_is_not_passed_over_in_silence"),
+    Mutant("console-tab-in-value", "a line of the console consumer with more fields than the first one is read")
+    .changes("console._Reader._split", replace("len(fields) != self._fields", "False"))
+    .caught_by("test_what_cannot_be_told_apart_is_refused"),
+    Mutant("console-line-in-value", "a line that looks like a record inside of a value is one")
+    .changes("console._Reader.read", replace("offset <= self._ends.get(partition, -1)", "False"))
+    .caught_by("test_what_cannot_be_told_apart_is_refused"),
+    Mutant("console-null", "the text null of the console consumer is taken as it is, for tombstones too")
+    .changes("console._Reader._split", replace("value == NULL", "False"))
+    .caught_by("test_what_cannot_be_told_apart_is_refused"),
+    Mutant("console-unasked", "what the console consumer printed is taken without a person's word")
+    .changes("_Inspector._is_recognised", replace("archive.layout is not CONSOLE", "True"))
+    .caught_by("test_a_person_has_to_say_that_nothing_hides_in_it"),
 )

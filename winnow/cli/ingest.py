@@ -35,8 +35,8 @@ Layout = Annotated[
     typer.Option(
         "--layout",
         metavar="LAYOUT",
-        help="auto, winnow, spark, kcat, aiven, confluent, lenses, event-hubs, avro or kafka-log; auto looks at names "
-        "and bytes.",
+        help="auto, winnow, spark, kcat, aiven, confluent, lenses, event-hubs, ui-export, avro, console or kafka-log; "
+        "auto looks at names and bytes.",
     ),
 ]
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError, UsageError, join_first
 from winnow.files.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
 from winnow.sources.choices import Choices
-from winnow.sources.deletes import DeletedValues
+from winnow.sources.deletes import NULL_TEXT, DeletedValues
 from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
 from winnow.sources.layouts.all_layouts import AUTO, find_layout, get_layout
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
@@ -184,7 +184,9 @@ class ArchivePass:
         self._fixed = fixed
         self._evidence = EncodingEvidence()
         choices = source.choices
-        self._options = ReadOptions(DEFAULT_BATCH_BYTES, choices.encodings, choices.floors_timestamps)
+        self._options = ReadOptions(
+            DEFAULT_BATCH_BYTES, choices.encodings, choices.floors_timestamps, choices.deletes != NULL_TEXT
+        )
         self._deleted = DeletedValues(choices.deletes)
         self._empty_values = 0
 

@@ -20,6 +20,8 @@ from winnow.sources.archive import Archive
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.confluent_layout import CONFLUENT
 from winnow.sources.layouts.confluent_placing import count_overlaps, find_unordered
+from winnow.sources.layouts.console import NULL
+from winnow.sources.layouts.console_layout import CONSOLE
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading
 from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, list_log_findings, survey_object
 from winnow.sources.layouts.layout import Finding, FindingKind
@@ -133,6 +135,7 @@ class _Inspector:
         self._evidence = EncodingEvidence()
         self._is_finer = False
         self._needs_order = False
+        self._has_null_text = False
         self._problems: list[BadInputError] = []
 
     def run(self, paths: Sequence[str], options: Sequence[str], progress: Progress | None) -> Inspection:
@@ -239,6 +242,9 @@ class _Inspector:
         counts.findings += list_log_findings(obj)
 
     def _add_forms(self, obj: ArchiveObject, chunk: RecordChunk) -> None:
+        if self._archive.layout is CONSOLE:
+            found = pc.any(pc.equal(chunk.records.column("value"), pa.scalar(NULL, pa.binary())))
+            self._has_null_text |= bool(found.as_py())
         if FieldForm.TEXT_OR_BASE64 in obj.forms.values():
             self._evidence.add_chunk(obj, chunk)
 
@@ -372,9 +378,11 @@ class _Inspector:
         shown, layout = shlex.join(paths), self._archive.layout
         target = " --each-topic" if len(topics) > 1 else f" {topics[0] if topics else 'TOPIC'}"
         options = ["--create", *([shlex.join(given)] if given else ())]
-        if layout.suggest is not None and "--layout" not in given and not self._has_offsets():
+        if layout.suggest is not None and "--layout" not in given and not self._is_recognised():
             # Who types it says that it is so.
             options.append(f"--layout {layout.name}")
+        if self._has_null_text:
+            options.append("--deletes null-text")
         if self._is_finer:
             options.append("--timestamps floor")
         if any(counts.empty_values for counts in self._counts.values()):
@@ -386,8 +394,9 @@ class _Inspector:
                 options.append(f"--encoding {name}=base64|text")
         return f"winnow ingest files{target} {shown} {' '.join(options)}"
 
-    def _has_offsets(self) -> bool:
-        return all(each.offsets is Offsets.EXACT for each in self._archive.objects)
+    def _is_recognised(self) -> bool:
+        archive = self._archive
+        return archive.layout is not CONSOLE and all(each.offsets is Offsets.EXACT for each in archive.objects)
 
 
 def _join_faults(findings: Sequence[Finding]) -> list[Finding]:

@@ -231,4 +231,6 @@ AIVEN = Layout(
     arrange_aiven,
     read_aiven_object,
     suggest=suggest_aiven,
+    suggestion="that it is that: its name alone tells an offset then, that of the first record, and each further "
+    "record gets the next one",
 )

@@ -10,6 +10,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.aiven_layout import AIVEN
 from winnow.sources.layouts.avro_layout import AVRO
 from winnow.sources.layouts.confluent_layout import CONFLUENT
+from winnow.sources.layouts.console_layout import CONSOLE
 from winnow.sources.layouts.event_hubs_layout import EVENT_HUBS
 from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG
 from winnow.sources.layouts.kcat_layout import KCAT
@@ -17,12 +18,25 @@ from winnow.sources.layouts.layout import Layout
 from winnow.sources.layouts.lenses_layout import LENSES
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.spark_layout import SPARK
+from winnow.sources.layouts.ui_export_layout import UI_EXPORT
 from winnow.sources.layouts.unrecognised import refuse_unrecognised
 from winnow.sources.layouts.winnow_layout import WINNOW, may_be_winnow
 
 AUTO: Final = "auto"
 
-LAYOUTS: Final[Sequence[Layout]] = (KAFKA_LOG, CONFLUENT, WINNOW, LENSES, KCAT, SPARK, EVENT_HUBS, AIVEN, AVRO)
+LAYOUTS: Final[Sequence[Layout]] = (
+    KAFKA_LOG,
+    CONFLUENT,
+    WINNOW,
+    LENSES,
+    KCAT,
+    SPARK,
+    EVENT_HUBS,
+    UI_EXPORT,
+    AIVEN,
+    AVRO,
+    CONSOLE,
+)
 """In the order in which an object is tried: from the surest signs to the weakest."""
 
 _SAMPLES = 5
@@ -61,8 +75,7 @@ def find_layout(stored: Sequence[StoredObject], *, suggests: bool = False) -> La
         suggested = _suggest(max(stored, key=lambda each: each.size_bytes))
         if suggested is not None and suggests:
             return suggested
-        name = None if suggested is None else suggested.name
-        raise refuse_unrecognised(stored, name, [layout.name for layout in LAYOUTS])
+        raise refuse_unrecognised(stored, suggested, [layout.name for layout in LAYOUTS])
     if len(found) > 1:
         shown = ", ".join(f"{each.uri} looks like {name}" for name, each in found.items())
         raise BadInputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,6 +23,7 @@ from winnow.sources.layouts.parquet_batches import read_parquet_schema
 ORC_MAGIC: Final = b"ORC"
 MAXIMUM_NAMES: Final = 20
 _START_BYTES: Final = 1 << 18
+_FIRST_OBJECT: Final = json.JSONDecoder()
 _LINE_FRAME: Final = b" \t\r"
 
 _POSITION: Final = re.compile(
@@ -46,9 +48,10 @@ def list_members(start: bytes) -> list[str]:
         pass
     if not start.lstrip().startswith(b"["):
         return []
-    try:  # an array over several lines, or in one
-        return list(next(iter(msgspec.json.decode(start, type=list[dict[str, msgspec.Raw]])), {}))
-    except UNREADABLE:
+    text = start.decode("utf-8", "replace")
+    try:  # an array over several lines, or in one, which may go on behind ``start``
+        return list(_FIRST_OBJECT.raw_decode(text, text.find("{"))[0])
+    except (ValueError, RecursionError, IndexError):
         return []
 
 

@@ -6,8 +6,10 @@ of :mod:`winnow.sources.layouts.json_text`. A column that a row lacks is an erro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -24,9 +26,11 @@ from winnow.sources.layouts.column_values import (
     render_column,
 )
 from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords
-from winnow.sources.layouts.timestamps import read_timestamp_texts, to_milliseconds
+from winnow.sources.layouts.timestamps import FINER_ADVICE, read_timestamp_texts, to_milliseconds
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_NUMBER: Final = re.compile(r"-?\d{1,19}(?:\.\d{1,19})?")
+_PER_UNIT: Final = {"s": Decimal(1_000), "ms": Decimal(1), "us": Decimal("0.001")}
 _MAP_ADVICE: Final = "name another with --map"
 
 
@@ -183,14 +187,15 @@ class JsonRows:
         return _make_header_rows(place, [msgspec.json.decode(raw) for raw in self._list(place, column)])
 
     def list_column(self, place: Place, column: str) -> Any:
-        """Return numbers and strings as a column of one of the two."""
+        """Return numbers and strings as a column of one of the two; numbers with a fraction are text."""
         values: list[Any] = []
         for index, raw in enumerate(self._list(place, column)):
             value = msgspec.json.decode(raw)
-            if not isinstance(value, int | str | None) or isinstance(value, bool):
-                wrong = f"its {ascii(column)[:80]} is neither a whole number nor text"
+            if not isinstance(value, int | float | str | None) or isinstance(value, bool):
+                wrong = f"its {ascii(column)[:80]} is neither a number nor text"
                 raise place.refuse(index, wrong, _MAP_ADVICE)
-            values.append(value)
+            # A fraction as it is written: of seconds since 1970 a float has not every microsecond.
+            values.append(raw.decode() if isinstance(value, float) else value)
         if any(isinstance(value, str) for value in values):
             values = [None if value is None else str(value) for value in values]
         try:
@@ -259,11 +264,8 @@ def make_timestamps(place: Place, column: Any, unit: str | None, floors: bool) -
     if is_text and unit is None:
         return read_timestamp_texts(place, column.to_pylist(), floors)
     if is_text:
-        try:
-            column = column.cast(pa.int64())
-        except pa.ArrowInvalid:
-            raise place.refuse(0, "from here on a timestamp is no whole number", _MAP_ADVICE) from None
-    elif not pa.types.is_integer(kind):
+        return _read_numbers(place, column.to_pylist(), unit or "", floors)
+    if not pa.types.is_integer(kind):
         raise place.refuse(0, f"its timestamps are of type {str(kind)[:80]}", _MAP_ADVICE)
     if unit is None:
         wrong = "its timestamps are numbers, and of which unit they are is not in the file"
@@ -272,6 +274,23 @@ def make_timestamps(place: Place, column: Any, unit: str | None, floors: bool) -
         return column
     moments = column.cast(pa.int64()).cast(pa.timestamp(unit))
     return to_milliseconds(place, moments, floors)
+
+
+def _read_numbers(place: Place, texts: Sequence[str | None], unit: str, floors: bool) -> Any:
+    """Return numbers in ``unit`` that are text, perhaps with a fraction, as milliseconds."""
+    found: list[int | None] = []
+    for index, text in enumerate(texts):
+        if text is None:
+            found.append(None)
+            continue
+        if _NUMBER.fullmatch(text) is None:
+            raise place.refuse(index, "its timestamp is no number", _MAP_ADVICE)
+        exact = Decimal(text) * _PER_UNIT[unit]
+        whole = exact.to_integral_value(ROUND_FLOOR)
+        if whole != exact and not floors:
+            raise place.refuse(index, "timestamp is not a whole number of milliseconds", FINER_ADVICE)
+        found.append(int(whole))
+    return pa.array(found, pa.int64())
 
 
 def make_topics(place: Place, column: Any) -> Any:

@@ -74,7 +74,8 @@ class Layout:
     ``recognise``: whether an object, one of the largest of the call, is of this layout, by its name and first bytes.
     ``arrange``: puts the objects of a call together. ``read``: yields the records of one. ``place``: gives objects the
     offset of their first record where names alone do not tell; None where they do. ``suggest``: whether an object may
-    be of this layout, though nothing in it shows that: then a person has to say so; None: never. ``takes_partition``:
+    be of this layout, though nothing in it shows that: then a person has to say so, and says ``suggestion`` with it;
+    None: never. ``takes_partition``:
     no record tells its partition, and of objects whose names do not tell it either, a person may.
     """
 
@@ -86,6 +87,7 @@ class Layout:
     place: Callable[[Sequence[ArchiveObject], Choices], Sequence[ArchiveObject]] | None = None
     suggest: Callable[[StoredObject], bool] | None = None
     takes_partition: bool = False
+    suggestion: str = ""
 
 
 def sort_objects(objects: Sequence[ArchiveObject]) -> tuple[ArchiveObject, ...]:

@@ -88,12 +88,14 @@ class ReadOptions:
     """What the user decided about what a layout cannot tell, and the size of batches.
 
     ``encodings``: ``base64``, ``text`` or ``json`` per field (key, value, headers). ``floors_timestamps``: timestamps
-    finer than a millisecond are rounded down instead of refused.
+    finer than a millisecond are rounded down instead of refused. ``refuses_null_text``: where the format writes null as
+    this text, it was not said which of the two it is.
     """
 
     batch_bytes: int = DEFAULT_BATCH_BYTES
     encodings: Mapping[str, str] = field(default_factory=dict)
     floors_timestamps: bool = False
+    refuses_null_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

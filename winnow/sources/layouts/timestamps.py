@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from winnow.sources.layouts.chunks import Place
 
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
-_FINER_ADVICE = "Kafka's are; take them rounded down with --timestamps floor"
+FINER_ADVICE = "Kafka's are; take them rounded down with --timestamps floor"
 _ZONED = re.compile(r".*(?:Z|[+-]\d\d:?\d\d)", re.DOTALL)
 
 
@@ -80,7 +80,7 @@ def to_milliseconds(place: Place, moments: Any, floors: bool) -> Any:
         finer = pc.not_equal(pc.multiply(rounded, divisor), values).fill_null(False)
         if pc.any(finer).as_py():
             index = pc.index(finer, True).as_py()
-            raise place.refuse(index, "timestamp is not a whole number of milliseconds", _FINER_ADVICE)
+            raise place.refuse(index, "timestamp is not a whole number of milliseconds", FINER_ADVICE)
     return rounded
 
 

@@ -16,33 +16,37 @@ from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.compression import open_seekable, read_start
+from winnow.sources.layouts.console import PRINT_AGAIN
 from winnow.sources.layouts.content_names import ORC_MAGIC, list_columns, list_members, shorten_names
 from winnow.sources.layouts.field_map import propose_field_map
 from winnow.sources.layouts.json_records import UNREADABLE
+from winnow.sources.layouts.layout import Layout
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
 from winnow.sources.layouts.parquet_batches import read_parquet_schema
 
 _START_BYTES: Final = 1 << 18
+_KAFKA_UI_CSV: Final = b"Value,Offset,Key,Partition,Headers,Timestamp\n"
 _TYPE_CHARACTERS: Final = 40
 _SEGMENT: Final = re.compile(r"(?:\d{20}|\d+-[A-Za-z0-9_-]{22})\.log")
 """Also with the id that tiered storage gives it."""
-_CONSOLE_CONSUMER: Final = re.compile(rb"(?:CreateTime|LogAppendTime|NoTimestampType):-?\d+\t")
+_CONSOLE_CONSUMER: Final = re.compile(
+    rb"(?:(?:CreateTime|LogAppendTime):-?\d+|NO_TIMESTAMP|Partition:\d+|Offset:\d+)\t"
+)
 
 
-def refuse_unrecognised(stored: Sequence[StoredObject], suggested: str | None, layouts: Sequence[str]) -> BadInputError:
+def refuse_unrecognised(
+    stored: Sequence[StoredObject], suggested: Layout | None, layouts: Sequence[str]
+) -> BadInputError:
     """Make the error for ``stored`` objects of no layout that is recognised; ``suggested``: what they may be."""
     obj = max(stored, key=lambda each: each.size_bytes)
-    known = _explain(obj)
+    known = None if suggested is not None else _explain(obj)
     if known is not None:
         return refuse_file(obj.uri, *known)
     wrong = f"what wrote it is not recognised. It is {describe_content(obj)}"
     layout = f"--layout NAME if you know that it is one of {', '.join(layouts)}"
     if suggested is not None:
-        layout = (
-            f"--layout {suggested} if you know that it is that: its name alone tells an offset then, that of the first "
-            "record, and each further record gets the next one"
-        )
+        layout = f"--layout {suggested.name} if you know {suggested.suggestion}"
     proposed = propose_field_map(shorten_names(list_columns(obj)))
     mapping = (
         "--map offset=COLUMN --map partition=COLUMN --map key=COLUMN --map value=COLUMN to say what its columns are"
@@ -68,10 +72,15 @@ def _explain(obj: StoredObject) -> tuple[str, str] | None:
         start = read_start(obj, _START_BYTES)
     except BadInputError:
         return None
+    if start.startswith(_KAFKA_UI_CSV):
+        return (
+            "it is kafka-ui's CSV, which escapes neither commas nor line breaks: where a value ends is not certain",
+            "export it as JSON (docs/archives.md#ui-export), or read the topic with winnow ingest kafka",
+        )
     if _CONSOLE_CONSUMER.match(start):
         return (
-            "it is what kafka-console-consumer printed: where a key, a value or a record ends in it is not certain",
-            "print it with kcat -J (docs/archives.md#kcat), or read the topic with winnow ingest kafka",
+            "it is what kafka-console-consumer printed, without the partition and the offset of each record",
+            PRINT_AGAIN,
         )
     return None
 

@@ -70,7 +70,10 @@ def may_be_winnow(obj: StoredObject) -> bool:
         if obj.uri.endswith(PARQUET):
             names = list(read_parquet_schema(obj).columns.names)
         else:
-            names = list_members(read_start(obj, _START_BYTES))
+            start = read_start(obj, _START_BYTES)
+            if start.lstrip().startswith(b"["):
+                return False  # an array is not a record a line
+            names = list_members(start)
     except BadInputError:
         return True
     others = set(names) - _FIELDS
