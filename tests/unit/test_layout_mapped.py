@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,29 @@ def test_a_null_is_a_tombstone_and_a_missing_member_is_an_error(tmp_path: Path) 
         read(path, "offset=o", "partition=p", "value=v")
 
 
+def test_numbers_are_exact_whatever_their_type(tmp_path: Path) -> None:
+    number = pa.decimal128(38, 0)
+    row = {"o": Decimal(2**53 + 1), "p": Decimal(3), "t": Decimal(1_700_000_000_123), "v": b"a"}
+    table = pa.table({name: pa.array([value], number if name != "v" else pa.binary()) for name, value in row.items()})
+    pq.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "b.json").write_text(f'{{"o":"{2**53 + 1}","p":3,"t":1700000000.123,"v":"a b"}}\n')
+    options = ("offset=o", "partition=p", "value=v")
+    for name, unit in (("a.parquet", "ms"), ("b.json", "s")):
+        (record,) = read(tmp_path / name, *options, f"timestamp=t:{unit}")
+        found = record["offset"], record["partition"], record["timestamp"]
+        assert found == (2**53 + 1, 3, 1_700_000_000_123)
+
+
+def test_empty_values_are_tombstones_where_a_person_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "lines.json"
+    path.write_text('{"o":1,"p":0,"v":""}\n{"o":2,"p":0,"v":"x y"}\n')
+    fields = parse_field_map(["offset=o", "partition=p", "value=v:text"])
+    for said, first in ((None, b""), ("keep", b""), ("tombstone", None)):
+        chosen = Choices(encodings=fields.encodings, fields=fields, empty_values=said)
+        found = read(path, *fields.list_options()[1::2], choices=chosen)
+        assert [row["value"] for row in found] == [first, b"x y"]
+
+
 @pytest.mark.parametrize(
     ("rows", "options", "said"),
     [
@@ -135,6 +159,9 @@ def test_a_null_is_a_tombstone_and_a_missing_member_is_an_error(tmp_path: Path) 
         ([{"o": "x1", "p": 0, "v": "a"}], (), "its offset or partition is no number"),
         ([{"o": -1, "p": 0, "v": "a"}], (), "offset is out of range"),
         ([{"p": 0, "v": "a"}], (), "it has no column 'o'"),
+        ([{"o": Decimal("1.5"), "p": 0, "v": "a"}], (), "column offset is of type decimal128"),
+        ([{"o": 1, "p": 0, "v": "a", "ts": "5.0001"}], ("timestamp=ts:s",), "not a whole number of milliseconds"),
+        ([{"o": 1, "p": 0, "v": "a", "ts": "1e9"}], ("timestamp=ts:s",), "its timestamp is no number"),
     ],
 )
 def test_what_is_no_record_is_refused(

@@ -313,7 +313,9 @@ class ArchivePass:
         return make_batch({**columns, "partition": partition, "value": value}, self._partitions)
 
     def _decide_values(self, archive: ArchiveObject, value: pa.Array) -> pa.Array:
-        if archive.null_is_empty:
+        # Of files whose columns a person named, whether null is empty there is a person's word, too.
+        is_said = archive.layout == MAPPED and self._source.choices.empty_values == "tombstone"
+        if archive.null_is_empty or is_said:
             empty = pc.equal(pc.binary_length(value), 0).fill_null(False)
             count = pc.sum(empty).as_py() or 0
             self._empty_values += count

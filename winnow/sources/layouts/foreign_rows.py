@@ -234,7 +234,7 @@ class JsonRows:
 
 
 def make_integers(place: Place, column: Any) -> Any:
-    """Return a column of integers, or of text with one each, as integers.
+    """Return a column of integers, decimals without a fraction, or text with one each, as integers.
 
     Raises:
         BadInputError: one is missing, or is none.
@@ -244,6 +244,7 @@ def make_integers(place: Place, column: Any) -> Any:
         if not pc.all(digits).as_py():
             raise place.refuse(pc.index(digits, False).as_py(), "its offset or partition is no number", _MAP_ADVICE)
         column = column.cast(pa.uint64())
+    column = _drop_scale(place, column)
     if column.null_count:
         raise place.refuse(pc.index(column.is_null(), True).as_py(), "it has no offset or no partition", _MAP_ADVICE)
     return column
@@ -255,6 +256,7 @@ def make_timestamps(place: Place, column: Any, unit: str | None, floors: bool) -
     Raises:
         BadInputError: its type does not tell the unit, or one is finer than a millisecond (``floors``: rounded down).
     """
+    column = _drop_scale(place, column)
     kind = column.type
     if pa.types.is_null(kind):
         return None
@@ -274,6 +276,16 @@ def make_timestamps(place: Place, column: Any, unit: str | None, floors: bool) -
         return column
     moments = column.cast(pa.int64()).cast(pa.timestamp(unit))
     return to_milliseconds(place, moments, floors)
+
+
+def _drop_scale(place: Place, column: Any) -> Any:
+    """Return a column of decimals without a fraction, which is how Snowflake writes integers, as integers."""
+    if not pa.types.is_decimal(column.type) or column.type.scale:
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise place.refuse(0, "from here on a number is too large", _MAP_ADVICE) from None
 
 
 def _read_numbers(place: Place, texts: Sequence[str | None], unit: str, floors: bool) -> Any:

@@ -79,25 +79,27 @@ def format_page() -> str:
 _MAPPED = """
 Where a file of any program has columns for offset and partition, say which columns are which fields, and it goes in.
 `winnow inspect` proposes a map where names of columns look like it. The map stands in the ledger and holds for the next
-calls of the topic.
+calls of the topic. What to set and to type for Flink, Snowflake, BigQuery, Vector, Logstash and Fluent Bit:
+[files of other programs](other-programs.md).
 
     winnow ingest files orders PATH --create --map offset=kafka_offset --map partition=kafka_partition \\
       --map key=customer --map value=*:json --map timestamp=ts:ms
 
 | field | takes |
 |---|---|
-| `offset`, `partition` | whole numbers, or text of digits; needed, none may be missing |
+| `offset`, `partition` | whole numbers, decimals without a fraction, or text of digits; needed, none may be missing |
 | `value` | bytes, text, a structure (JSON text), or `*`: the row as JSON text without the columns of other fields; a \
 column that `--map key` names stays in it, unless it is called `key` |
 | `key` | bytes, text, a structure |
-| `timestamp` | a timestamp, ISO 8601 text, or whole numbers with their unit: `:s`, `:ms`, `:us` |
+| `timestamp` | a timestamp, ISO 8601 text, or numbers with their unit: `:s`, `:ms`, `:us` |
 | `headers` | a map, a list of `key` and `value`, a structure |
 | `topic` | text; `--source-topic` and `--each-topic` choose by it |
 | `timestampType` | 0 or 1 |
 
 `:text`, `:base64` and `:json` behind key, value and headers say what text is, as `--encoding` does. `a.b` is the member
 `b` of a structure `a`. A null is null, for the value a tombstone; a member that is not there is an error. In CSV null
-and empty are the same: `--empty-values` says what they are. A JSON array is read whole, up to 256 MiB. One process
+and empty are the same: `--empty-values` says what they are; in other files `--empty-values tombstone` takes every empty
+value as one. A JSON array is read whole, up to 256 MiB. One process
 reads such files, whatever their size.
 
 """

@@ -68,7 +68,10 @@ def may_be_winnow(obj: StoredObject) -> bool:
         return False
     try:
         if obj.uri.endswith(PARQUET):
-            names = list(read_parquet_schema(obj).columns.names)
+            columns = read_parquet_schema(obj).columns
+            names = list(columns.names)
+            if any(pa.types.is_decimal(columns.field(name).type) for name in {"partition", "offset"} & set(names)):
+                return False  # as Snowflake writes integers
         else:
             start = read_start(obj, _START_BYTES)
             if start.lstrip().startswith(b"["):
