@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import pytest
@@ -29,12 +31,51 @@ def test_key_is_answered_in_one_document_that_does_not_repeat_it(tmp_path: Path)
         assert str(key) not in text
 
 
-@pytest.mark.parametrize("typed", ["text:key-1", "hex:6b65792d31", "hex:6B 65 79 2D 31", "base64:a2V5LTE=", "a2V5LTE="])
+@pytest.mark.parametrize(
+    "typed", ["text:key-1", "hex:6b65792d31", "hex:6B 65 79 2D 31", "base64:a2V5LTE=", "a2V5LTE=", "key-1"]
+)
 def test_key_can_be_typed_as_text_in_hexadecimal_or_in_base64(tmp_path: Path, typed: str) -> None:
-    """Every form asks about the same bytes; without a prefix it is base64, as it always was."""
+    """Every form asks about the same bytes; without a prefix it is base64, as it always was, and else text."""
     make_topic("orders", tmp_path / "orders.jsonl")
     found = winnow("why", "orders", "--key", typed, "--json").document
     assert [each["offset"] for each in found["records"]] == [1, 4]
+
+
+def make_topic_of_key(path: Path, key: bytes) -> None:
+    """A topic with one record."""
+    line = {"partition": 0, "offset": 0, "timestamp": NOW_MS, "key": base64.b64encode(key).decode(), "value": "YQ=="}
+    path.write_text(json.dumps(line) + "\n")
+    winnow("ingest", "files", "orders", path, "--create")
+
+
+def test_key_that_is_there_as_text_alone_is_not_answered_as_base64(tmp_path: Path) -> None:
+    """What can be both is base64 as long as a record has it; else the prefix is asked for, and the key not repeated."""
+    make_topic_of_key(tmp_path / "orders.jsonl", b"order123")
+    asked = winnow("why", "orders", "--key", "order123", "--json", code=2)
+    assert "records have it as text. Write text:KEY, or base64:KEY" in asked.stderr
+    assert "order123" not in asked.stderr
+    assert winnow("why", "orders", "--key", "text:order123", "--json").document["present"] is True
+    assert winnow("why", "orders", "--key", "base64:order123", "--json").document["present"] is False
+    assert winnow("why", "orders", "--key", "order124", "--json").document["verdict"] == "absent"
+
+
+def test_missing_key_without_a_prefix_says_how_it_was_read(tmp_path: Path) -> None:
+    """So that base64 with a character missing is not taken for an answer."""
+    make_topic_of_key(tmp_path / "orders.jsonl", b"order123")
+    assert "looked for as text" in winnow("why", "orders", "--key", "a2V5LTE").stderr
+    assert "looked for as text" not in winnow("why", "orders", "--key", "text:a2V5LTE").stderr
+
+
+@pytest.mark.parametrize("command", [["read"], ["read", "--latest"], ["latest"]])
+def test_key_that_is_there_as_base64_alone_is_hinted_at(tmp_path: Path, command: list[str]) -> None:
+    """Other commands read it as text, as they always did, and say so where that found nothing."""
+    make_topic_of_key(tmp_path / "orders.jsonl", b"key-1")
+    hinted = winnow(command[0], "orders", *command[1:], "--key", "a2V5LTE=")
+    assert hinted.stdout == ""
+    assert "No record has this key as text. It may be base64" in hinted.stderr
+    for typed in ("key-1", "base64:a2V5LTE=", "text:key-1"):
+        found = winnow(command[0], "orders", *command[1:], "--key", typed)
+        assert (len(found.stdout.splitlines()), found.stderr) == (1, "")
 
 
 def test_offset_is_answered_whether_it_is_there_or_not(tmp_path: Path) -> None:
@@ -52,8 +93,7 @@ def test_offset_is_answered_whether_it_is_there_or_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--key", "c2VjcmV0!"], "is not base64"),
-        (["--key", "a"], "is not base64"),
+        (["--key", "base64:c2VjcmV0!"], "is not base64"),
         (["--key", "base64:a"], "is not base64"),
         (["--key", "hex:c2VjcmV0"], "is not hexadecimal"),
         ([], "Ask about a key (--key KEY) or about an offset"),

@@ -1,12 +1,23 @@
-"""Keys as they are typed at a shell: as text, in hexadecimal or in base64."""
+"""Keys as they are typed at a shell: as text, in hexadecimal or in base64.
+
+Without a prefix a key is text, but `winnow why` takes what can be base64 for that. Where nothing has the key in the one
+form and something may in the other, the prefix is asked for.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
+from winnow.cli.output import print_message
 from winnow.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class KeyForm(StrEnum):
@@ -17,14 +28,48 @@ class KeyForm(StrEnum):
     BASE64 = "base64"
 
 
-def parse_key(typed: str, default: KeyForm) -> bytes:
-    """Return the bytes of a key that was typed as ``text:…``, ``hex:…`` or ``base64:…``, or in the form ``default``.
+@dataclass(frozen=True, slots=True)
+class TypedKey:
+    """The bytes of a key. ``other``: what they are in the other form, if it was typed without a prefix and can be both.
+
+    ``form``: the one in which it was read.
+    """
+
+    key: bytes
+    form: KeyForm
+    other: bytes | None = None
+
+
+def parse_key(typed: str, prefers: KeyForm = KeyForm.TEXT) -> TypedKey:
+    """Return the bytes of a key that was typed as ``text:…``, ``hex:…`` or ``base64:…``, or without a prefix.
+
+    Args:
+        typed: what a person wrote.
+        prefers: how a key without a prefix is read that may be text and base64.
 
     Raises:
-        UsageError: it is not of that form. The key is not repeated.
+        UsageError: it is not of the form of its prefix. The key is not repeated.
     """
     prefix, colon, rest = typed.partition(":")
-    form, written = (KeyForm(prefix), rest) if colon and prefix in set(KeyForm) else (default, typed)
+    if colon and prefix in set(KeyForm):
+        form = KeyForm(prefix)
+        return TypedKey(_decode(rest, form), form)
+    decoded = _find_base64(typed)
+    if decoded is None:
+        return TypedKey(_decode(typed, KeyForm.TEXT), KeyForm.TEXT)
+    if prefers is KeyForm.TEXT:
+        return TypedKey(typed.encode(), KeyForm.TEXT, decoded)
+    return TypedKey(decoded, KeyForm.BASE64, typed.encode())
+
+
+def _find_base64(typed: str) -> bytes | None:
+    try:
+        return base64.b64decode(typed, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _decode(written: str, form: KeyForm) -> bytes:
     if form is KeyForm.TEXT:
         try:
             return written.encode()
@@ -38,3 +83,15 @@ def parse_key(typed: str, default: KeyForm) -> bytes:
             f"The value of --key is not {'hexadecimal' if form is KeyForm.HEX else 'base64'}. {hint}or as text: "
             "--key text:KEY"
         ) from None
+
+
+def hint_if_none(batches: Iterator[pa.RecordBatch], typed: TypedKey | None) -> Iterator[pa.RecordBatch]:
+    """Yield ``batches``; if none has a row and the key may be base64 too, say so at the end."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    if not rows and typed is not None and typed.other:
+        print_message(
+            "No record has this key as text. It may be base64, as winnow read shows it: write base64:KEY, or text:KEY."
+        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.key_text import KeyForm, parse_key
+from winnow.cli.key_text import hint_if_none, parse_key
 from winnow.cli.options import Topic, open_installation
 from winnow.cli.output import format_count, print_lines, print_message
 from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
@@ -28,7 +28,7 @@ def latest(
     key: Annotated[
         str | None,
         typer.Option(
-            "--key", metavar="KEY", help="Only this key: text, or hex:KEY, or base64:KEY.", show_default=False
+            "--key", metavar="KEY", help="Only this key: text, or text:KEY, hex:KEY, base64:KEY.", show_default=False
         ),
     ] = None,
     limit: Annotated[
@@ -102,7 +102,8 @@ def latest(
         both=bool(column) and avro_schema is not None,
         confluent=confluent and avro_schema is None,
     )
-    wanted_key = None if key is None else parse_key(key, KeyForm.TEXT)
+    typed = None if key is None else parse_key(key)
+    wanted_key = None if typed is None else typed.key
     narrowed = partition is not None or wanted_key is not None or limit is not None or output is not None
     if update_table or drop_table:
         others = narrowed or bool(column) or avro_schema is not None or text or sql is not None or create_view
@@ -120,7 +121,7 @@ def latest(
         from winnow.pipeline.explain.latest import make_state_schema, read_latest_batches, select_state
 
         values = _make_reader(column or (), avro_schema, confluent=confluent)
-        found = read_latest_batches(ctx, topic, partition=partition, key=wanted_key, limit=limit)
+        found = hint_if_none(read_latest_batches(ctx, topic, partition=partition, key=wanted_key, limit=limit), typed)
         rows = select_state(found, values)
         if output is None:
             write_to_output(rows, standard_output, as_text=text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
-from winnow.cli.key_text import KeyForm, parse_key
+from winnow.cli.key_text import hint_if_none, parse_key
 from winnow.cli.options import Topic, open_installation, parse_time
 from winnow.cli.output import discard_output, format_count, print_message
 from winnow.errors import RunAgainError, UsageError
@@ -78,7 +78,7 @@ def read(
         typer.Option(
             "--key",
             metavar="KEY",
-            help="Only records with this key: text, or hex:KEY, or base64:KEY.",
+            help="Only records with this key: text, or text:KEY, hex:KEY, base64:KEY.",
             show_default=False,
         ),
     ] = None,
@@ -112,17 +112,18 @@ def read(
 
     Example: winnow read orders --latest --text
     """
+    typed = None if key is None else parse_key(key)
     wanted = Wanted(
         partition=partition,
         from_offset=from_offset,
         from_time_ms=from_time,
-        key=None if key is None else parse_key(key, KeyForm.TEXT),
+        key=None if typed is None else typed.key,
         limit=limit,
     )
     _check_options(output_format, output, wanted, quarantined=quarantined, latest=latest, text=text)
     standard_output = sys.stdout
     with open_installation(to_read=True) as ctx:
-        batches = _read_wanted(ctx, topic, wanted, quarantined=quarantined, latest=latest)
+        batches = hint_if_none(_read_wanted(ctx, topic, wanted, quarantined=quarantined, latest=latest), typed)
         if not quarantined and output_format is Format.JSONL:
             batches = _name_epochs(batches, ctx.log.open(topic).head().state.epochs)
         if output is None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from winnow.cli.key_text import KeyForm, parse_key
+from winnow.cli.key_text import KeyForm, TypedKey, parse_key
 from winnow.cli.options import Json, Topic, open_installation
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -15,6 +16,7 @@ from winnow.cli.output import (
     format_short_time,
     print_heading,
     print_lines,
+    print_message,
     print_table,
     write_json,
 )
@@ -24,6 +26,11 @@ from winnow.errors import UsageError
 if TYPE_CHECKING:
     from winnow.pipeline.explain.why_answer import WhyAnswer
 
+_PREFIX_NEEDED: Final = (
+    "The value of --key may be base64 and text: no record has it as base64, and records have it as text. Write "
+    "text:KEY, or base64:KEY if it is that."
+)
+
 
 def why(
     topic: Topic,
@@ -32,7 +39,8 @@ def why(
         typer.Option(
             "--key",
             metavar="KEY",
-            help="The key of the records to look for: base64, or text:KEY, or hex:KEY.",
+            help="The key of the records to look for: text:KEY, base64:KEY or hex:KEY. Without a prefix what can be "
+            "base64 is that, all else text.",
             show_default=False,
         ),
     ] = None,
@@ -59,21 +67,28 @@ def why(
 
     Example: winnow why orders --partition 0 --offset 12
     """
-    decoded = _decode_key(key, partition, offset, everywhere=everywhere)
+    typed = _parse_key(key, partition, offset, everywhere=everywhere)
     with open_installation(to_read=True) as ctx, ProgressBar("Searching segments") as bar:
         from winnow.pipeline.explain.why import explain_key, explain_offset
+        from winnow.pipeline.explain.why_answer import FoundVerdict
 
         as_of_ms = ctx.now_ms()
-        if decoded is not None:
-            found = explain_key(
+        if typed is not None:
+            explain = partial(
+                explain_key,
                 ctx,
                 topic,
-                decoded,
                 partition=partition,
                 everywhere=everywhere,
                 as_of_ms=as_of_ms,
                 progress=bar.move,
             )
+            found = explain(typed.key)
+            is_absent = found.verdict == FoundVerdict.ABSENT
+            if is_absent and typed.other is not None and explain(typed.other).verdict != FoundVerdict.ABSENT:
+                raise UsageError(_PREFIX_NEEDED)
+            if is_absent and typed.form is KeyForm.TEXT and not (key or "").startswith("text:"):
+                print_message("The key is no base64 and was looked for as text. Its bytes: base64:KEY or hex:KEY.")
         else:
             assert partition is not None
             assert offset is not None
@@ -84,8 +99,8 @@ def why(
         _show(found)
 
 
-def _decode_key(key: str | None, partition: int | None, offset: int | None, *, everywhere: bool) -> bytes | None:
-    """The key's bytes; None when the question is about an offset.
+def _parse_key(key: str | None, partition: int | None, offset: int | None, *, everywhere: bool) -> TypedKey | None:
+    """The key; None when the question is about an offset.
 
     Raises:
         UsageError: neither or both are asked about, or the key is not of the form it claims. The key is not repeated.
