@@ -3,10 +3,10 @@
 FROM python:3.12.13-slim-bookworm AS wheel
 
 WORKDIR /src
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock requirements-image.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/winnow \
  && pip install --no-cache-dir uv==0.13.9 \
- && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --compile-bytecode --require-hashes -r requirements.lock
+ && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --compile-bytecode --require-hashes -r requirements-image.lock
 # After the dependencies, so that a change of the code does not install them again.
 COPY winnow winnow
 COPY jobs jobs
@@ -17,7 +17,10 @@ COPY demo demo
 COPY docs/operations.md docs/operations.md
 # Where the version comes from without git's tags.
 COPY CHANGELOG.md ./
-RUN VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --no-deps --no-build-isolation --compile-bytecode . \
+# What builds the wheel is of the other lock, and stays behind.
+RUN uv build --no-cache --wheel --build-constraint requirements.lock --require-hashes --python /opt/winnow/bin/python \
+      --out-dir /tmp/wheel . \
+ && VIRTUAL_ENV=/opt/winnow uv pip install --no-cache --no-deps --compile-bytecode /tmp/wheel/*.whl \
  && ln -s "$(/opt/winnow/bin/python -c 'from winnow.embedded.bundle import bundled; print(bundled("dags").parent)')" \
       /opt/winnow/bundled
 COPY --chmod=755 scripts/team_server.py /opt/winnow/bin/team-server
@@ -38,7 +41,7 @@ COPY --from=wheel /opt/winnow /opt/winnow
 
 # Volumes take their owner from the folder in the image that they are mounted on.
 RUN mkdir -p /var/lib/winnow/airflow /var/lib/winnow/spill /var/lib/objects \
-      /run/winnow/database /run/winnow/objects /run/winnow/airflow \
+      /run/winnow/database /run/winnow/objects /run/winnow/spark /run/winnow/airflow \
  && chown -R winnow:winnow /var/lib/winnow /var/lib/objects /run/winnow
 
 USER winnow

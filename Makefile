@@ -37,6 +37,9 @@ GO ?= $(firstword $(shell command -v go) /usr/local/go/bin/go)
 # Where the demo, the embedded services and Airflow keep their data.
 WINNOW_HOME ?= $(CURDIR)/.winnow
 
+# What the image of the Dockerfile has: what runs. Its lock is requirements-image.lock, with the versions of the other one.
+IMAGE_EXTRAS := airflow kafka msk hdfs lineage slack email
+
 # Resolves and installs the lock. Not in the lock itself, since it comes first.
 UV_VERSION := 0.13.9
 VENV := $(CURDIR)/.venv
@@ -182,9 +185,11 @@ format: setup ## format, and fix what ruff and biome can fix
 dist: setup ## wheel and sdist in dist/, built twice and compared, with a bill of materials of the lock
 	@$(BIN)/python -m scripts.build_release
 
-lock: $(INSTALLED) ## write requirements.lock anew from pyproject.toml, keeping versions where it can
+lock: $(BIN)/uv ## write both locks anew from pyproject.toml, keeping versions where it can
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --no-header --quiet --output-file requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml $(IMAGE_EXTRAS:%=--extra %) --universal --python-version 3.12 --generate-hashes \
+	  --constraint requirements.lock --no-annotate --no-header --quiet --output-file requirements-image.lock
 
 ##@ Leave it
 

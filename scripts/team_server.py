@@ -48,8 +48,11 @@ def make_secrets(env: Mapping[str, str]) -> None:
     key = write_once(folder / "objects" / "secret-access-key", secrets.token_urlsafe(32), OPEN)
     profile = f"[default]\naws_access_key_id = {key_id}\naws_secret_access_key = {key}\n"
     write_once(folder / "objects" / "credentials", profile, OPEN)
+    # Spark's own file of defaults: neither an environment nor an argument has the secret.
+    spark = f"spark.authenticate true\nspark.authenticate.secret {secrets.token_urlsafe(32)}\n"
+    write_once(folder / "spark" / "spark-defaults.conf", spark, PRIVATE)
     airflow = folder / "airflow"
-    # libpq and asyncpg ignore a password file that others can read.
+    # libpq ignores a password file that others can read.
     write_once(airflow / "pgpass", f"*:*:*:{DATABASE_USER}:{password}\n", PRIVATE)
     write_once(airflow / "fernet-key", base64.urlsafe_b64encode(os.urandom(32)).decode(), PRIVATE)
     write_once(airflow / "jwt-secret", base64.b64encode(os.urandom(64)).decode(), PRIVATE)
@@ -62,7 +65,7 @@ def make_databases(env: Mapping[str, str]) -> None:
     import psycopg
     from psycopg import sql
 
-    address = env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].replace("+psycopg2", "", 1)
+    address = env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].replace("+psycopg", "", 1)
     wanted = {urlsplit(env[name]).path.strip("/") for name in ("WINNOW_CATALOG__URI", "WINNOW_STORE_URL")}
     with psycopg.connect(address, autocommit=True) as connection:
         there = {str(name) for (name,) in connection.execute("SELECT datname FROM pg_database").fetchall()}

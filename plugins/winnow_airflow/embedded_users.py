@@ -24,13 +24,20 @@ from winnow.embedded.airflow_users import KnownUser, find_user, list_users
 SESSION_CLAIM = "session"
 
 
+class _User(SimpleAuthManagerUser):
+    """A user that is also read as a dictionary, which Airflow before 3.2 does."""
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+
 class EmbeddedAuthManager(SimpleAuthManager):
     """Lets in who is among the users at present, with the role at present, and a session begun under both."""
 
     @staticmethod
     def get_users() -> list[SimpleAuthManagerUser]:
         """Return the users at present: for one who was removed, Airflow must make no password at its next start."""
-        return [SimpleAuthManagerUser(username=name, role=role) for name, role in list_users(_find_home()).items()]
+        return [_User(username=name, role=role) for name, role in list_users(_find_home()).items()]
 
     def serialize_user(self, user: SimpleAuthManagerUser) -> dict[str, Any]:
         """Make the claims of a token; they tell role and password apart without showing either."""

@@ -102,12 +102,10 @@ def check_database(before: str = "") -> CheckResult:
 
 def check_dags(folder: Path, before: str = "") -> tuple[list[str], list[CheckResult]]:
     """List the DAGs in ``folder``, and check that they parse and that Airflow's plugins load."""
-    from airflow import plugins_manager
-    from airflow.dag_processing.dagbag import DagBag
-
     from winnow.pipeline.doctor.check_runner import build_failure, build_ok
+    from winnow_airflow.older_airflow import get_dag_bag_class, get_plugin_errors
 
-    bag = DagBag(dag_folder=folder)
+    bag = get_dag_bag_class()(dag_folder=folder)
     findings = [
         build_failure(
             "airflow-dags", f"{file} does not parse: {_get_last(error)}", f"{before}airflow dags list-import-errors"
@@ -116,7 +114,7 @@ def check_dags(folder: Path, before: str = "") -> tuple[list[str], list[CheckRes
     ]
     findings += [
         build_failure("airflow-plugins", f"{file} does not load: {_get_last(error)}", f"{before}airflow plugins")
-        for file, error in plugins_manager.get_import_errors().items()
+        for file, error in get_plugin_errors().items()
     ]
     names = sorted(bag.dags)
     return names, findings or [build_ok("airflow-dags", f"{', '.join(names)} parse; every plugin loads.")]

@@ -7,7 +7,7 @@ does for the errors that the policy of 3.3 names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,7 +60,9 @@ __all__ = [
     "DeltaTriggerTimetable",
     "fail_without_retries",
     "get_airflow_conf",
+    "get_dag_bag_class",
     "get_metrics_client",
+    "get_plugin_errors",
 ]
 
 DOUBLING_DELAY: Any = 2.0 if hasattr(airflow.sdk, "CronTriggerTimetable") else True
@@ -94,6 +96,26 @@ def get_airflow_conf() -> Any:
     except ImportError:  # before 3.2
         from airflow.configuration import conf
     return conf
+
+
+def get_dag_bag_class() -> Any:
+    """Return Airflow's class ``DagBag``, which parses the files of a folder."""
+    try:
+        from airflow.dag_processing.dagbag import DagBag
+    except ImportError:  # before 3.2
+        from airflow.models.dagbag import DagBag  # type: ignore[no-redef]
+    return DagBag
+
+
+def get_plugin_errors() -> Mapping[str, str]:
+    """Load Airflow's plugins; return those that failed, by file, with what Airflow says of each."""
+    from airflow import plugins_manager
+
+    if hasattr(plugins_manager, "get_import_errors"):
+        return plugins_manager.get_import_errors()
+    before_3_2: Any = plugins_manager
+    before_3_2.ensure_plugins_loaded()
+    return dict(before_3_2.import_errors)
 
 
 def get_metrics_client() -> Any:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import urllib.error
 import urllib.request
@@ -53,7 +54,8 @@ class Server:
         """Everything that must not be said anywhere."""
         names = ["database/password", "objects/secret-access-key"]
         names += [f"airflow/{name}" for name in ("fernet-key", "jwt-secret", "api-secret")]
-        return [*map(self.secret, names), *json.loads(self.secret("airflow/login.json")).values()]
+        spark = self.secret("spark/spark-defaults.conf").split()[-1]
+        return [spark, *map(self.secret, names), *json.loads(self.secret("airflow/login.json")).values()]
 
     def winnow(self, *arguments: str) -> str:
         """``docker compose exec airflow-scheduler winnow …``."""
@@ -250,6 +252,27 @@ def test_a_wrong_password_opens_neither_the_database_nor_the_api(server: Server)
         psycopg.connect(host="127.0.0.1", port=server.machine.ports[5432], dbname="store", user="winnow", password="x")
     with pytest.raises(urllib.error.HTTPError, match="401"):
         AirflowApi.login(server.api.url, "admin", "admin")
+
+
+def test_an_application_without_the_secret_does_not_get_onto_the_cluster(server: Server) -> None:
+    """Neither with none nor with another one; the master lists no application that was not there before."""
+    address = f"http://127.0.0.1:{server.machine.ports[8081]}/json/"
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        before = json.load(answer)
+    program = server.machine.folder / "tmp" / "stranger.py"
+    program.write_text("from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().range(9).count()\n")
+    environment = server.machine.environment(server.machine.services["airflow-scheduler"])
+    del environment["SPARK_CONF_DIR"]
+    secret = ["--conf", "spark.authenticate=true", "--conf", "spark.authenticate.secret=guessed"]
+    for options in ([], secret):
+        master = f"spark://127.0.0.1:{server.machine.ports[7077]}"
+        command = ["spark-submit", "--master", master, *options, str(program)]
+        done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", timeout=600)
+        assert done.returncode != 0, done.stderr[-2_000:]
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        after = json.load(answer)
+    assert [each["id"] for each in after["completedapps"]] == [each["id"] for each in before["completedapps"]]
+    assert after["activeapps"] == []
 
 
 def test_a_second_start_keeps_every_secret(server: Server) -> None:

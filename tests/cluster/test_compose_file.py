@@ -125,13 +125,13 @@ def test_each_service_sees_only_the_secrets_that_it_needs() -> None:
         each.name: {name.removeprefix("secrets-") for name, _, _ in volumes(each) if name.startswith("secrets-")}
         for each in SERVICES.values()
     }
-    airflow = {name: {"objects", "airflow"} for name in SERVICES if name.startswith("airflow-")}
+    airflow = {name: {"objects", "spark", "airflow"} for name in SERVICES if name.startswith("airflow-")}
     assert seen == airflow | {
-        "secrets": {"database", "objects", "airflow"},
+        "secrets": {"database", "objects", "spark", "airflow"},
         "postgres": {"database"},
         "objects": {"objects"},
-        "spark-master": set(),
-        "spark-worker": {"objects"},
+        "spark-master": {"spark"},
+        "spark-worker": {"objects", "spark"},
         "kafka": set(),
     }
     writers = {
@@ -141,6 +141,40 @@ def test_each_service_sees_only_the_secrets_that_it_needs() -> None:
         if "secrets-o" in name and mode == "rw"
     }
     assert writers == {"secrets"}
+
+
+def test_memory_that_the_file_asks_for_is_the_sum_of_its_limits() -> None:
+    """What keeps running, with Kafka, and what a start needs beside it."""
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    said = re.search(r"add up to ([\d.]+) GiB, and ([\d.]+) with Kafka; while it starts, ([\d.]+) GiB more", text)
+    assert said is not None
+    kinds = {"plain": 0.0, "kafka": 0.0, "once": 0.0}
+    for each in SERVICES.values():
+        number, unit = re.fullmatch(r"(\d+)([mg])", each.document["mem_limit"]).groups()  # type: ignore[union-attr]
+        kind = "once" if each.runs_once else "kafka" if each.profiles else "plain"
+        kinds[kind] += int(number) / (1024 if unit == "m" else 1)
+    assert [float(each) for each in said.groups()] == [kinds["plain"], kinds["plain"] + kinds["kafka"], kinds["once"]]
+    assert "Give the machine 18 GiB" in text
+    assert sum(kinds.values()) <= 18
+
+
+def test_everything_that_speaks_with_sparks_master_has_its_secret() -> None:
+    """From a file of a volume; the file itself asks for it and names none."""
+    who = {name for name in SERVICES if name.startswith(("airflow-", "spark-"))}
+    assert {
+        name for name, each in SERVICES.items() if each.environment.get("SPARK_CONF_DIR") == "/run/winnow/spark"
+    } == who
+    assert {each.name for each in SERVICES.values() if "secrets-spark" in {name for name, _, _ in volumes(each)}} == (
+        who | {"secrets"}
+    )
+
+
+def test_one_driver_speaks_with_postgresql() -> None:
+    """Airflow's, Winnow's and the catalog's; the image has no other."""
+    environment = SERVICES["airflow-scheduler"].environment
+    urls = {name: value for name, value in environment.items() if value.startswith("postgresql")}
+    assert len(urls) == 4
+    assert {urlsplit(value).scheme for value in urls.values()} == {"postgresql+psycopg"}
 
 
 def test_volumes_and_networks_are_declared_and_used() -> None:
@@ -205,7 +239,7 @@ def test_image_is_built_from_the_lock_on_one_python_and_does_not_run_as_root() -
     assert len(bases) == 1
     assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm", bases.pop())
     text = "\n".join(instructions("RUN"))
-    assert "--require-hashes -r requirements.lock" in text
+    assert "--require-hashes -r requirements-image.lock" in text
     assert "check_spark_install()" in text
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     version = re.search(r"^UV_VERSION := (\S+)$", makefile, re.MULTILINE)

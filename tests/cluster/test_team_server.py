@@ -23,6 +23,7 @@ FILES = {
     "objects/access-key-id": 0o444,
     "objects/secret-access-key": 0o444,
     "objects/credentials": 0o444,
+    "spark/spark-defaults.conf": 0o600,
     "airflow/pgpass": 0o600,
     "airflow/fernet-key": 0o600,
     "airflow/jwt-secret": 0o600,

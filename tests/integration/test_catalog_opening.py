@@ -6,16 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+import psycopg
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from sqlalchemy.exc import OperationalError
 
+from tests.support import store_fixtures
 from winnow.errors import WinnowError
 from winnow.log.catalog_access import ensure_namespace
 from winnow.log.topics import SQL_CATALOG_TABLES, TopicLogs
 
 OPENERS = 8
+
+postgresql_server = store_fixtures.postgresql_server
 
 
 def test_several_that_open_an_empty_catalog_at_once_all_succeed(tmp_path: Path) -> None:
@@ -90,3 +94,16 @@ def test_only_an_sql_catalog_that_cannot_be_opened_is_tried_again(
     with pytest.raises(WinnowError):
         TopicLogs(properties, f"file://{tmp_path}/w").names()
     assert len(tried) == times
+
+
+def test_a_catalog_on_postgresql_has_the_one_driver_that_is_installed(tmp_path: Path, postgresql_server: str) -> None:
+    """Also without its name in the URL: what SQLAlchemy takes then depends on its version."""
+    uri = f"{postgresql_server}&options=-csearch_path%3Dcatalog_of_one_driver"
+    with psycopg.connect(postgresql_server, autocommit=True) as admin:
+        admin.execute("CREATE SCHEMA catalog_of_one_driver")
+    assert uri.startswith("postgresql://")
+    logs = TopicLogs({"type": "sql", "uri": uri}, f"file://{tmp_path}/w")
+    assert logs.names() == []
+    assert isinstance(logs.catalog, SqlCatalog)
+    assert logs.catalog.engine.url.drivername == "postgresql+psycopg"
+    logs.catalog.engine.dispose()

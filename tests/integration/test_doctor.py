@@ -21,6 +21,7 @@ from tests.support.cli_runner import make_topic, winnow, winnow_process
 from tests.support.object_store import start_object_store
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
+from winnow.embedded.java import find_java
 from winnow.errors import ServiceError
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.doctor import machine, services
@@ -76,7 +77,7 @@ def test_an_arrow_that_cannot_be_imported_is_all_that_is_said(tmp_path: Path, mo
     (finding,) = json.loads(done.stdout)
     assert (finding["check"], finding["status"]) == ("arrow", "failure")
     assert finding["detail"].endswith("numpy.core.multiarray failed to import")
-    assert "pip install 'numpy>=2'; or 'pyarrow<22'" in finding["fix"]
+    assert "pip install 'numpy>=2'; or 'pyarrow<26'" in finding["fix"]
     other = winnow_process("topics", "list")
     assert "A package cannot be imported: numpy.core.multiarray failed to import. See what is installed" in other.stderr
 
@@ -108,6 +109,45 @@ def test_package_at_another_version_is_a_warning_with_the_command_that_mends_it(
     (beyond,) = machine.check_packages(["pyarrow>=1.0,<2"])
     assert f"pyarrow {pyarrow.__version__} instead of <2,>=1.0" in beyond.detail
     assert beyond.fix == "python -m pip install 'pyarrow<2,>=1.0'"
+
+
+@pytest.mark.parametrize("range_", ["<3.6,>=3.5.2", "<99,>=98"])
+def test_a_spark_outside_of_the_tested_range_is_kept_and_tried(range_: str) -> None:
+    """Other programs use it, too: no command of doctor installs another one, and none that goes back."""
+    installed = metadata.version("pyspark")
+    (finding,) = machine.check_packages([f"pyspark{range_}; extra == 'driver'", "pyspark==1.2.3; extra == 'airflow'"])
+    assert finding.status is CheckStatus.WARNING
+    assert f"pyspark {installed} instead of {range_} or 1.2.3" in finding.detail
+    assert finding.fix == "Keep this Spark, and try it: winnow doctor --spark"
+    (both,) = machine.check_packages([f"pyspark{range_}", "pyarrow==1.0.0"])
+    assert both.fix == "python -m pip install pyarrow==1.0.0"
+
+
+def test_extras_are_alternatives_and_what_another_python_needs_is_not_asked_for() -> None:
+    """A package that one extra allows is well; one without an extra has to fit."""
+    pinned, wide = "pyspark==1.2.3; extra == 'airflow'", "pyspark>=1,<99; extra == 'driver'"
+    assert machine.check_packages([pinned, wide])[0].status is CheckStatus.OK
+    assert machine.check_packages([pinned, "pyspark>=1,<99"])[0].status is CheckStatus.WARNING
+    elsewhere = "pyarrow<1; python_version < '3' and extra == 'driver'"
+    assert machine.check_packages(["pyarrow<1; python_version < '3'", elsewhere])[0].status is CheckStatus.OK
+
+
+@pytest.mark.parametrize(
+    ("version", "installs"),
+    [("3.5.9", "pyspark==3.5.9"), ("4.0.2", "pyspark==4.0.2 pyspark-client==4.0.2")],
+)
+def test_a_mixed_spark_is_made_the_version_of_its_pyspark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, installs: str
+) -> None:
+    """Whichever that is; Spark 3 has no client of its own."""
+    folder = tmp_path / f"pyspark-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pyspark\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(find_java(os.environ, tmp_path / "java")))
+    finding = machine.check_java_and_spark(settings_with(tmp_path), os.environ, 60, start=False)[-1]
+    assert (finding.check, finding.status) == ("spark", CheckStatus.FAILURE)
+    assert finding.fix == f"pip uninstall -y pyspark pyspark-client && pip install {installs}"
 
 
 def test_java_that_is_too_old_fails_and_spark_is_not_started_with_it(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.matrix.combinations import COMBINATIONS, Combination
-from tests.matrix.environments import NotTriedError, build_wheel, list_versions, make_environment, measure_mb
+from tests.matrix.environments import NotTriedError, build_wheel, list_versions, make_environment
 from tests.matrix.page import PAGE, Trial, format_page
 from tests.matrix.suite import TrialFailedError, try_environment
 
@@ -32,16 +32,6 @@ def try_combination(combination: Combination, wheel: Path, folder: Path) -> Tria
     return Trial(combination, versions, outcome, round(time.monotonic() - began))
 
 
-def measure_sizes(wheel: Path, folder: Path) -> dict[str, int]:
-    """Measure what an executor installs, and what a driver does, in MB without Python itself."""
-    sizes = {}
-    for extra in ("", "driver"):
-        environment = folder / f"size-{extra or 'base'}"
-        make_environment(Combination(f"size {extra}", f"3.{sys.version_info.minor}", extra, ()), wheel, environment)
-        sizes[extra] = measure_mb(environment)
-    return sizes
-
-
 def main() -> int:
     """Parse arguments, try, write; return 1 if a combination failed."""
     parser = argparse.ArgumentParser(prog="make matrix", description=__doc__)
@@ -57,8 +47,7 @@ def main() -> int:
             sys.stdout.write(f"{combination.name}: {trials[-1].outcome} ({trials[-1].seconds} s)\n")
             sys.stdout.flush()
     if options.only is None:
-        sizes = measure_sizes(wheel, folder)
-        (ROOT / PAGE).write_text(format_page(trials, sizes, datetime.now(UTC).date()))
+        (ROOT / PAGE).write_text(format_page(trials, datetime.now(UTC).date()))
     return int(any(trial.outcome.startswith("failed") for trial in trials))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
 from tests.matrix.combinations import Combination
+from tests.support.installed_packages import list_own_requirements
 
 UV = Path(sys.executable).parent / "uv"
 DISTRIBUTION = "winnow-log"
@@ -52,25 +51,15 @@ def build_wheel(root: Path, folder: Path) -> Path:
     return wheel
 
 
-def list_own_requirements(extra: str) -> list[str]:
-    """List what the project requires with ``extra``, and with the extras that it includes."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    found: list[str] = list(project["dependencies"])
-    for each in project["optional-dependencies"][extra]:
-        included = re.fullmatch(rf"{DISTRIBUTION}\[(.+)\]", each)
-        found += list_own_requirements(included[1]) if included else [each]
-    return list(dict.fromkeys(found))
-
-
 def build_arguments(combination: Combination, wheel: Path) -> list[str]:
     """Build what uv is asked to install."""
     dates = [] if combination.as_of is None else ["--exclude-newer", combination.as_of]
     for each in combination.later:
         dates += ["--exclude-newer-package", each]
-    extras = f"[{combination.extra}]" if combination.extra else ""
+    extras = f"[{combination.extras}]" if combination.extras else ""
     target = f"{DISTRIBUTION}{extras} @ {wheel.as_uri()}"
     # uv lowers direct requirements only, so those of the wheel are asked for here, too.
-    own = list_own_requirements(combination.extra) if combination.resolution != "highest" else []
+    own = list_own_requirements(combination.extras.split(",")) if combination.resolution != "highest" else []
     return [target, *own, *combination.requirements, "--resolution", combination.resolution, *dates]
 
 
@@ -97,9 +86,3 @@ def list_versions(folder: Path) -> dict[str, str]:
     (packages,) = folder.glob("lib/python3*/site-packages")
     found = metadata.distributions(path=[str(packages)])
     return {each.name.lower().replace("_", "-"): each.version for each in found}
-
-
-def measure_mb(folder: Path) -> int:
-    """Measure the packages of an environment, in MB (10⁶ bytes)."""
-    (packages,) = folder.glob("lib/python3*/site-packages")
-    return round(sum(path.lstat().st_size for path in packages.rglob("*") if path.is_file()) / 1e6)

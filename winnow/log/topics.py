@@ -119,9 +119,12 @@ class TopicLogs:
                 f"catalog.type is {ascii(str(kind))[:40]}, which PyIceberg does not know: it is one of "
                 f"{', '.join(known)}. Nothing was changed. Set it in winnow.toml or as WINNOW_CATALOG__TYPE."
             )
-        loaded = load_catalog(
-            CATALOG_NAME, **{**object_store.add_store_properties(self._properties), "warehouse": self._warehouse}
-        )
+        properties = {**object_store.add_store_properties(self._properties), "warehouse": self._warehouse}
+        uri = properties.get("uri", "")
+        if uri.startswith("postgresql://"):
+            # Without a driver's name SQLAlchemy 2.0 looks for psycopg2, which is not installed.
+            properties["uri"] = f"postgresql+psycopg{uri.removeprefix('postgresql')}"
+        loaded = load_catalog(CATALOG_NAME, **properties)
         _sync_files(loaded, self._warehouse)
         sql = sys.modules.get("pyiceberg.catalog.sql")
         if sql is None or type(loaded) is not sql.SqlCatalog:

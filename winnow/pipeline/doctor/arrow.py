@@ -11,13 +11,13 @@ from winnow.pipeline.doctor.check_runner import CheckResult, build_failure
 def find_broken_arrow() -> CheckResult | None:
     """Return why PyArrow cannot be imported, None if it can.
 
-    PyArrow asks for no version of NumPy, and from its version 22 on needs NumPy 2.
+    PyArrow asks for no version of NumPy, and from its version 26 on needs NumPy 2.
     """
     try:
         importlib.import_module("pyarrow")
     except ImportError as problem:
         versions = ", ".join(f"{name} {_find_version(name)}" for name in ("pyarrow", "numpy"))
-        fix = "python -m pip install 'numpy>=2'; or 'pyarrow<22', where something here needs NumPy 1"
+        fix = "python -m pip install 'numpy>=2'; or 'pyarrow<26', where something here needs NumPy 1"
         return build_failure("arrow", f"It cannot be imported ({versions}): {problem}", fix)
     return None
 

@@ -41,8 +41,7 @@ def judge_executors(event: Mapping[str, Any], settings: Settings) -> CheckResult
     for each in executors:
         differing = [name for name in _EXACT if each["versions"].get(name) != expected.get(name)]
         if differing:
-            told = [f"{_get_distribution(name)} {each['versions'][name]} for {expected[name]}" for name in differing]
-            return _build_package_failure("have", differing, told, each, expected)
+            return _build_version_failure(differing, each, expected)
     for each in executors:
         for uri, reason in each["unreachable"].items():
             return build_failure(
@@ -62,7 +61,7 @@ def judge_executors(event: Mapping[str, Any], settings: Settings) -> CheckResult
         return build_warning(
             "spark",
             f"{ran}. The executors' packages differ from the driver's: {', '.join(dict.fromkeys(differing))}.",
-            _format_install(list(expected), executors[0], expected),
+            _format_install([name for name in expected if name not in _EXACT], executors[0], expected),
         )
     return build_ok("spark", f"{ran}.")
 
@@ -101,6 +100,22 @@ def _build_package_failure(
         f"The executors on {each['host']} {verb} {', '.join(told)}.",
         f"On {each['host']}: {_format_install(modules, each, expected)}",
     )
+
+
+def _build_version_failure(
+    modules: Sequence[str], each: Mapping[str, Any], expected: Mapping[str, str | None]
+) -> CheckResult:
+    """Build the failure for other versions than the driver's. The cluster's Spark stays: others use it, too."""
+    host, versions = each["host"], each["versions"]
+    told = [f"{_get_distribution(name)} {versions[name]} for {expected[name]}" for name in modules]
+    fixes = []
+    if "pyspark" in modules:
+        fixes.append(
+            f"Give the driver the cluster's Spark: {sys.executable} -m pip install pyspark=={versions['pyspark']}"
+        )
+    if others := [name for name in modules if name != "pyspark"]:
+        fixes.append(f"On {host}: {_format_install(others, each, expected)}")
+    return build_failure("spark", f"The executors on {host} have {', '.join(told)}.", "; ".join(fixes))
 
 
 def _format_install(modules: Sequence[str], each: Mapping[str, Any], expected: Mapping[str, str | None]) -> str:

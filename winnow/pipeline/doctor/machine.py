@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -29,6 +30,10 @@ DISTRIBUTION_NAME = "winnow-log"
 MINIMUM_RECOMMENDED_DISK_BYTES = 5 * 2**30
 MINIMUM_DISK_BYTES = 200 * 2**20
 """With less, a run may fail to write its plans and its spill."""
+
+SPARK_DISTRIBUTIONS = ("pyspark", "pyspark-client")
+KEPT_SPARK = "Keep this Spark, and try it: winnow doctor --spark"
+"""For a Spark outside of the tested range: other programs use it, too, and none of them is asked to go back."""
 
 _SPARK_VERSION = re.compile(r"version (\d+\.\d+\.\d+\S*)")
 
@@ -59,7 +64,7 @@ def _read_required_python() -> str:
 def check_packages(requirements: Iterable[str] | None = None) -> list[CheckResult]:
     """Check whether the installed packages are in the ranges that Winnow was tested with; the default is its own.
 
-    Requirements of an extra count only if the package is installed.
+    Requirements of an extra count only if the package is installed, those of another Python never.
     """
     try:
         wanted = list(requirements if requirements is not None else metadata.requires(DISTRIBUTION_NAME) or ())
@@ -69,30 +74,49 @@ def check_packages(requirements: Iterable[str] | None = None) -> list[CheckResul
                 "packages", "Winnow itself is not installed here, so required versions are not known.", "make setup"
             )
         ]
-    missing, other = [], []
-    for line in wanted:
-        name, allowed, is_extra = _parse_requirement(line)
+    missing, other, commands = [], [], []
+    for name, ranges in _group_ranges(wanted).items():
         installed = _find_installed_version(name)
-        if installed is None and not is_extra:
-            missing.append(f"{name}{allowed}")
-        elif installed is not None and not allowed.contains(installed, prereleases=True):
-            other.append((name, installed, str(allowed)))
-    words = [*missing, *(f"{name}{allowed}" for name, _, allowed in other)]
-    fix = f"python -m pip install {' '.join(map(shlex.quote, dict.fromkeys(words)))}"
+        if installed is None:
+            missing += [f"{name}{each.allowed}" for each in ranges if not each.is_of_extra]
+        elif unmet := _list_unmet(ranges, installed):
+            allowed = " or ".join(dict.fromkeys(each.removeprefix("==") for each in unmet))
+            other.append(f"{name} {installed} instead of {allowed}")
+            commands += [] if name in SPARK_DISTRIBUTIONS else [f"{name}{unmet[0]}"]
+    words = [shlex.quote(each) for each in dict.fromkeys([*missing, *commands])]
+    fix = f"python -m pip install {' '.join(words)}" if words else KEPT_SPARK
     if missing:
         return [build_failure("packages", f"Not installed: {', '.join(missing)}.", fix)]
     if other:
-        named = ", ".join(
-            f"{name} {installed} instead of {allowed.removeprefix('==')}" for name, installed, allowed in other
-        )
-        return [build_warning("packages", f"Not what Winnow was tested with: {named}.", fix)]
+        return [build_warning("packages", f"Not what Winnow was tested with: {', '.join(other)}.", fix)]
     return [build_ok("packages", "Every package is at a version that Winnow was tested with.")]
 
 
-def _parse_requirement(line: str) -> tuple[str, SpecifierSet, bool]:
-    """Return name, allowed versions, and whether it is needed for an extra only, or not on this machine."""
-    found = Requirement(line)
-    return found.name, found.specifier, found.marker is not None and not found.marker.evaluate({"extra": ""})
+@dataclass(frozen=True, slots=True)
+class _Range:
+    allowed: SpecifierSet
+    is_of_extra: bool
+
+
+def _group_ranges(lines: Iterable[str]) -> dict[str, list[_Range]]:
+    """Group the allowed versions by package, without requirements for another Python or platform."""
+    found: dict[str, list[_Range]] = {}
+    for line in lines:
+        each = Requirement(line)
+        extra = re.search(r"extra == ['\"]([^'\"]+)", str(each.marker))
+        if each.marker is None or each.marker.evaluate({"extra": extra[1] if extra else ""}):
+            found.setdefault(each.name, []).append(_Range(each.specifier, is_of_extra=extra is not None))
+    return found
+
+
+def _list_unmet(ranges: Iterable[_Range], installed: str) -> list[str]:
+    """List what ``installed`` is outside of. Extras are alternatives: one that allows it is enough."""
+    is_outside = {each: not each.allowed.contains(installed, prereleases=True) for each in ranges}
+    optional = [each for each in is_outside if each.is_of_extra]
+    unmet = [each for each, outside in is_outside.items() if outside and not each.is_of_extra]
+    if all(is_outside[each] for each in optional):
+        unmet += optional
+    return [str(each.allowed) for each in unmet]
 
 
 def _find_installed_version(name: str) -> str | None:
@@ -124,12 +148,18 @@ def check_java_and_spark(
     try:
         check_spark_install()
     except ConfigurationError as problem:
-        version = _find_installed_version("pyspark") or "4.1.3"
-        fix = f"pip uninstall -y pyspark pyspark-client && pip install pyspark=={version} pyspark-client=={version}"
-        return [*findings, build_failure("spark", str(problem), fix)]
+        return [*findings, build_failure("spark", str(problem), _describe_spark_install())]
     environment = make_spark_environment(env, home, settings.spark.master)
     submit = _check_spark_submit(settings, environment, timeout_s, start=start)
     return [*findings, submit]
+
+
+def _describe_spark_install() -> str:
+    """Describe how to make the installed Spark one version: PySpark's own; Spark 3 has no package pyspark-client."""
+    version = _find_installed_version("pyspark") or "4.1.3"
+    wanted = ["pyspark"] if version.startswith("3.") else SPARK_DISTRIBUTIONS
+    installs = " ".join(f"{name}=={version}" for name in wanted)
+    return f"pip uninstall -y {' '.join(SPARK_DISTRIBUTIONS)} && pip install {installs}"
 
 
 def _check_spark_submit(
