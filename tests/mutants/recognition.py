@@ -57,6 +57,9 @@ RECOGNITION: tuple[Mutant, ...] = (
     Mutant("segment-alone-left-out", "segments outside of folders are passed over beside those in folders")
     .changes("arrange_kafka_log", replace("collect_segments(alone.values())", "False"))
     .caught_by("test_a_segment_alone_beside_folders_is_not_passed_over_in_silence"),
+    Mutant("records-without-a-topic-passed-over", "objects whose records name no topic are in no topic's part")
+    .changes("split_by_topic", drop_operand("unnamed"))
+    .caught_by("test_records_without_a_topic_are_in_every_part_and_so_refused_in_each"),
     Mutant("console-tab-in-value", "a line of the console consumer with more fields than the first one is read")
     .changes("console._Reader._split", replace("len(fields) != self._fields", "False"))
     .caught_by("test_what_cannot_be_told_apart_is_refused"),

@@ -317,15 +317,22 @@ def _create_and_ingest(
 
 
 def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_ms: int) -> TopicOutcomes[IngestReport]:
-    """Ingest every topic of the archive, listed once; one that fails does not stop the others."""
-    from winnow.sources.archive import find_topics, open_archive
+    """Ingest every topic of the archive, listed once; one that fails does not stop the others.
+
+    Where records alone name topics, they are found in one reading, and each topic reads the objects that hold it.
+    """
+    from winnow.sources.archive import open_archive, split_by_topic
 
     choices = options.choices
     archive = open_archive(paths, options.layout, choices.exclude, fields=choices.fields, partition=choices.partition)
-    return run_for_each_topic(
-        find_topics(archive),
-        lambda topic: _ingest(ctx, topic, paths, replace(options, source_topic=topic), as_of_ms, archive),
-    )
+    parts = split_by_topic(archive)
+
+    def ingest(topic: str) -> IngestReport:
+        part, partitions = parts[topic]
+        own = replace(options, source_topic=topic, partitions=options.partitions or partitions)
+        return _ingest(ctx, topic, paths, own, as_of_ms, part)
+
+    return run_for_each_topic(list(parts), ingest)
 
 
 def _show_outcome(outcome: TopicOutcomes[IngestReport], *, as_json: bool) -> None:

@@ -364,23 +364,58 @@ def select_objects(archive: Archive, topic: str, source_topic: str | None) -> li
     return chosen
 
 
-def find_topics(archive: Archive) -> list[str]:
-    """Return the topics of an archive by name: those that names tell, else those that records name.
+def split_by_topic(archive: Archive) -> dict[str, tuple[Archive, int | None]]:
+    """Return, for each topic by name, the part of ``archive`` that may hold records of it, and how many partitions.
+
+    Topics are those that names of objects tell, else those that records name. Objects whose names do not tell it are
+    read, once. Partitions are those seen at least, None where none was. An object with records that name no topic is in
+    every part: it is refused when it is read.
 
     Raises:
         BadInputError: an object cannot be read, or no topic is named.
     """
-    found = set(list_topics(archive))
-    for each in archive.objects:
-        if each.topic is None:
-            for chunk in archive.layout.read(each, ReadOptions(floors_timestamps=True)):
-                if chunk.topics is not None:
-                    found |= {format_topic_name(name) for name in pc.unique(chunk.topics).to_pylist() if name}
-    if not found:
+    places: dict[str, dict[int, int | None]] = {}
+    unnamed: set[int] = set()
+    for number, each in enumerate(archive.objects):
+        seen: Mapping[str, int | None]
+        if each.topic is not None:
+            seen = {format_topic_name(each.topic): each.partition}
+        else:
+            seen, has_unnamed = _survey_topics(archive, each)
+            unnamed |= {number} if has_unnamed else set()
+        for topic, highest in seen.items():
+            places.setdefault(topic, {})[number] = highest
+    if not places:
         raise BadInputError(
             f"Neither names nor records name a topic. {NOTHING_INGESTED} Say which: winnow ingest files TOPIC PATH..."
         )
-    return sorted(found)
+    found = {}
+    for topic, highest_of in sorted(places.items()):
+        part = tuple(each for number, each in enumerate(archive.objects) if number in highest_of or number in unnamed)
+        told = [highest for highest in highest_of.values() if highest is not None]
+        is_known = len(told) == len(highest_of) and max(told) >= 0
+        found[topic] = replace(archive, objects=part), max(told) + 1 if is_known else None
+    return found
+
+
+def _survey_topics(archive: Archive, obj: ArchiveObject) -> tuple[dict[str, int], bool]:
+    """Return the topics that records of ``obj`` name, with their highest partitions, and whether one names none."""
+    seen: dict[str, int] = {}
+    has_unnamed = False
+    for chunk in archive.layout.read(obj, ReadOptions(floors_timestamps=True)):
+        records = chunk.records
+        if chunk.topics is None:
+            has_unnamed |= records.num_rows > 0
+            continue
+        partition = records.column("partition").fill_null(-1 if obj.partition is None else obj.partition)
+        table = pa.table({"topic": chunk.topics, "partition": partition})
+        for row in table.group_by("topic").aggregate([("partition", "max")]).to_pylist():
+            if row["topic"]:
+                name = format_topic_name(row["topic"])
+                seen[name] = max(seen.get(name, -1), row["partition_max"])
+            else:
+                has_unnamed = True
+    return seen, has_unnamed
 
 
 def count_partitions(archive: Archive, objects: Sequence[ArchiveObject]) -> int | None:
