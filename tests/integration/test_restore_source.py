@@ -11,13 +11,14 @@ import pytest
 from tests.support.world import NOW_MS, World, build_versions, open_world
 from winnow.errors import UsageError
 from winnow.model import OffsetRange
+from winnow.pipeline.restore.open_restore import open_source
 from winnow.pipeline.restore.source_log import RestoreBound, SourceLog
 from winnow.pipeline.restore.verify_records import PartitionFigures
 
 
-def open_source(world: World) -> SourceLog:
+def open_log(world: World) -> SourceLog:
     log = world.ctx.log.open("orders")
-    return SourceLog(log, log.head())
+    return open_source(log, log.head())
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceLog]:
                     for each in build_versions(first, count, partition=number)
                 ]
             )
-        yield open_source(world)
+        yield open_log(world)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,6 @@ def test_what_a_restore_cannot_give_back_is_counted(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         world.create(1)
         world.ingest(rows)
-        for batch in open_source(world).read(0, OffsetRange(0, 4)):
+        for batch in open_log(world).read(0, OffsetRange(0, 4)):
             figures.add(batch)
     assert (figures.records, figures.tombstones, figures.timestamps_dropped) == (4, 1, 1)

@@ -1,9 +1,9 @@
 """Restores in a process of its own that kills itself at a chosen step.
 
-    python -m tests.kafka.killed_restore FOLDER SERVERS TARGET STEP
+    python -m tests.kafka.killed_restore FOLDER SERVERS TARGET STEP [SHARES]
 
 Steps are the moments before and after everything that changes something outside of the process. With step 0 it is not
-killed, and prints how many there were.
+killed, and prints how many there were. Shares are those of :mod:`tests.kafka.small_share`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.kafka.restored_topics import Target
 from tests.support.world import FakeClock, open_world
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.pipeline.restore import open_restore, write_records
+from winnow.pipeline.restore import open_restore, share_processes, write_records
 from winnow.pipeline.restore.offset_translation import TranslationFile
 
 TRANSACTION_BYTES = 8_000
@@ -34,6 +34,9 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (TransactionalWriter, "write"),
     (TransactionalWriter, "_add_offsets"),
     (TransactionalWriter, "_commit"),
+    (share_processes.ShareProcesses, "write"),
+    (share_processes._ShareProcess, "tell"),
+    (share_processes._ShareProcess, "wait_for_answer"),
     (TranslationFile, "__exit__"),
 )
 
@@ -67,13 +70,14 @@ class Steps:
 
 def main() -> None:
     """Restore as the arguments say."""
-    folder, servers, target, last = sys.argv[1:]
+    folder, servers, target, last, *shares = sys.argv[1:]
+    share_processes.MODULE = "tests.kafka.small_share"
     write_records.TRANSACTION_BYTES = TRANSACTION_BYTES
     steps = Steps(int(last))
     for owner, name in STEPS:
         steps.watch(owner, name)
     with open_world(Path(folder), FakeClock(int(time.time() * 1000))) as world:
-        Target(servers, target).restore(world)
+        Target(servers, target).restore(world, shares=int(shares[0]) if shares else None)
     print(steps.count)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.world import TOPIC, FakeClock, World, open_world
@@ -122,6 +122,12 @@ class Target:
         for record in records:
             producer.produce(self.name, **record)
         assert producer.flush(30) == 0
+
+    def list_ends(self, isolation: IsolationLevel) -> dict[int, int]:
+        """The end of each partition: of everything, or of what readers of committed records may get to."""
+        wanted = {TopicPartition(self.name, each.id): OffsetSpec.latest() for each in self.describe().partitions}
+        asked = self.admin.list_offsets(wanted, isolation_level=isolation)  # type: ignore[arg-type]
+        return {place.partition: answer.result().offset for place, answer in asked.items()}
 
     def make_consumer(self, group: str = "reader") -> Consumer:
         """A consumer of committed records."""

@@ -32,26 +32,28 @@ def records(world: World) -> list[Record]:
     return make_log(world, rounds=60)
 
 
-def run(world: World, target: Target, last: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.kafka.killed_restore", world.folder, target.servers, target.name, last]
+def run(world: World, target: Target, last: int, shares: int) -> subprocess.CompletedProcess[str]:
+    options = [world.folder, target.servers, target.name, last, shares]
+    command = [sys.executable, "-m", "tests.kafka.killed_restore", *options]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.run([str(each) for each in command], env=environment, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.parametrize("shares", [1, 2])
 def test_a_restore_killed_anywhere_and_run_again_has_every_record_once(
-    world: World, records: list[Record], broker: KafkaBroker
+    world: World, records: list[Record], broker: KafkaBroker, shares: int
 ) -> None:
-    whole = run(world, Target(broker.bootstrap_servers), 0)
+    whole = run(world, Target(broker.bootstrap_servers), 0, shares)
     assert whole.returncode == 0, whole.stderr
     steps = int(whole.stdout)
     assert steps >= 30
     places = [1 + (steps - 1) * number // (PLACES - 1) for number in range(PLACES)]
     for place in places:
         target = Target(broker.bootstrap_servers)
-        killed = run(world, target, place)
+        killed = run(world, target, place, shares)
         assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
         if place % 2:
-            again = run(world, target, 1 + place // 2)  # the call that goes on is killed too, somewhere
+            again = run(world, target, 1 + place // 2, shares)  # the call that goes on is killed too, somewhere
             assert again.returncode in {0, -signal.SIGKILL}, again.stderr
         report = target.restore(world)
         assert [(number, row) for number, _, row in target.read()] == list_rows(records), place

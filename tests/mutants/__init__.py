@@ -18,6 +18,7 @@ from tests.mutants.kafka_epochs import KAFKA_EPOCHS
 from tests.mutants.kafka_mirrors import KAFKA_MIRRORS
 from tests.mutants.kafka_parity import KAFKA_PARITY
 from tests.mutants.kafka_restore import KAFKA_RESTORE
+from tests.mutants.kafka_restore_shares import KAFKA_RESTORE_SHARES
 from tests.mutants.kafka_restore_writing import KAFKA_RESTORE_WRITING
 from tests.mutants.kafka_topics import KAFKA_TOPICS
 from tests.mutants.kafka_transactions import KAFKA_TRANSACTIONS
@@ -50,6 +51,7 @@ MUTANTS = (
     *KAFKA_EPOCHS,
     *KAFKA_TOPICS,
     *KAFKA_RESTORE,
+    *KAFKA_RESTORE_SHARES,
     *KAFKA_RESTORE_WRITING,
     *KAFKA_TRANSACTIONS,
     *KAFKA_CLIENTS,

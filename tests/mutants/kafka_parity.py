@@ -101,7 +101,7 @@ _TRANSLATION = (
     .changes("TranslationFile.add", replace("A | B", "B"))
     .caught_by(_RUNS),
     Mutant("run-over-two-partitions", "the runs of two partitions are joined")
-    .changes("TranslationFile.add", drop_operand("partition"))
+    .changes("TranslationFile.add_runs", replace("last[0] == rows[0, 0] and A", "A"))
     .caught_by(_RUNS),
     Mutant("run-written-twice", "a run that may still grow is written, and written again")
     .changes("TranslationFile._flush", replace("A[:-1] if keep_last else A", "A"))

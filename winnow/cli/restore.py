@@ -111,6 +111,17 @@ def restore(
             "--throttle", metavar="BYTES", help="At most so many bytes per second, like 20MB.", show_default=False
         ),
     ] = None,
+    shares: Annotated[
+        int | None,
+        typer.Option(
+            "--shares",
+            metavar="N",
+            min=1,
+            max=8,
+            help="Write and read back in N processes, each with partitions of its own; stays as the restore began.",
+            show_default=False,
+        ),
+    ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
@@ -148,9 +159,10 @@ def restore(
         bound = _parse_bound(None, until_time)
         drops = timestamps_before_1970 is EarlyTimestamps.DROP
         choices = {"bound": bound, "bytes_per_second": rate, "replication_factor": replication_factor}
+        choices |= {"drops_timestamps": drops, "shares": shares}
         with open_installation() as ctx:
             settings = _read_settings(ctx, bootstrap_servers, client_properties)
-            outcomes = _restore_topics(ctx, settings, names, {**choices, "drops_timestamps": drops}, abandon=abandon)
+            outcomes = _restore_topics(ctx, settings, names, choices, abandon=abandon)
         for given_up in outcomes.given_up:
             _show_abandoned(*given_up)
         if as_json and not abandon:
@@ -180,6 +192,7 @@ def restore(
             rate,
             replication_factor,
             drops_timestamps=timestamps_before_1970 is EarlyTimestamps.DROP,
+            shares=shares,
         )
         if abandon:
             abandon_restore(ctx, topic, target, settings)

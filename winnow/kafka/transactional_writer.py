@@ -1,8 +1,9 @@
 """Writes records to a topic in transactions, each of which also commits positions in the source of the records.
 
 Records and positions become visible together or not at all. The positions are committed offsets of a consumer group on
-the target's own partitions. Writer and group have one name: opening a writer fences every earlier one of that name,
-wherever it is or however long it was paused, and aborts the transaction it left open.
+the target's own partitions. Opening a writer fences every earlier one of its name, wherever it is or however long it
+was paused, and aborts the transaction it left open. The group has the writer's name; writers with names of their own
+may share one if each has partitions of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -64,16 +66,18 @@ class _FirstFailure:
 class TransactionalWriter:
     """Writes to one topic. A context manager; leaving it aborts an open transaction."""
 
-    def __init__(self, settings: ClientSettings, topic: str, name: str, batch_bytes: int = BATCH_BYTES) -> None:
-        """``batch_bytes``: maximum size of a batch of several records."""
+    def __init__(
+        self, settings: ClientSettings, topic: str, name: str, batch_bytes: int = BATCH_BYTES, group: str | None = None
+    ) -> None:
+        """``batch_bytes``: maximum size of a batch of several records. ``group``: where positions are; as the name."""
         self._settings, self._topic, self._name, self._batch_bytes = settings, topic, name, batch_bytes
+        self._group = group or name
         self._in_transaction = False
         self._first_failure = _FirstFailure()
         # What this writer read or committed last, and what a commit of unknown outcome may have committed.
         self._known: dict[int, CommittedPosition] = {}
         self._attempted: dict[int, CommittedPosition] = {}
         self._producer = self._make_producer()
-        self._consumer = self._make_consumer(name)
 
     def _make_producer(self) -> Producer:
         check_client_library(left="")
@@ -97,6 +101,11 @@ class TransactionalWriter:
             return Producer({**chosen, "logger": _log})
         except KafkaException as problem:
             raise refuse_properties(problem.args[0], left="") from None
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        # A writer that only fences others needs none.
+        return self._make_consumer(self._group)
 
     def _make_consumer(self, group: str) -> Consumer:
         from confluent_kafka import Consumer, KafkaException
@@ -122,7 +131,8 @@ class TransactionalWriter:
             self.abort()
         finally:
             self._producer.purge()
-            self._consumer.close()
+            if "_consumer" in self.__dict__:
+                self._consumer.close()
 
     def open(self) -> None:
         """Fence earlier writers of this name and abort what they left open. Must come first.

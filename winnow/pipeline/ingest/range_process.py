@@ -8,15 +8,11 @@ what it made of a part. Properties of clients come by the socket, too, so no lis
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from queue import SimpleQueue
 
-from winnow import documents
 from winnow.engine.task_resources import TaskBudget
+from winnow.engine.worker_process import WorkerSocket
 from winnow.ingest_plans import IngestPlan, RangeFailure, RangeResult
 from winnow.pipeline.ingest.range_work import carry_out_part
 
@@ -43,39 +39,24 @@ class Answer:
 
 def main(descriptor: int) -> None:
     """Carry out what comes by the socket; does not return."""
-    connection = Connection(descriptor)
-    waiting: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_receive, args=(connection, waiting), daemon=True).start()
-    while True:
-        _carry_out(connection, documents.load_json(Assignment, waiting.get()))
+    socket = WorkerSocket(descriptor)
+    while (assigned := socket.receive(Assignment)) is not None:
+        _carry_out(socket, assigned)
 
 
-def _receive(connection: Connection, waiting: SimpleQueue[bytes]) -> None:
-    """Queue what comes; ends this process at once when the other one has closed the socket, or has died."""
-    try:
-        while True:
-            waiting.put(connection.recv_bytes())
-    except (EOFError, OSError):
-        os._exit(0)
-
-
-def _carry_out(connection: Connection, assigned: Assignment) -> None:
+def _carry_out(socket: WorkerSocket, assigned: Assignment) -> None:
     done = carry_out_part(
         assigned.plan,
         assigned.number,
         assigned.folder,
         assigned.budget,
         client_properties=assigned.client_properties,
-        follow=lambda records: _answer(connection, Answer(records)),
+        follow=lambda records: socket.answer(Answer(records)),
     )
     if isinstance(done, RangeFailure):
-        _answer(connection, Answer(failure=done))
+        socket.answer(Answer(failure=done))
     else:
-        _answer(connection, Answer(done.records, done))
-
-
-def _answer(connection: Connection, answer: Answer) -> None:
-    connection.send_bytes(documents.dump_json(answer))
+        socket.answer(Answer(done.records, done))
 
 
 if __name__ == "__main__":

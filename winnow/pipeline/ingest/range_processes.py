@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from types import TracebackType
-from typing import Self
 
-from winnow import documents
 from winnow.engine.ingest import IngestUnit, build_units
 from winnow.engine.task_resources import TaskBudget
+from winnow.engine.worker_process import WorkerEndedError, WorkerProcess
 from winnow.errors import ServiceError, make_error
 from winnow.files import storage
 from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeResult
@@ -79,7 +73,7 @@ def carry_out_in_processes(
         while busy:
             for connection in wait([process.connection for process in busy.values()]):
                 process = busy[connection]
-                answer = process.receive()
+                answer = process.wait_for_answer()
                 if answer.failure is not None:
                     raise make_error(answer.failure.exit_code, answer.failure.error)
                 if answer.result is not None:
@@ -99,48 +93,23 @@ def _count_offsets(planned: IngestRange) -> int:
     return planned.offsets.end - planned.offsets.start
 
 
-class _RangeProcess:
-    """A process, and the range that it reads. A context manager: leaving it ends the process.
-
-    ``records``: those of the range that it has read so far.
-    """
+class _RangeProcess(WorkerProcess):
+    """A process, and the range that it reads. ``records``: those of the range that it has read so far."""
 
     def __init__(self, number: int, budget: TaskBudget, client_properties: Mapping[str, str]) -> None:
         self.records = 0
         self._task, self._budget, self._properties = f"t{number}", budget, dict(client_properties)
         self._unit: IngestUnit | None = None
-        self.connection, theirs = Pipe()
         try:
-            # In a session of its own, so that an interrupt at the terminal comes here alone.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", MODULE, str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            super().__init__(MODULE)
         except OSError as problem:
-            self.connection.close()
             raise ServiceError(
                 f"No process could be started to read Kafka ({problem.strerror}). {NOTHING_INGESTED} With "
                 "ingest.processes = 1 none is needed."
             ) from None
-        finally:
-            theirs.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.connection.close()
-        # What it wrote for a result is synced, and everything else is of no use.
-        self._process.kill()
-        self._process.wait()
 
     def assign(self, unit: IngestUnit) -> None:
-        """Let the process carry out ``unit``.
+        """Let the process carry out ``unit``. What it writes for a result is synced, all else is of no use.
 
         Raises:
             ServiceError: it has ended.
@@ -148,34 +117,30 @@ class _RangeProcess:
         assert unit.ingest is not None
         self._unit, self.records = unit, 0
         folder = storage.join(unit.folder, APPLICATION, self._task)
-        assigned = Assignment(unit.ingest, unit.number, folder, self._budget, self._properties)
         try:
-            self.connection.send_bytes(documents.dump_json(assigned))
-        except OSError:
-            raise self._explain_end() from None
+            self.send(Assignment(unit.ingest, unit.number, folder, self._budget, self._properties))
+        except WorkerEndedError as problem:
+            raise self._explain(problem) from None
 
-    def receive(self) -> Answer:
+    def wait_for_answer(self) -> Answer:
         """Wait for the next answer.
 
         Raises:
             ServiceError: the process has ended.
         """
         try:
-            answer = documents.load_json(Answer, self.connection.recv_bytes())
-        except (EOFError, OSError):
-            raise self._explain_end() from None
+            answer = self.receive(Answer)
+        except WorkerEndedError as problem:
+            raise self._explain(problem) from None
         self.records = answer.records
         return answer
 
-    def _explain_end(self) -> ServiceError:
+    def _explain(self, problem: WorkerEndedError) -> ServiceError:
         assert self._unit is not None
         assert self._unit.ingest is not None
         planned = self._unit.ingest.ranges[0]
-        code = self._process.wait()
-        why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        memory = "; the machine may be short of memory" if code == -signal.SIGKILL else ""
         return ServiceError(
             f"The process that read {self._unit.topic}-{planned.partition} from offset {planned.offsets.start} to "
-            f"{planned.offsets.end - 1} ended unexpectedly ({why}{memory}). {NOTHING_INGESTED} Run it again; with "
+            f"{planned.offsets.end - 1} ended unexpectedly ({problem}). {NOTHING_INGESTED} Run it again; with "
             "ingest.processes = 1 everything is read in one process."
         )

@@ -7,8 +7,9 @@ lacks compacted ones, the target has markers of transactions. So a translation i
 from __future__ import annotations
 
 import csv
+import heapq
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -72,10 +73,15 @@ class TranslationFile:
             return
         starts = np.flatnonzero(np.r_[True, (np.diff(source) != 1) | (np.diff(target) != 1)])
         lengths = np.diff(np.r_[starts, len(source)])
-        rows = np.column_stack([np.full(len(starts), partition, np.int64), source[starts], target[starts], lengths])
+        self.add_runs(
+            np.column_stack([np.full(len(starts), partition, np.int64), source[starts], target[starts], lengths])
+        )
+
+    def add_runs(self, rows: Offsets) -> None:
+        """Add runs of one partition: a row of the file each."""
         if self._held:
             last = self._held[-1][-1]
-            if last[0] == partition and (last[1:3] + last[3] == rows[0, 1:3]).all():
+            if last[0] == rows[0, 0] and (last[1:3] + last[3] == rows[0, 1:3]).all():
                 last[3] += rows[0, 3]
                 rows = rows[1:]
         if len(rows):
@@ -92,6 +98,19 @@ class TranslationFile:
         self._held_rows = len(self._held)
         columns = [pa.array(written[:, index]).cast(field.type) for index, field in enumerate(RUNS_SCHEMA)]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=RUNS_SCHEMA))
+
+
+def merge_translations(parts: Iterable[Path], whole: TranslationFile) -> None:
+    """Add what files of some partitions each have to ``whole``, one partition after another."""
+    for rows in heapq.merge(*map(_read_runs, parts), key=lambda rows: int(rows[0, 0])):
+        whole.add_runs(rows)
+
+
+def _read_runs(part: Path) -> Iterator[Offsets]:
+    with pq.ParquetFile(part) as file:
+        for batch in file.iter_batches(ROW_GROUP_ROWS):
+            rows = np.column_stack([column.cast(pa.int64()).to_numpy() for column in batch.columns])
+            yield from (each for each in np.split(rows, np.flatnonzero(np.diff(rows[:, 0])) + 1) if len(each))
 
 
 @dataclass(frozen=True, slots=True)

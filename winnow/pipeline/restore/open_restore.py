@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 
 from winnow.errors import BadInputError, UsageError
+from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetDescription, TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.log.head import Head
@@ -16,6 +17,7 @@ from winnow.pipeline.restore.record_sizes import LargestRecord, find_largest_rec
 from winnow.pipeline.restore.restore_progress import Watcher, count_bytes
 from winnow.pipeline.restore.restore_request import RestoreRequest
 from winnow.pipeline.restore.restore_state import Identity, Phase, Progress, RestoreState, parse_state
+from winnow.pipeline.restore.share_names import fence_shares
 from winnow.pipeline.restore.source_log import SourceLog
 from winnow.pipeline.restore.target_configuration import (
     MESSAGE_BYTES,
@@ -27,9 +29,19 @@ from winnow.pipeline.restore.target_configuration import (
 )
 
 
-def name_restore(target: str) -> str:
-    """Return the transactional id and the consumer group of restores into a topic."""
-    return f"winnow-restore-{target}"
+def open_source(log: TopicLog, head: Head) -> SourceLog:
+    """Open the log of a topic as ``head`` has it."""
+    return SourceLog(
+        topic=log.topic,
+        snapshot_id=head.snapshot_id,
+        partitions={
+            number: OffsetRange(state.log_start_offset, state.log_end_offset)
+            for number, state in head.state.partitions.items()
+        },
+        segments=log.segments(head),
+        is_live=lambda segment: segment in log.segments(log.head()).get(segment.partition, ()),
+        epochs=head.state.epochs,
+    )
 
 
 class RestoreOpening:
@@ -38,12 +50,14 @@ class RestoreOpening:
     def __init__(
         self,
         request: RestoreRequest,
+        settings: ClientSettings,
         log: TopicLog,
         target: TargetTopic,
         writer: TransactionalWriter,
         watch: Watcher = lambda phase, done, total: None,
     ) -> None:
-        self._request, self._log, self._target, self._writer, self._watch = request, log, target, writer, watch
+        self._request, self._settings, self._log = request, settings, log
+        self._target, self._writer, self._watch = target, writer, watch
         self._pins = f"winnow-restore.{target.read_cluster_id()}.{target.name}."
 
     def unpin(self, restore_id: str = "") -> None:
@@ -60,17 +74,25 @@ class RestoreOpening:
             BadInputError: what was committed is of another restore, or of a former topic of this name.
             UsageError: the request differs from that of the restore to go on with.
         """
-        found = self._target.describe()
-        if found is None:
+        self._stop_shares()
+        found, state = self._read_state()
+        if found is None or state is None:
             return None
-        positions = self._writer.read_positions(found.topic.partitions)
-        if not positions:
-            return None
-        state = parse_state(self._request.topic, self._target.name, positions)
         self._require_same(state, found)
         if state.phase is not Phase.WRITING:
             return state, None
-        return state, SourceLog(self._log, self._load_pinned(state.identity))
+        return state, open_source(self._log, self._load_pinned(state.identity))
+
+    def _stop_shares(self) -> None:
+        """Fence what earlier calls let write; only after that nobody commits positions any more."""
+        _, state = self._read_state()
+        if state is None or state.phase is Phase.WRITING:
+            fence_shares(self._settings, self._target.name, None if state is None else state.identity.shares)
+
+    def _read_state(self) -> tuple[TargetDescription | None, RestoreState | None]:
+        found = self._target.describe()
+        positions = {} if found is None else self._writer.read_positions(found.topic.partitions)
+        return found, parse_state(self._request.topic, self._target.name, positions) if positions else None
 
     def _require_same(self, state: RestoreState, found: TargetDescription) -> None:
         own, name = state.identity, self._target.name
@@ -100,6 +122,10 @@ class RestoreOpening:
                 (
                     wish.snapshot_id is not None and wish.snapshot_id != own.snapshot_id,
                     f"it restores snapshot {own.snapshot_id}",
+                ),
+                (
+                    wish.shares is not None and min(wish.shares, len(state.partitions)) != own.shares,
+                    f"it is written in {own.shares} share(s)",
                 ),
                 (
                     own.drops_timestamps != wish.drops_timestamps,
@@ -142,7 +168,7 @@ class RestoreOpening:
         restore_id = uuid.uuid4().hex
         pin_snapshot(log, f"{self._pins}{restore_id}", head)
         try:
-            source = SourceLog(log, head)
+            source = open_source(log, head)
             ranges = source.find_ranges(wish.bound)
             times_ms = self._check_timestamps(source, ranges)
             present = self._target.describe()
@@ -162,6 +188,7 @@ class RestoreOpening:
                 target_id=found.topic.topic_id,
                 sets_configuration=is_restoring(found),
                 drops_timestamps=wish.drops_timestamps,
+                shares=min(wish.shares or 1, len(ranges)),
             )
             state = RestoreState(
                 identity,

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
 from winnow.epochs import locate_offset
 from winnow.errors import BadInputError, UsageError, ValidationFailedError, WinnowError
-from winnow.files.private_files import translate_disk_errors
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.group_offsets import GroupOffsets
-from winnow.kafka.range_reader import RangeReader, TruncatedRangeError
+from winnow.kafka.range_reader import TruncatedRangeError
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.model import OffsetRange
 from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
-from winnow.pipeline.restore.offset_translation import GroupOffset, OffsetTranslator, TranslationFile
-from winnow.pipeline.restore.open_restore import RestoreOpening, name_restore
+from winnow.pipeline.restore.open_restore import RestoreOpening
+from winnow.pipeline.restore.read_back import PartitionOffset, TargetContent, read_back
 from winnow.pipeline.restore.restore_outcome import RestoreOutcome
 from winnow.pipeline.restore.restore_progress import Watcher, count_bytes
 from winnow.pipeline.restore.restore_request import (
@@ -28,19 +28,18 @@ from winnow.pipeline.restore.restore_request import (
     TranslatedGroup,
 )
 from winnow.pipeline.restore.restore_state import Phase, RestoreState
+from winnow.pipeline.restore.share_names import fence_shares, name_restore
+from winnow.pipeline.restore.share_processes import ShareProcesses
 from winnow.pipeline.restore.source_log import SourceLog
 from winnow.pipeline.restore.target_configuration import (
     apply_configuration,
     choose_batch_bytes,
     make_final_configuration,
 )
-from winnow.pipeline.restore.verify_records import PartitionFigures, verify_records
+from winnow.pipeline.restore.verify_records import PartitionFigures
 from winnow.pipeline.restore.write_records import write_records
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
-
-_NO_WAIT = {"fetch.wait.max.ms": "10"}
-"""Everything that is read back is there already, so a broker need not hold an answer back for more to come."""
 
 
 def restore_topic(
@@ -74,11 +73,11 @@ def _restore_topic(
     _require_folder(request)
     config = log.config()  # one that cannot be given to the target is said now, not at the end
     target = TargetTopic(settings, request.target_topic)
-    name = name_restore(request.target_topic)
-    with TransactionalWriter(settings, request.target_topic, name, choose_batch_bytes(target, config)) as writer:
+    name, batch_bytes = name_restore(request.target_topic), choose_batch_bytes(target, config)
+    with TransactionalWriter(settings, request.target_topic, name, batch_bytes) as writer:
         run = _Run(request, settings, config, target, writer, watch, outcome)
         writer.open()
-        opening = RestoreOpening(request, log, target, writer, watch)
+        opening = RestoreOpening(request, settings, log, target, writer, watch)
         resumed = opening.resume()
         if resumed is None or resumed[0].phase is Phase.WRITING:
             run.require_idle_groups()
@@ -95,16 +94,8 @@ def _restore_topic(
             was_complete=state.phase is Phase.COMPLETE,
         )
         if source is not None:
-            before, state = state, run.write(source, state)
-            try:
-                verified = run.verify(source, state)
-            except (ValidationFailedError, TruncatedRangeError) as problem:
-                # A target that another process has completed is its applications': it may differ by now.
-                writer.require_held()
-                if isinstance(problem, TruncatedRangeError):
-                    # What the target has lost does not come back by running it again.
-                    raise BadInputError(f"{problem} Delete it and run this again: it begins anew.") from None
-                raise
+            before = state
+            state, verified = run.copy(source, state, batch_bytes)
             state = run.commit(state, Phase.VERIFIED, verified.groups)
             report = replace(
                 report,
@@ -146,9 +137,10 @@ def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: Clien
     target = TargetTopic(settings, target_topic)
     with TransactionalWriter(settings, target_topic, name_restore(target_topic)) as writer:
         writer.open()
+        fence_shares(settings, target_topic, None)
         GroupOffsets(settings, target_topic).delete(name_restore(target_topic))
         request = RestoreRequest(topic, target_topic)
-        RestoreOpening(request, log, target, writer).unpin()
+        RestoreOpening(request, settings, log, target, writer).unpin()
     _record(ctx, topic, target_topic, "given up")
 
 
@@ -168,8 +160,8 @@ def _require_folder(request: RestoreRequest) -> None:
 class _Verified:
     """What was read back. ``groups``: the offsets to commit for each consumer group."""
 
-    figures: dict[int, PartitionFigures]
-    groups: dict[str, dict[int, int]]
+    figures: Mapping[int, PartitionFigures]
+    groups: Mapping[str, Mapping[int, int]]
 
 
 class _Run:
@@ -204,26 +196,56 @@ class _Run:
                 "file, and run it again."
             )
 
-    def write(self, source: SourceLog, state: RestoreState) -> RestoreState:
-        """Write what is missing."""
+    def copy(self, source: SourceLog, state: RestoreState, batch_bytes: int) -> tuple[RestoreState, _Verified]:
+        """Write what is missing, then read everything back; ``batch_bytes``: as of writers. Returns the state reached.
+
+        Raises:
+            ValidationFailedError: the target does not hold what was written.
+            BadInputError: the target was created anew or lost records, or a group has other offsets or members.
+        """
+        wish = self._request
+        with ExitStack() as opened:
+            shares: ShareProcesses | None = None
+            if state.identity.shares > 1:
+                shares = opened.enter_context(
+                    ShareProcesses(
+                        source,
+                        state,
+                        self._target.name,
+                        self._settings,
+                        self._writer,
+                        batch_bytes=batch_bytes,
+                        bytes_per_second=wish.bytes_per_second,
+                    )
+                )
+            state = self._write(source, state, shares)
+            try:
+                return state, self._verify(source, state, shares)
+            except (ValidationFailedError, TruncatedRangeError) as problem:
+                # A target that another process has completed is its applications': it may differ by now.
+                self._writer.require_held()
+                if isinstance(problem, TruncatedRangeError):
+                    # What the target has lost does not come back by running it again.
+                    raise BadInputError(f"{problem} Delete it and run this again: it begins anew.") from None
+                raise
+
+    def _write(self, source: SourceLog, state: RestoreState, shares: ShareProcesses | None) -> RestoreState:
         left = {n: OffsetRange(each.next_offset, each.end_offset) for n, each in state.partitions.items()}
+        on_progress = count_bytes(self._watch, "Writing", source, left)
+        if shares is not None:
+            return shares.write(state, on_progress, self._outcome.move)
         return write_records(
             source,
             self._target,
             self._writer,
             state,
             bytes_per_second=self._request.bytes_per_second,
-            on_progress=count_bytes(self._watch, "Writing", source, left),
+            on_progress=on_progress,
             on_commit=self._outcome.move,
         )
 
-    def verify(self, source: SourceLog, state: RestoreState) -> _Verified:
-        """Read the target back, write the offset translation, and translate the groups' offsets.
-
-        Raises:
-            ValidationFailedError: the target does not hold what was written.
-            BadInputError: the target was created anew, or a group has other offsets or members.
-        """
+    def _verify(self, source: SourceLog, state: RestoreState, shares: ShareProcesses | None) -> _Verified:
+        """Read the target back, write the offset translation, and translate the groups' offsets."""
         wish = self._request
         found = self._target.wait_for_stable_end()
         if found.topic_id != state.identity.target_id:
@@ -231,40 +253,28 @@ class _Run:
                 f"Topic {found.name} was deleted and created again while it was being restored. Delete it and run this "
                 "again: it begins anew."
             )
-        wanted = self._list_group_offsets(source)
-        translator = OffsetTranslator((each.partition, each.offset) for each in wanted)
+        listed = wish.groups.offsets if wish.groups is not None else ()
+        # Brokers know offsets of the newest epoch.
+        known = ((each.partition, locate_offset(source.epochs, each.partition, each.offset)) for each in listed)
+        content = TargetContent(
+            found.name,
+            {number: each.stable_offset for number, each in found.partitions.items()},
+            tuple(PartitionOffset(*each) for each in known),
+            str(wish.offsets_file),
+        )
         all_of_it = {number: OffsetRange(0, each.end_offset) for number, each in state.partitions.items()}
-        with (
-            translate_disk_errors(wish.offsets_file.absolute().parent, "--offsets"),
-            TranslationFile(wish.offsets_file) as translation,
-            RangeReader(
-                replace(self._settings, properties={**self._settings.properties, **_NO_WAIT}), left=""
-            ) as reader,
-        ):
-            figures = verify_records(
-                source,
-                reader,
-                found,
-                state,
-                (translation, translator),
-                count_bytes(self._watch, "Verifying", source, all_of_it),
-            )
-        return _Verified(figures, self._translate_groups(wanted, state, translator))
+        on_progress = count_bytes(self._watch, "Verifying", source, all_of_it)
+        if shares is not None:
+            done = shares.read_back(content, on_progress)
+        else:
+            done = read_back(source, self._settings, content, state, on_progress)
+        groups: dict[str, dict[int, int]] = {}
+        for each, offset in zip(listed, done.translated, strict=True):
+            groups.setdefault(each.group, {})[each.partition] = offset
+        self._require_unset_groups(groups)
+        return _Verified(done.figures, groups)
 
-    def _list_group_offsets(self, source: SourceLog) -> list[GroupOffset]:
-        """List the groups' offsets as offsets of the log: brokers know those of the newest epoch."""
-        groups, epochs = self._request.groups, source.head.state.epochs
-        listed = groups.offsets if groups is not None else ()
-        return [replace(each, offset=locate_offset(epochs, each.partition, each.offset)) for each in listed]
-
-    def _translate_groups(
-        self, wanted: Sequence[GroupOffset], state: RestoreState, translator: OffsetTranslator
-    ) -> dict[str, dict[int, int]]:
-        translated: dict[str, dict[int, int]] = {}
-        for each in wanted:
-            start = state.partitions[each.partition].target_start
-            offset = translator.translate(each.partition, each.offset, start)
-            translated.setdefault(each.group, {})[each.partition] = offset
+    def _require_unset_groups(self, translated: Mapping[str, Mapping[int, int]]) -> None:
         for group, offsets in translated.items():
             present = self._group_offsets.read(group)
             if any(present.get(number, offset) != offset for number, offset in offsets.items()):
@@ -274,7 +284,6 @@ class _Run:
                     f"--group {group} --topic {self._target.name}) and run it again."
                 )
         self.require_idle_groups("All records are restored. ")
-        return translated
 
     def commit(
         self, state: RestoreState, phase: Phase, groups: Mapping[str, Mapping[int, int]] | None = None

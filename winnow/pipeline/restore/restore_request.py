@@ -12,7 +12,10 @@ from winnow.pipeline.restore.source_log import RestoreBound
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """What to restore, and how. ``snapshot_id`` None: the newest, or the one that a resumed restore began with."""
+    """What to restore, and how. ``snapshot_id`` None: the newest, or the one that a resumed restore began with.
+
+    ``shares``: how many processes write, at most one a partition; None: one, or what a resumed restore began with.
+    """
 
     topic: str
     target_topic: str
@@ -23,6 +26,7 @@ class RestoreRequest:
     bytes_per_second: float | None = None
     replication_factor: int | None = None
     drops_timestamps: bool = False
+    shares: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

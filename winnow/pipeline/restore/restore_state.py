@@ -15,7 +15,10 @@ from typing import Any
 from winnow.errors import BadInputError, FormatVersionError
 from winnow.kafka.transactional_writer import CommittedPosition
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""1, without a number of shares, is written by a restore in one process, so that an older Winnow can go on with it."""
+MAXIMUM_SHARES = 8
+"""How many processes may write into one target."""
 
 
 class Phase(StrEnum):
@@ -35,6 +38,7 @@ class Identity:
     ``restore_id``: names the snapshot's pin. ``table_uuid``, ``snapshot_id``: the log. ``bound``: the wish as text.
     ``target_id``: Kafka's id of the target. ``sets_configuration``: the target was created by the restore, which gives
     it the topic's configuration at the end. ``drops_timestamps``: times that Kafka's clients cannot write are left out.
+    ``shares``: how many processes write, each under a name of its own; 1: only the one that restores.
     """
 
     restore_id: str
@@ -45,6 +49,7 @@ class Identity:
     target_id: str | None
     sets_configuration: bool
     drops_timestamps: bool
+    shares: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,10 @@ class RestoreState:
 
     def _format(self, progress: Progress) -> str:
         own = self.identity
+        shared = {} if own.shares == 1 else {"shares": own.shares}
         return json.dumps(
             {
-                "format_version": FORMAT_VERSION,
+                "format_version": FORMAT_VERSION if shared else 1,
                 "winnow": "restore",
                 "id": own.restore_id,
                 "phase": self.phase.value,
@@ -100,6 +106,7 @@ class RestoreState:
                 "target": own.target_id,
                 "configures": own.sets_configuration,
                 "drops_timestamps": own.drops_timestamps,
+                **shared,
                 "end": progress.end_offset,
                 "records": progress.records,
                 "target_start": progress.target_start,
@@ -131,6 +138,7 @@ def parse_state(topic: str, target: str, positions: Mapping[int, CommittedPositi
                     target_id=found["target"],
                     sets_configuration=found["configures"],
                     drops_timestamps=found["drops_timestamps"],
+                    shares=_parse_shares(found),
                 )
             )
             phases[number] = Phase(found["phase"])
@@ -149,6 +157,13 @@ def parse_state(topic: str, target: str, positions: Mapping[int, CommittedPositi
     return RestoreState(identity, next(iter(phases.values())), partitions)
 
 
+def _parse_shares(found: Mapping[str, Any]) -> int:
+    shares = found["shares"] if found["format_version"] > 1 else 1
+    if not isinstance(shares, int) or not 1 <= shares <= MAXIMUM_SHARES:
+        raise ValueError(shares)
+    return shares
+
+
 def _parse_document(target: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
@@ -156,7 +171,7 @@ def _parse_document(target: str, text: str) -> dict[str, Any]:
         raise _make_foreign_error(target) from None
     if not isinstance(found, dict) or found.get("winnow") != "restore":
         raise _make_foreign_error(target)
-    if found.get("format_version") != FORMAT_VERSION:
+    if found.get("format_version") not in range(1, FORMAT_VERSION + 1):
         raise FormatVersionError(
             f"A newer Winnow began to restore into topic {target}. Nothing was written. Go on with that version."
         )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.errors import BadInputError, DamagedSegmentError, UsageError
+from winnow.epochs import Epoch
+from winnow.errors import BadInputError, DamagedSegmentError, UsageError, WinnowError
 from winnow.files.checked_reading import make_damage_error, read_segment
 from winnow.files.segments import read_offsets
-from winnow.log.head import Head
-from winnow.log.topic_log import TopicLog
 from winnow.model import OffsetRange, Segment
 
 READ_BYTES = 1 << 20
@@ -40,18 +39,19 @@ class RestoreBound:
         return "all" if self.time_ms is None else f"time {self.time_ms}"
 
 
+@dataclass(frozen=True, slots=True)
 class SourceLog:
-    """The records of one snapshot of a topic."""
+    """The records of one snapshot of a topic, or those of some of its partitions.
 
-    def __init__(self, log: TopicLog, head: Head) -> None:
-        self.topic, self.head = log.topic, head
-        self._log = log
-        self._segments = log.segments(head)
+    ``partitions``: where each begins and ends. ``is_live``: whether the newest snapshot has a segment, too.
+    """
 
-    @property
-    def partitions(self) -> list[int]:
-        """The topic's partitions at that snapshot."""
-        return sorted(self.head.state.partitions)
+    topic: str
+    snapshot_id: int | None
+    partitions: Mapping[int, OffsetRange]
+    segments: Mapping[int, Sequence[Segment]]
+    is_live: Callable[[Segment], bool]
+    epochs: Sequence[Epoch] = ()
 
     def find_ranges(self, bound: RestoreBound) -> dict[int, OffsetRange]:
         """Find the offsets to restore of each partition; reads at most one segment of each.
@@ -60,15 +60,15 @@ class SourceLog:
             UsageError: the bound names a partition that the topic does not have.
             DamagedSegmentError: a segment cannot be read.
         """
-        strange = sorted(set(bound.offsets or ()) - set(self.partitions))
+        strange = sorted(set(bound.offsets or ()) - self.partitions.keys())
         if strange:
             raise UsageError(
                 f"Topic {self.topic} has partitions 0 to {len(self.partitions) - 1}; there is no partition {strange[0]}"
                 ". Nothing was restored."
             )
         ranges = {}
-        for number, state in self.head.state.partitions.items():
-            start, end = state.log_start_offset, state.log_end_offset
+        for number, whole in self.partitions.items():
+            start, end = whole.start, whole.end
             if bound.offset is not None:
                 end = min(end, bound.offset)
             elif bound.offsets is not None:
@@ -92,7 +92,7 @@ class SourceLog:
     def _list_segments(self, partition: int, wanted: OffsetRange) -> list[Segment]:
         return [
             segment
-            for segment in self._segments.get(partition, ())
+            for segment in self.segments.get(partition, ())
             if segment.last_offset >= wanted.start and segment.first_offset < wanted.end
         ]
 
@@ -136,18 +136,19 @@ class SourceLog:
         try:
             yield from read_segment(segment, start, buffer_bytes=READ_BYTES, on_progress=on_progress)
         except FileNotFoundError as problem:
-            if self._is_live(segment):
-                raise self._make_damage_error(segment, "is missing") from problem
-            raise BadInputError(
-                f"A segment of snapshot {self.head.snapshot_id} of topic {self.topic} was swept: {segment.path}. The "
-                "tag that pins the snapshot was removed, so this restore cannot go on. Delete the target topic and "
-                "run it again: it restores the newest snapshot."
-            ) from problem
+            raise self.explain_missing(segment) from problem
         except DamagedSegmentError as problem:
             raise self._make_damage_error(segment, str(problem)) from problem
 
-    def _is_live(self, segment: Segment) -> bool:
-        return segment in self._log.segments(self._log.head()).get(segment.partition, ())
+    def explain_missing(self, segment: Segment) -> WinnowError:
+        """Return the error about a segment that is not there: it is damage only if the newest snapshot has it."""
+        if self.is_live(segment):
+            return self._make_damage_error(segment, "is missing")
+        return BadInputError(
+            f"A segment of snapshot {self.snapshot_id} of topic {self.topic} was swept: {segment.path}. The "
+            "tag that pins the snapshot was removed, so this restore cannot go on. Delete the target topic and "
+            "run it again: it restores the newest snapshot."
+        )
 
     def _make_damage_error(self, segment: Segment, wrong: str) -> DamagedSegmentError:
         after = "The restore needs it to go on."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import ValidationFailedError
-from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.model import OffsetRange
 from winnow.pipeline.restore.compare_records import find_difference
@@ -58,26 +57,26 @@ class PartitionFigures:
 def verify_records(
     source: SourceLog,
     reader: RangeReader,
-    topic: BrokerTopic,
+    target: str,
+    ends: Mapping[int, int],
     state: RestoreState,
     listeners: Sequence[OffsetListener],
     on_progress: Callable[[int], None],
 ) -> dict[int, PartitionFigures]:
-    """Compare the whole of every partition of the target with the log, in bounded memory.
+    """Compare the whole of every partition of ``state`` with the log, in bounded memory.
 
-    ``topic``: the target, of which everything below its stable offsets is read. ``listeners`` get the offsets of each
-    record on both sides.
+    ``ends``: the stable offsets of the target's partitions; everything below them is read. ``listeners`` get the
+    offsets of each record on both sides.
 
     Raises:
         ValidationFailedError: a record is missing, doubled, changed or another producer's.
         DamagedSegmentError: a segment of the log cannot be read.
         ServiceError: the cluster cannot be reached.
     """
-    target, figures = topic.name, {}
+    figures = {}
     for number, progress in sorted(state.partitions.items()):
-        end = topic.partitions[number].stable_offset
-        written = _Written(target, number, reader, BrokerRange(target, number, progress.target_start, end))
-        start = source.head.state.partitions[number].log_start_offset
+        written = _Written(target, number, reader, BrokerRange(target, number, progress.target_start, ends[number]))
+        start = source.partitions[number].start
         counted = figures[number] = PartitionFigures(target_end=progress.target_start)
         for batch in source.read(number, OffsetRange(start, progress.end_offset), on_progress):
             offsets = _read_offsets(batch)
