@@ -24,7 +24,9 @@ GOAL = 0.8
 """What a restore's rate is to be of the plain loop's."""
 TRANSACTION_RECORDS = 72_000
 """About as many records of this topic as a restore puts into a transaction."""
+SHARES = 2
 LOOP, READING, RESTORE = "plain transactional loop", "plain reading loop", "restore"
+IN_SHARES = f"restore in {SHARES} shares"
 PHASES = ("measuring", "writing", "verifying")
 _JVM = ("-Xmx2g",)
 _LIMITLESS = {"retention.ms": "-1", "segment.ms": str(2**63 - 1)}
@@ -72,11 +74,13 @@ def run_restores(folder: Path, records: int, rounds: int, report: Callable[[str]
                 loop = _run(["bench.peers.kafka_producer", *map(str, options)], environment)
                 options = [servers, topic, records, PARTITIONS]
                 read = _run(["bench.peers.kafka_consumer", *map(str, options)], environment)
-                options = [servers, TOPIC, f"restored-{number}", place]
-                restored = _run(["bench.peers.kafka_restore", *map(str, options)], environment)
+                restored = {
+                    way: _restore(servers, f"restored-{number}-{shares}", place, shares, environment)
+                    for way, shares in ((RESTORE, 1), (IN_SHARES, SHARES))
+                }
                 measured = [
                     RestoreRun(way, records, times["done"] - times["ready"], times["cpu"], times)
-                    for way, times in ((LOOP, loop), (READING, read), (RESTORE, restored))
+                    for way, times in {LOOP: loop, READING: read, **restored}.items()
                 ]
                 if number:  # the first round warms the broker
                     runs += measured
@@ -94,6 +98,11 @@ def _create(servers: str, topic: str) -> None:
 
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=dict(_LIMITLESS))])[topic].result()
+
+
+def _restore(servers: str, target: str, place: Path, shares: int, environment: Mapping[str, str]) -> dict[str, float]:
+    options = [servers, TOPIC, target, place, shares]
+    return _run(["bench.peers.kafka_restore", *map(str, options)], environment)
 
 
 def _run(module: list[str], environment: Mapping[str, str]) -> dict[str, float]:
@@ -124,10 +133,11 @@ def describe_ratios(runs: list[RestoreRun]) -> str:
     writing = rate / _median([run.figures["writing"] for run in restores])
     writing_cpu = work / _median([run.figures["writing_cpu"] for run in restores])
     floor = work / (work + _median([run.cpu_seconds for run in reads]))
+    shared = rate / _median([run.seconds for run in runs if run.way == IN_SHARES])
     return (
         f"a restore beside a plain transactional loop: writing {writing:.2f} of its rate ({writing_cpu:.2f} by CPU "
         f"seconds), measured and read back as well {whole:.2f} ({whole_cpu:.2f}; both "
-        f"plain loops after one another: {floor:.2f}); goal: {GOAL:g}"
+        f"plain loops after one another: {floor:.2f}), in {SHARES} shares {shared:.2f}; goal: {GOAL:g}"
     )
 
 

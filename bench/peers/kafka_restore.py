@@ -1,6 +1,6 @@
 """Restores a topic as ``winnow restore`` does, and prints when each of its parts began and the CPU time it took.
 
-python -m bench.peers.kafka_restore SERVERS TOPIC TARGET FOLDER
+python -m bench.peers.kafka_restore SERVERS TOPIC TARGET FOLDER SHARES
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def main() -> None:
     from winnow.pipeline.restore.restore import restore_topic
     from winnow.pipeline.restore.restore_request import RestoreRequest
 
-    servers, topic, target, folder = sys.argv[1:5]
+    servers, topic, target, folder, shares = sys.argv[1:6]
     phases = PhaseTimes()
     with print_times() as times, open_installation() as ctx:
         times.ready, began_cpu = read_clocks()
-        request = RestoreRequest(topic, target, Path(folder) / f"{target}.parquet")
+        request = RestoreRequest(topic, target, Path(folder) / f"{target}.parquet", shares=int(shares))
         report = restore_topic(ctx, request, ClientSettings(servers), phases)
         times.done, ended_cpu = read_clocks()
         times.figures |= {"records": report.records, "cpu": ended_cpu - began_cpu}

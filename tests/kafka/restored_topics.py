@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.world import TOPIC, FakeClock, World, open_world
@@ -125,8 +126,9 @@ class Target:
 
     def list_ends(self, isolation: IsolationLevel) -> dict[int, int]:
         """The end of each partition: of everything, or of what readers of committed records may get to."""
-        wanted = {TopicPartition(self.name, each.id): OffsetSpec.latest() for each in self.describe().partitions}
-        asked = self.admin.list_offsets(wanted, isolation_level=isolation)  # type: ignore[arg-type]
+        spec: Any = OffsetSpec
+        wanted = {TopicPartition(self.name, each.id): spec.latest() for each in self.describe().partitions}
+        asked = self.admin.list_offsets(wanted, isolation_level=isolation)
         return {place.partition: answer.result().offset for place, answer in asked.items()}
 
     def make_consumer(self, group: str = "reader") -> Consumer:

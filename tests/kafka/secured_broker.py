@@ -30,11 +30,13 @@ class SecuredBroker:
     """A broker whose listeners are named by what they ask for, a topic in it, and ``folder`` with certificates.
 
     ``tls``: its certificate is for its address; ``elsewhere``: for another host; ``mutual``: wants one of the client.
+    ``open_servers``: asks nothing, and lets everybody do everything.
     """
 
     servers: Mapping[str, str]
     topic: LiveTopic
     folder: Path
+    open_servers: str
 
 
 @contextmanager
@@ -59,6 +61,10 @@ def run_secured_broker(folder: Path) -> Iterator[SecuredBroker]:
         "listener.name.token.sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.password.plain.sasl.jaas.config": f'{PLAIN} user_alice="{PASSWORD}";',
         "listener.name.token.oauthbearer.sasl.jaas.config": f'{BEARER} unsecuredLoginStringClaim_sub="broker";',
+        # Everybody may do what no rule is about.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",
         "listener.name.mutual.ssl.client.auth": "required",
         "listener.name.mutual.ssl.truststore.type": "PEM",
         "listener.name.mutual.ssl.truststore.location": str(folder / "ca.pem"),
@@ -69,4 +75,4 @@ def run_secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     with run_broker(folder / "broker", properties=properties) as broker:
         topic = create_live_topic(broker, partitions=2, name="orders")
         topic.write(make_rows(random.Random(1), 30))
-        yield SecuredBroker(servers, topic, folder)
+        yield SecuredBroker(servers, topic, folder, broker.bootstrap_servers)

@@ -38,6 +38,7 @@ from winnow.model import Record
 from winnow.pipeline.restore import open_restore, share_names, share_processes
 from winnow.pipeline.restore.offset_translation import read_group_file
 from winnow.pipeline.restore.restore import abandon_restore
+from winnow.pipeline.restore.share_process import Share
 
 PARTITIONS = 3
 
@@ -233,13 +234,28 @@ def test_what_a_share_commits_until_it_is_fenced_is_not_written_again(
     offsets = GroupOffsets(target.settings, target.name)
     genuine = share_names.fence_shares
 
-    def go_on_first(*arguments: Any) -> None:
+    def go_on_first(*arguments: Any, **named: Any) -> None:
         before = offsets.read(f"winnow-restore-{target.name}")
         stopped.share.send_signal(signal.SIGCONT)
         wait_until(lambda: offsets.read(f"winnow-restore-{target.name}") != before)
-        genuine(*arguments)
+        genuine(*arguments, **named)
 
     monkeypatch.setattr(open_restore, "fence_shares", go_on_first)
+    target.restore(world)
+    assert_restored(target, records)
+
+
+def test_a_share_that_goes_on_once_positions_were_read_commits_nothing(
+    world: World, records: list[Record], target: Target, stopped: Stopped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = share_processes.ShareProcesses.__enter__
+
+    def enter(self: share_processes.ShareProcesses) -> share_processes.ShareProcesses:
+        stopped.share.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        return genuine(self)
+
+    monkeypatch.setattr(share_processes.ShareProcesses, "__enter__", enter)
     target.restore(world)
     assert_restored(target, records)
 
@@ -343,12 +359,20 @@ def test_a_segment_that_is_missing_is_told_by_its_share(
 
 
 def test_the_limit_of_bytes_per_second_is_of_all_shares_together(
-    world: World, records: list[Record], target: Target, small_shares: None
+    world: World, records: list[Record], target: Target, monkeypatch: pytest.MonkeyPatch, small_shares: None
 ) -> None:
-    size = sum(len(each.key or b"") + len(each.value or b"") for each in records)
-    began = time.monotonic()
-    target.restore(world, shares=2, bytes_per_second=size / 3)
-    assert time.monotonic() - began >= 2
+    limits: list[float] = []
+    genuine = share_processes._ShareProcess.tell
+
+    def tell(self: share_processes._ShareProcess, message: object) -> None:
+        if isinstance(message, Share):
+            assert message.bytes_per_second is not None
+            limits.append(message.bytes_per_second)
+        genuine(self, message)
+
+    monkeypatch.setattr(share_processes._ShareProcess, "tell", tell)
+    target.restore(world, shares=2, bytes_per_second=900_000.0)
+    assert limits == [450_000.0] * 2
     assert_restored(target, records)
 
 

@@ -10,14 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from tests.kafka.restored_topics import Target, assert_restored
 from tests.kafka.secured_broker import BEARER, PASSWORD, PLAIN, SecuredBroker, run_secured_broker
 from tests.support.cli_runner import winnow_process
-from tests.support.world import open_world
+from tests.support.world import World, open_world
 from winnow.errors import ConfigurationError
 from winnow.kafka.client_settings import ClientSettings, read_client_properties, read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
+from winnow.model import Record
 
 
 @pytest.fixture(scope="module")
@@ -191,3 +195,37 @@ def test_a_token_that_brokers_do_not_accept_is_said(
     text = TOKEN.replace("OAUTHBEARER", "AWS_MSK_IAM") + "winnow.aws.region=eu-west-1\n"
     with pytest.raises(ConfigurationError, match="does not accept the user or its password, or the token"):
         describe_orders(secured, "token", text, tmp_path)
+
+
+@pytest.fixture
+def refused(secured: SecuredBroker) -> Target:
+    """A topic to restore into as alice, who may not use names of shares."""
+    target = Target(secured.open_servers)
+    rule = AclBinding(
+        ResourceType.TRANSACTIONAL_ID,
+        f"winnow-restore-{target.name}:",
+        ResourcePatternType.PREFIXED,
+        "User:alice",
+        "*",
+        AclOperation.ALL,
+        AclPermissionType.DENY,
+    )
+    target.admin.create_acls([rule])[rule].result()
+    return target
+
+
+def test_a_restore_in_one_process_needs_no_right_to_names_of_shares(
+    secured: SecuredBroker, refused: Target, odd: World, records: list[Record], tmp_path: Path
+) -> None:
+    refused.settings = read_client_settings(secured.servers["password"], str(write_properties(tmp_path, PASSWORD)))
+    refused.restore(odd)
+    assert_restored(refused, records)
+
+
+def test_a_restore_in_shares_is_refused_at_its_beginning_where_the_user_may_not_use_their_names(
+    secured: SecuredBroker, refused: Target, odd: World, tmp_path: Path
+) -> None:
+    refused.settings = read_client_settings(secured.servers["password"], str(write_properties(tmp_path, PASSWORD)))
+    with pytest.raises(ConfigurationError, match=rf"allow winnow-restore-{refused.name} as a prefix.*without --shares"):
+        refused.restore(odd, shares=2)
+    assert refused.describe() is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.changes import always, drop_statement, never, replace
 from tests.mutants.mutant import Mutant
 
-STOOD_STILL = "test_a_share_that_stood_still_while_another_call_restored_everything_writes_nothing_more"
 DIES = "test_a_share_that_dies_ends_the_call_and_the_next_one_goes_on_in_as_many_shares[written:kill]"
 NUMBER = "test_the_number_of_shares_stays_as_the_restore_began"
 SAME = "test_each_record_comes_back_once_with_the_same_report_as_from_one_process"
@@ -14,9 +13,9 @@ TRANSLATION = "test_the_translation_of_all_shares_leads_to_each_record_partition
 KAFKA_RESTORE_SHARES: tuple[Mutant, ...] = (
     Mutant("shares-not-fenced", "a call reads positions while shares of an earlier one may still commit")
     .changes("RestoreOpening.resume", drop_statement("_stop_shares"))
-    .caught_by(STOOD_STILL),
+    .caught_by("test_a_share_that_goes_on_once_positions_were_read_commits_nothing"),
     Mutant("shares-of-deleted-target-not-fenced", "a restore that begins anew fences no shares of a former one")
-    .changes("fence_shares", replace("recorded == 1", "recorded in (1, None)"))
+    .changes("RestoreOpening._stop_shares", drop_statement("needed", "wished"))
     .caught_by("test_a_share_of_a_deleted_target_writes_nothing_into_a_new_one_that_is_restored_in_one_process"),
     Mutant("shares-of-abandoned-not-fenced", "a restore is given up while its shares may still commit")
     .changes("abandon_restore", drop_statement("fence_shares"))
@@ -27,6 +26,12 @@ KAFKA_RESTORE_SHARES: tuple[Mutant, ...] = (
     Mutant("shares-leave-transactions", "a call that failed leaves its shares' transactions open")
     .changes("ShareProcesses.__exit__", drop_statement("fence_shares"))
     .caught_by(DIES),
+    Mutant("shares-need-no-right", "a restore begins in shares whose names its user may not use")
+    .changes("fence_shares", never("needed"))
+    .caught_by("test_a_restore_in_shares_is_refused_at_its_beginning_where_the_user_may_not_use_their_names"),
+    Mutant("shares-need-rights-of-all", "a restore in one process needs the right to use names of shares")
+    .changes("fence_shares", always("needed"))
+    .caught_by("test_a_restore_in_one_process_needs_no_right_to_names_of_shares"),
     Mutant("shares-number-free", "a restore goes on in another number of shares")
     .changes("RestoreOpening._require_same", replace("wish.shares is not None and A", "False"))
     .caught_by(NUMBER),

@@ -86,8 +86,13 @@ class RestoreOpening:
     def _stop_shares(self) -> None:
         """Fence what earlier calls let write; only after that nobody commits positions any more."""
         _, state = self._read_state()
-        if state is None or state.phase is Phase.WRITING:
-            fence_shares(self._settings, self._target.name, None if state is None else state.identity.shares)
+        if state is None:
+            # The target may have been deleted while shares of a former restore stood still.
+            wished = self._request.shares or 1
+            fence_shares(self._settings, self._target.name, needed=wished if wished > 1 else 0)
+        elif state.phase is Phase.WRITING and state.identity.shares > 1:
+            count = state.identity.shares
+            fence_shares(self._settings, self._target.name, count=count, needed=count)
 
     def _read_state(self) -> tuple[TargetDescription | None, RestoreState | None]:
         found = self._target.describe()

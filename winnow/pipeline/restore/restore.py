@@ -137,7 +137,7 @@ def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: Clien
     target = TargetTopic(settings, target_topic)
     with TransactionalWriter(settings, target_topic, name_restore(target_topic)) as writer:
         writer.open()
-        fence_shares(settings, target_topic, None)
+        fence_shares(settings, target_topic)
         GroupOffsets(settings, target_topic).delete(name_restore(target_topic))
         request = RestoreRequest(topic, target_topic)
         RestoreOpening(request, settings, log, target, writer).unpin()

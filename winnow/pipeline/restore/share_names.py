@@ -28,27 +28,26 @@ def name_share(target: str, number: int) -> str:
     return f"{name_restore(target)}:{number}"
 
 
-def fence_shares(settings: ClientSettings, target: str, recorded: int | None) -> None:
-    """Fence the shares of earlier calls and abort what they left open.
+def fence_shares(settings: ClientSettings, target: str, *, count: int = MAXIMUM_SHARES, needed: int = 0) -> None:
+    """Fence the shares 1 to ``count`` of earlier calls and abort what they left open.
 
-    ``recorded``: how many the restore has; None: it is not known, so all that a restore may have.
+    Beyond the first ``needed``, names that the client may not use are left alone: who may not use them has no shares.
 
     Raises:
         ServiceError: the cluster cannot be reached.
-        ConfigurationError: the client may not use the name of a share that is recorded.
+        ConfigurationError: the client may not use a name that is needed.
     """
-    if recorded == 1:
-        return
-    numbers = range(1, (recorded or MAXIMUM_SHARES) + 1)
-    with ThreadPoolExecutor(len(numbers)) as threads:
-        fencing = [threads.submit(_fence, settings, target, number) for number in numbers]
-    for each in fencing:
+    with ThreadPoolExecutor(count) as threads:
+        fencing = [threads.submit(_fence, settings, target, number) for number in range(1, count + 1)]
+    for number, each in enumerate(fencing, 1):
         try:
             each.result()
-        except ConfigurationError:
-            # The name of the restore itself was allowed. Who may not use these has no shares.
-            if recorded is not None:
-                raise
+        except ConfigurationError as problem:
+            if number <= needed:
+                raise ConfigurationError(
+                    f"{problem} Shares have ids of their own: allow {name_restore(target)} as a prefix of "
+                    "transactional ids (kafka-acls.sh --resource-pattern-type prefixed), or restore without --shares."
+                ) from None
 
 
 def _fence(settings: ClientSettings, target: str, number: int) -> None:

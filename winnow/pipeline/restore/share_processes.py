@@ -97,7 +97,7 @@ class ShareProcesses:
         # What a share left open would hold readers back until the brokers end it. Whoever took over may be writing.
         with contextlib.suppress(WinnowError):
             self._writer.require_held()
-            fence_shares(self._settings, self._target, self._count)
+            fence_shares(self._settings, self._target, count=self._count)
 
     def write(
         self, state: RestoreState, on_progress: Callable[[int], None], on_commit: Callable[[RestoreState], None]
