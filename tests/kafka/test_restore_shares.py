@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,15 +66,22 @@ def stop_share(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("SHARE_PLACE", place)
 
 
+@pytest.fixture(autouse=True)
+def _marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of this test are known by their environment: others on the machine may run the same."""
+    monkeypatch.setenv("SHARES_OF", uuid.uuid4().hex)
+
+
 def list_shares() -> list[psutil.Process]:
-    return [each for each in psutil.process_iter() if any("small_share" in word for word in _read_command(each))]
+    return [each for each in psutil.process_iter() if _is_share(each)]
 
 
-def _read_command(process: psutil.Process) -> list[str]:
+def _is_share(process: psutil.Process) -> bool:
     try:
-        return list(process.cmdline())
+        is_ours = process.environ().get("SHARES_OF") == os.environ["SHARES_OF"]
+        return is_ours and "tests.kafka.small_share" in process.cmdline()
     except psutil.Error:
-        return []
+        return False
 
 
 def test_each_record_comes_back_once_with_the_same_report_as_from_one_process(
