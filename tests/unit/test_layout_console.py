@@ -61,6 +61,7 @@ def test_a_person_has_to_say_that_nothing_hides_in_it(path: Path) -> None:
         (b"Partition:0\tOffset:4\tNO_HEADERS\tv\n", "behind its offset .* headers"),
         (b"".join(TWO) + b"Partition:0\tOffset:3\tk\tv\n", "offset 3 is not above that of a line before it"),
         (b"".join(TWO)[:-1], "its last line has no end"),
+        (b"k\tv\n", "line 1: this line has no partition and no offset in front"),
         (b"Partition:0\tOffset:4\tnull\tv\n", "its key is printed as null"),
         (b"Partition:0\tOffset:4\tk\tnull\n", "--deletes null-text takes all of them as tombstones"),
     ],

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from winnow.errors import BadInputError
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.compression import open_decompressed
@@ -68,8 +69,7 @@ class _Reader:
         for index, line in enumerate(lines):
             found = _LINE.fullmatch(line)
             if found is None:
-                wrong = "this line is no record, so there is a line break in the value before it, or something else"
-                raise place.refuse(index, wrong, PRINT_AGAIN)
+                raise self._refuse_line(place, index)
             key, value = self._split(place, index, found["fields"])
             partition, offset = int(found["partition"]), int(found["offset"])
             if offset <= self._ends.get(partition, -1):
@@ -86,6 +86,13 @@ class _Reader:
         return make_chunk(
             place, **{name: pa.array(column, kinds.get(name, pa.int64())) for name, column in columns.items()}
         )
+
+    def _refuse_line(self, place: Place, index: int) -> BadInputError:
+        if self._fields is None:
+            wrong = "this line has no partition and no offset in front"
+            return place.refuse(index, wrong, "print them (docs/archives.md#console), better with kcat -J")
+        wrong = "this line is no record, so there is a line break in the value before it, or something else"
+        return place.refuse(index, wrong, PRINT_AGAIN)
 
     def _split(self, place: Place, index: int, text: bytes) -> tuple[bytes | None, bytes]:
         """Return key and value; without keys the value alone."""

@@ -39,7 +39,8 @@ CONSOLE: Final = Layout(
             "  --formatter-property print.partition=true --formatter-property print.offset=true \\",
             "  --formatter-property print.timestamp=true --formatter-property print.key=true > orders.txt",
         ),
-        settings_note="Before Kafka 4 the option is `--property`. `kcat -J` loses nothing; prefer it.",
+        settings_note="Before Kafka 4 the option is `--property`. What the one of Kafka 4.3.1 printed of a topic was "
+        "compared with the topic (2026-11-25). `kcat -J` loses nothing; prefer it.",
     ),
     lambda _: False,
     arrange_console,

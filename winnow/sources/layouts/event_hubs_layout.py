@@ -62,8 +62,8 @@ EVENT_HUBS = Layout(
     Description(
         title="Azure Event Hubs Capture",
         recognised_by="Avro files of records `EventData` with `SequenceNumber`, `Offset`, `EnqueuedTimeUtc`, "
-        "`SystemProperties`, `Properties` and `Body`. The offset is `SequenceNumber`, which is what Kafka clients of "
-        "Event Hubs have as offset. Hub and partition come from the path where it is Capture's default, "
+        "`SystemProperties`, `Properties` and `Body`. The offset is `SequenceNumber`: what Kafka clients of Event "
+        "Hubs see as offset, its maintainers say. Hub and partition come from the path where it is Capture's default, "
         "`NAMESPACE/HUB/PARTITION/YYYY/MM/DD/HH/MM/SS.avro`; else say the partition with `--partition N`, for the "
         "files of one partition at a time. The key is `x-opt-kafka-key` of `SystemProperties`, else "
         "`x-opt-partition-key`, else null. `Properties` become headers: text in UTF-8, bytes as they are, numbers as "

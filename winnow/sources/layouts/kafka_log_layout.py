@@ -210,7 +210,10 @@ KAFKA_LOG = Layout(
         settings=(),
         settings_note="Copy the folder after a clean stop, or the log's segments but the active one. "
         "`log-start-offset-checkpoint` and `.txnindex` files belong to it; `cleaner-offset-checkpoint` can be taken "
-        "over with `winnow checkpoints import`.",
+        "over with `winnow checkpoints import`. What a broker of Kafka 4.3.1 put into its `LocalTieredStorage`, with "
+        "aborted transactions across segments, was compared with what a consumer sees (2026-11-25); Aiven's form is "
+        "from the plug-in's source, which was not run. Of tiered storage all segments of a partition are needed, one "
+        "after another; take the broker's own folder in a later call for what is newer.",
     ),
     recognise_kafka_log,
     arrange_kafka_log,

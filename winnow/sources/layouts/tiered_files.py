@@ -82,7 +82,6 @@ class _TopicId(msgspec.Struct, rename="camel"):
 
 class _SegmentId(msgspec.Struct, rename="camel"):
     topic_id_partition: _TopicId
-    id: str
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
