@@ -155,6 +155,27 @@ def test_segments_of_a_real_broker_give_what_a_consumer_sees(write: Writer, topi
     assert [row["value"] for row in found] == [decode(row["value"]) for row in expected]
 
 
+def test_what_a_real_broker_put_into_tiered_storage_equals_what_a_consumer_sees(tmp_path: Path) -> None:
+    """Kafka 4.3.1's own LocalTieredStorage; a transaction goes over the end of each partition's last segment."""
+    samples = SAMPLES.parent / "tiered"
+    with tarfile.open(samples / "local.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    with gzip.open(samples / "local.read_committed.jsonl.gz") as lines:
+        everything = [json.loads(line) for line in lines]
+    # The producer's own record of its transactions says where the open one of each partition begins.
+    begun = {0: 576, 1: 591}
+    expected = [row for row in everything if row["offset"] < begun[row["partition"]]]
+    found = read([str(tmp_path)])
+    assert len(found) == len(expected) == 890
+    for row, wanted in zip(found, expected, strict=True):
+        headers = [[each["key"], each["value"]] for each in row["headers"]]
+        assert headers == [[name, decode(value)] for name, value in wanted["headers"] or []]
+        assert [row[name] for name in ("partition", "offset", "timestamp")] == [
+            wanted[name] for name in ("partition", "offset", "timestamp")
+        ]
+        assert (row["key"], row["value"]) == (decode(wanted["key"]), decode(wanted["value"]))
+
+
 @WRITERS
 def test_an_index_of_aborted_transactions_counts_where_its_marker_is_gone(write: Writer, tmp_path: Path) -> None:
     records = encode_batch([Record(0), Record(1)], producer_id=7, is_transactional=True)
