@@ -151,8 +151,15 @@ class CompactOperator(SparkSubmitOperator):
         options = self._file_of(self.conf or {})
         self.conf = {}
         hook = super()._get_hook()
-        build_arguments, process_log = hook._build_spark_common_args, hook._process_spark_submit_log
-        vars(hook)["_build_spark_common_args"] = lambda: [*build_arguments(), *options]
+        build_command, process_log = hook._build_spark_submit_command, hook._process_spark_submit_log
+
+        def build_with_options(application: str) -> list[str]:
+            command = build_command(application)
+            place = command.index(application)
+            return [*command[:place], *options, *command[place:]]
+
+        # Of all its methods, these two are in every version of the provider from 5.3.4 on, which Spark 3.5 needs.
+        vars(hook)["_build_spark_submit_command"] = build_with_options
         vars(hook)["_process_spark_submit_log"] = lambda lines: process_log(self._read_lines(lines))
         return hook
 
