@@ -7,6 +7,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow_airflow import compaction_steps, maintenance, params, pool_checks
+from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.xcom_values import TOPIC_PATTERN, ChangeRow
 
@@ -45,7 +46,7 @@ def change() -> str:
 
 
 with DAG(
-    dag_id="change_partitions",
+    dag_id=name_dag("change_partitions"),
     schedule=None,
     start_date=START,
     catchup=False,

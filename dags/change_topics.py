@@ -8,6 +8,7 @@ from typing import cast
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow_airflow import compaction_steps, params, pool_checks, topic_changes
+from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.xcom_values import TOPIC_PATTERN
 
@@ -47,7 +48,7 @@ def change() -> str:
 
 
 with DAG(
-    dag_id="change_topics",
+    dag_id=name_dag("change_topics"),
     schedule=None,
     start_date=START,
     catchup=False,

@@ -29,6 +29,7 @@ from winnow_airflow import (
 )
 from winnow_airflow.assets import COMPACTED, build_event, topic_asset
 from winnow_airflow.backfill_order import lock_topics_in_as_of_order
+from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import AirflowFailException, AirflowSkipException, CronTriggerTimetable
 from winnow_airflow.operators import CompactOperator
@@ -277,11 +278,11 @@ def outcome() -> None:
 
 
 def build_compaction_dag(
-    dag_id: str, schedule: CronTriggerTimetable | BackfillTimetable | None, doc: str, *, max_active_runs: int = 1
+    name: str, schedule: CronTriggerTimetable | BackfillTimetable | None, doc: str, *, max_active_runs: int = 1
 ) -> DAG:
-    """Builds the DAG ``dag_id`` with the tasks of a compaction."""
+    """Builds the DAG ``name`` with the tasks of a compaction."""
     with DAG(
-        dag_id=dag_id,
+        dag_id=name_dag(name),
         schedule=schedule,
         start_date=START,
         catchup=False,

@@ -9,6 +9,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 from winnow.clock import format_ms, parse_as_of
 from winnow_airflow import compaction_steps, pool_checks
 from winnow_airflow.assets import compacted_past, read_events, topic_asset
+from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import AirflowSkipException
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 
@@ -59,7 +60,7 @@ def count_records(events: list[dict[str, Any]]) -> str:
 
 
 with DAG(
-    dag_id="example_consumer",
+    dag_id=name_dag("example_consumer"),
     schedule=[topic_asset(TOPIC)],
     start_date=START,
     catchup=False,

@@ -9,6 +9,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
 from winnow_airflow import compaction_steps, following, maintenance, params, pool_checks
+from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import DeltaTriggerTimetable
 from winnow_airflow.params import get_as_of_ms
@@ -117,7 +118,7 @@ def ingest(entries: list[IngestRow]) -> list[str]:
 INTERVAL = following.choose_interval()
 
 with DAG(
-    dag_id="ingest_topics",
+    dag_id=name_dag("ingest_topics"),
     schedule=None if INTERVAL is None else DeltaTriggerTimetable(INTERVAL),
     start_date=START,
     catchup=False,

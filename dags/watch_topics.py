@@ -7,6 +7,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, get_current_context, task
 
 from winnow_airflow import monitoring
+from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import CronTriggerTimetable
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 
@@ -27,7 +28,7 @@ def watch() -> str:
 
 
 with DAG(
-    dag_id="watch_topics",
+    dag_id=name_dag("watch_topics"),
     schedule=CronTriggerTimetable("10-59/15 * * * *", timezone="UTC", interval=WATCH_INTERVAL),
     start_date=START,
     catchup=False,

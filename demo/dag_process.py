@@ -28,7 +28,9 @@ def load_dag(folder: Path, dag_id: str) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    dag = next(found for found in vars(module).values() if getattr(found, "dag_id", None) == dag_id)
+    from winnow_airflow.dag_ids import name_dag
+
+    dag = next(found for found in vars(module).values() if getattr(found, "dag_id", None) == name_dag(dag_id))
     # dag.test waits out retry delays idly, and cannot handle deadlines.
     dag.deadline = None
     for task in dag.tasks:

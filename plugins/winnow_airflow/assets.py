@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
 
+from winnow_airflow.dag_ids import get_prefix
+
 if TYPE_CHECKING:
     from winnow.pipeline.monitor.watermark import Watermark
     from winnow.results import Receipt
 
-COMPACTED = AssetAlias("winnow_compacted", group="winnow")
+COMPACTED = AssetAlias(f"{get_prefix()}winnow_compacted", group="winnow")
 """Alias for the assets of all topics, which are not known when the DAG is parsed."""
 
 MAXIMUM_EVENT_OFFSETS = 1_000
@@ -27,8 +29,8 @@ MAXIMUM_EVENT_OFFSETS = 1_000
 
 
 def topic_asset(topic: str) -> Asset:
-    """Return the asset of ``topic``, for ``schedule=[topic_asset("orders")]`` and for its events."""
-    uri = f"winnow://topic/{topic}"
+    """Return the asset of this installation's ``topic``, for ``schedule=[topic_asset("orders")]`` and its events."""
+    uri = f"winnow://{get_prefix()}topic/{topic}"
     return Asset(name=uri, uri=uri, group="winnow")
 
 

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, get_current_context
 
 from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError, WinnowError
 from winnow_airflow import compaction_steps, params, pool_checks
+from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import AirflowRescheduleException, CronTriggerTimetable
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS, combine_errors, describe_error
 from winnow_airflow.topic_results import TaskResults
@@ -27,10 +28,10 @@ MAXIMUM_SCRUB_RUN_MS = 7 * 86_400_000
 """Maximum duration (ms) of a scrub run; the next run is due then, and continues with the files checked longest ago."""
 
 
-def build_maintenance_dag(dag_id: str, cron: str, doc: str) -> DAG:
+def build_maintenance_dag(name: str, cron: str, doc: str) -> DAG:
     """Build a DAG without tasks, on a schedule in UTC, whose only Param is the list of topics."""
     return DAG(
-        dag_id=dag_id,
+        dag_id=name_dag(name),
         schedule=CronTriggerTimetable(cron, timezone="UTC"),
         start_date=START,
         catchup=False,

@@ -114,7 +114,9 @@ def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> 
     now_ms = ctx.now_ms()
     for topic, words in _split_cause(topics, problem).items():
         what = f"The sweep of topic {topic} failed: {words}"
-        yield alert_templates.make_sweep_stuck(topic, now_ms, what, at_ms=now_ms)
+        yield alert_templates.make_sweep_stuck(
+            topic, now_ms, what, dag_id=ctx.settings.name_dag("sweep_topics"), at_ms=now_ms
+        )
 
 
 def find_failed_ingests(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
@@ -122,7 +124,9 @@ def find_failed_ingests(ctx: Pipeline, topics: Iterable[str], problem: object) -
     from winnow.report import alert_templates
 
     for topic, words in _split_cause(topics, problem).items():
-        yield alert_templates.make_ingest_failed(topic, words, at_ms=ctx.now_ms())
+        yield alert_templates.make_ingest_failed(
+            topic, words, dag_id=ctx.settings.name_dag("ingest_topics"), at_ms=ctx.now_ms()
+        )
 
 
 def _split_cause(topics: Iterable[str], problem: object) -> dict[str, str]:

@@ -14,13 +14,15 @@ from winnow.errors import (
     ValidationFailedError,
     WinnowError,
 )
+from winnow_airflow.dag_ids import get_prefix
 from winnow_airflow.older_airflow import DOUBLING_DELAY, HAS_RETRY_POLICIES, HOPELESS
 
 if TYPE_CHECKING:
     from airflow.sdk import ExceptionRetryPolicy
 
 OWNER = "winnow"
-TAGS = ["winnow", "kafka"]
+TAGS = [f"{get_prefix()}winnow", "kafka"]
+"""The first is that of one installation: by it the page finds its DAGs."""
 SPARK_POOL = "winnow_spark"
 COMMIT_POOL = "winnow_commit"
 SCRUB_POOL = "winnow_scrub"

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.sdk import CronTriggerTimetable
@@ -53,6 +53,56 @@ def test_every_dag_file_parses(dagbag: DagBag) -> None:
     """No import error, and the DAGs are those that are documented."""
     assert dagbag.import_errors == {}
     assert sorted(dagbag.dags) == sorted(DAGS)
+
+
+PARSE_IN_INSTALLATION = """
+import json, sys
+from pathlib import Path
+from airflow.dag_processing.dagbag import DagBag
+from winnow_airflow.health import check_dags
+bag = DagBag(dag_folder=sys.argv[1])
+conditions = [dag.timetable.asset_condition for dag in bag.dags.values()]
+assets = {asset.uri for each in conditions for asset in getattr(each, "objects", ())}
+aliases = {each.name for dag in bag.dags.values() for task in dag.tasks for each in task.outlets}
+print(json.dumps({
+    "dags": {name: sorted(dag.tags) for name, dag in bag.dags.items()},
+    "errors": [str(each).strip().splitlines()[-1] for each in bag.import_errors.values()],
+    "assets": sorted(assets), "aliases": sorted(aliases), "doctor": check_dags(Path(sys.argv[1]))[0],
+}))
+"""
+
+
+def parse_in_installation(settings: Settings, **env: str) -> dict[str, Any]:
+    """What Airflow makes of the DAG files of an installation with further settings."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PARSE_IN_INSTALLATION, ENVIRONMENT["AIRFLOW__CORE__DAGS_FOLDER"]],
+        env={**os.environ, **ENVIRONMENT, "WINNOW_HOME": str(settings.home), **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_prefix_names_dags_tag_and_assets_so_that_two_installations_live_in_one_airflow(
+    airflow_home: Settings,
+) -> None:
+    """Neither starts, shows or is started by what is the other's. Another setting that is not valid changes no id."""
+    found = parse_in_installation(airflow_home, WINNOW_AIRFLOW__DAG_PREFIX="sales_", WINNOW_LEASE_MS="not a number")
+    assert sorted(found["dags"]) == found["doctor"] == [f"sales_{name}" for name in sorted(DAGS)]
+    assert all("sales_winnow" in tags and "winnow" not in tags for tags in found["dags"].values())
+    assert found["assets"] == ["winnow://sales_topic/aircraft"]
+    assert found["aliases"] == ["sales_winnow_compacted"]
+    assert found["errors"] == []
+
+
+def test_a_prefix_that_is_not_valid_leaves_no_dag_rather_than_one_of_another_name(airflow_home: Settings) -> None:
+    """A DAG of another name would be unpaused, and start by itself."""
+    found = parse_in_installation(airflow_home, WINNOW_AIRFLOW__DAG_PREFIX="a b")
+    assert found["dags"] == {}
+    assert len(found["errors"]) >= 8
+    assert all("airflow.dag_prefix" in error and "letters, digits" in error for error in found["errors"])
 
 
 def test_parsing_loads_no_heavy_library(airflow_home: Settings) -> None:

@@ -302,7 +302,9 @@ def failed_ingest(world: World) -> Env:
     """A followed topic was created again, and refused."""
     prepare(world)
     words = "Topic orders is another one than was ingested before."
-    world.ctx.alerts.open_alert(alert_templates.make_ingest_failed(TOPIC, words, at_ms=world.clock()))
+    world.ctx.alerts.open_alert(
+        alert_templates.make_ingest_failed(TOPIC, words, dag_id="ingest_topics", at_ms=world.clock())
+    )
     return {}
 
 

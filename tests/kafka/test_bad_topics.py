@@ -225,7 +225,9 @@ def test_a_topic_that_comes_back_as_another_one_is_gone_no_more_and_refused(watc
     assert "topic id" in str(report.failures[0].error)
     assert watcher.ctx.store.source_states.find(topic) is None
     assert list_alerts(watcher, topic) == {}
-    watcher.ctx.alerts.open_alert(alert_templates.make_ingest_failed(topic, "It was refused.", at_ms=1))
+    watcher.ctx.alerts.open_alert(
+        alert_templates.make_ingest_failed(topic, "It was refused.", dag_id="ingest_topics", at_ms=1)
+    )
     assert watcher.tick(begins_epochs=True).failures == ()
     assert list_alerts(watcher, topic) == {}
 

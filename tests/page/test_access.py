@@ -134,6 +134,36 @@ def test_administrator_may_act_and_viewer_may_not(
             assert (answer.status_code == 403) is not allowed
 
 
+def test_actions_are_those_of_this_installations_dags(
+    admin_login: Visitor, read_from: ReadFrom, home_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rights are asked about by the ids with the prefix, which the page is told for its triggers and links."""
+    from airflow.api_fastapi.app import get_auth_manager
+
+    from winnow_airflow import dag_ids
+
+    asked: list[str] = []
+
+    def allow_some(manager: object, *, details: Any, **_: object) -> bool:
+        asked.append(details.id)
+        return bool(details.id == "sales_compact_now")
+
+    monkeypatch.setattr(type(get_auth_manager()), "is_authorized_dag", allow_some)
+    monkeypatch.setattr(dag_ids, "get_prefix", lambda: "sales_")
+    monkeypatch.setattr("winnow_airflow.page.access.get_prefix", lambda: "sales_")
+    read_from(home_store)
+    found = admin_login.json("api/me")
+    assert found["dag_prefix"] == "sales_"
+    assert {name for name, allowed in found["can"].items() if allowed} == {"compact"}
+    assert {"sales_compact_now", "sales_change_topics", "sales_sweep_topics"} <= set(asked)
+    assert all(each.startswith("sales_") for each in asked)
+    refused = admin_login.post(
+        "api/configuration/check", {"topic": "orders", "config": {}}, headers={"X-Winnow-Page": "1"}
+    )
+    assert refused.status_code == 403
+    assert "may not trigger sales_change_topics" in refused.json()["detail"]
+
+
 def test_browser_without_a_login_is_led_through_it(nobody: Visitor) -> None:
     """401, with a link and a script of the page's own; the script takes along what follows the #."""
     answer = nobody.browse("page")

@@ -47,9 +47,13 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
     ),
     AlertKind.COMMIT_UNKNOWN: lambda: alert_templates.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
-    AlertKind.SWEEP_STUCK: lambda: alert_templates.make_sweep_stuck("orders", AT_MS, "Files lie about.", at_ms=AT_MS),
+    AlertKind.SWEEP_STUCK: lambda: alert_templates.make_sweep_stuck(
+        "orders", AT_MS, "Files lie about.", dag_id="sales_sweep_topics", at_ms=AT_MS
+    ),
     AlertKind.SEGMENT_DAMAGED: lambda: alert_templates.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
-    AlertKind.INGEST_FAILED: lambda: alert_templates.make_ingest_failed("orders", "It was refused.", at_ms=AT_MS),
+    AlertKind.INGEST_FAILED: lambda: alert_templates.make_ingest_failed(
+        "orders", "It was refused.", dag_id="sales_ingest_topics", at_ms=AT_MS
+    ),
     AlertKind.SOURCE_GONE: lambda: alert_templates.make_source_gone("orders", AT_MS - HOUR_MS, at_ms=AT_MS),
     AlertKind.CONFIGURATION_HELD: lambda: alert_templates.make_configuration_held(
         "orders", "orders", "retention.ms is 1 day at Kafka (topic)", effect="", at_ms=AT_MS
@@ -78,6 +82,15 @@ def test_text_of_each_kind_has_its_six_parts(kind: AlertKind) -> None:
     assert "winnow " in to_do
     assert link.startswith("https://airflow.example.org/winnow/page#/")
     assert situation.sentences == f"{alert.message} {alert.safe} {alert.next}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "dag_id"),
+    [(AlertKind.SWEEP_STUCK, "sales_sweep_topics"), (AlertKind.INGEST_FAILED, "sales_ingest_topics")],
+)
+def test_advice_names_the_dag_of_this_installation(kind: AlertKind, dag_id: str) -> None:
+    """Another installation in the same Airflow has one without the prefix."""
+    assert f" {dag_id} " in SITUATIONS[kind]().next
 
 
 def test_situation_tells_what_is_fresh_of_it_alone() -> None:

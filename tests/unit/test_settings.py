@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from winnow.config import layers
 from winnow.config.masking import mask
 from winnow.config.setting_fields import MAPS, NAMES
-from winnow.config.settings import Settings, load_settings
+from winnow.config.settings import Settings, load_settings, read_dag_prefix
 from winnow.engine.splitting import DEFAULT_GIANT_BYTES
 from winnow.errors import ConfigurationError
 
@@ -337,6 +337,8 @@ masked_fields = ["email"]
 reader_seconds = 10
 reader_memory_bytes = "3GiB"
 reader_processes = 4
+[airflow]
+dag_prefix = "sales_"
 [kafka]
 "log.retention.hours" = 168
 """
@@ -399,9 +401,21 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.page.record_readers == ("ada", "grace")
     assert (settings.page.masked_patterns, settings.page.masked_fields) == (("[0-9]{16}",), ("email",))
     assert (settings.page.reader_seconds, settings.page.reader_memory_bytes) == (10, 3 * 2**30)
-    assert settings.page.reader_processes == 4
+    assert (settings.page.reader_processes, settings.name_dag("compact_now")) == (4, "sales_compact_now")
     assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
+
+
+def test_prefix_of_dags_is_read_alone_from_where_the_settings_have_it(tmp_path: Path) -> None:
+    """The environment before the file; what else is not valid does not matter, and a prefix that is not is refused."""
+    assert read_dag_prefix(cwd=tmp_path, env={}) == ""
+    write_toml(tmp_path, '[airflow]\ndag_prefix = "file."\n')
+    assert read_dag_prefix(cwd=tmp_path, env={"WINNOW_LEASE_MS": "never"}) == "file."
+    assert read_dag_prefix(cwd=tmp_path, env={"WINNOW_AIRFLOW__DAG_PREFIX": "env-"}) == "env-"
+    for text in ("a b", "x" * 101, "a/b", "ä"):
+        with pytest.raises(ConfigurationError, match=r"airflow\.dag_prefix .*letters, digits"):
+            read_dag_prefix(cwd=tmp_path, env={"WINNOW_AIRFLOW__DAG_PREFIX": text})
+        assert "letters, digits" in refusal(tmp_path, {"WINNOW_AIRFLOW__DAG_PREFIX": text})
 
 
 def test_lists_of_names_and_patterns_come_from_the_environment_too(tmp_path: Path) -> None:

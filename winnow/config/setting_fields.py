@@ -20,6 +20,7 @@ from winnow.config.masking import MASK
 from winnow.config.setting_types import (
     BytesPerSecond,
     Count,
+    DagPrefix,
     DatabaseUrl,
     Dotted,
     FolderPath,
@@ -311,6 +312,17 @@ class ScrubSettings(_Frozen):
     )
 
 
+class AirflowSettings(_Frozen):
+    """How this installation's DAGs are named in Airflow."""
+
+    dag_prefix: DagPrefix = describe_setting(
+        "What stands before the ids of the DAGs, before their tag `winnow` and the assets' names, so that several "
+        "installations live in one Airflow: with `sales_` the DAG is `sales_compact_topics`.",
+        default="",
+        example='dag_prefix = "sales_"',
+    )
+
+
 class PageSettings(_Frozen):
     """Who may read records on the page in Airflow, what is masked there, and the limits of its reader processes."""
 
@@ -425,6 +437,7 @@ class SettingFields(BaseSettings):
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
     history: HistorySettings
     page: PageSettings = Field(default_factory=PageSettings)
+    airflow: AirflowSettings = Field(default_factory=AirflowSettings)
     lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)
     kafka: dict[str, str] = describe_setting(
         "A broker's names: [above](#broker-names).",

@@ -33,6 +33,12 @@ def _namespace(value: object) -> str:
     return name
 
 
+def _dag_prefix(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{0,100}", value):
+        raise ValueError("it must be at most 100 letters, digits, underscores, dots and hyphens")
+    return value
+
+
 def _count(value: object) -> int:
     number = int(value) if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,18}\s*", value) else value
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
@@ -197,6 +203,9 @@ Text = Annotated[str, BeforeValidator(_check_text)]
 
 Namespace = Annotated[str, BeforeValidator(_namespace)]
 """A name in the catalog and of folders in the warehouse."""
+
+DagPrefix = Annotated[str, BeforeValidator(_dag_prefix)]
+"""What stands before the ids of DAGs; may be empty."""
 
 FolderPath = Annotated[Path, BeforeValidator(_check_text)]
 """A local folder; it need not exist yet."""

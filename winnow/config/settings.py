@@ -19,8 +19,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from winnow.config.broker import TopicDefault, make_engine_layer, make_topic_defaults, merge_broker_values
 from winnow.config.layers import Layer, make_default_layer, read_environment_layer, read_file_layer
 from winnow.config.masking import MASK, mask
-from winnow.config.setting_fields import SettingFields
+from winnow.config.setting_fields import AirflowSettings, SettingFields
 from winnow.errors import ConfigurationError
+
+_PREFIX_NAME = "airflow.dag_prefix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,10 @@ class Settings(SettingFields):
     def airflow_home(self) -> Path:
         """Airflow's home folder in the embedded installation."""
         return self.home / "airflow"
+
+    def name_dag(self, name: str) -> str:
+        """Return the id that the DAG ``name`` has in this installation's Airflow."""
+        return f"{self.airflow.dag_prefix}{name}"
 
     @property
     def data_docs(self) -> Path:
@@ -167,6 +173,26 @@ def load_settings(*, cwd: Path | None = None, env: Mapping[str, str] | None = No
         raise _describe_problem(problem, layers) from None
     settings._layers = layers
     return settings
+
+
+def read_dag_prefix(*, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+    """Read the setting ``airflow.dag_prefix`` alone: where another one is not valid, DAGs keep their ids all the same.
+
+    Raises:
+        ConfigurationError: it is not valid, or the file with the settings cannot be read.
+    """
+    folder = (cwd or Path.cwd()).absolute()
+    variables = os.environ if env is None else env
+    for layer in (read_environment_layer(variables, folder), read_file_layer(variables, folder)):
+        if _PREFIX_NAME in layer.values:
+            try:
+                return AirflowSettings(dag_prefix=layer.values[_PREFIX_NAME]).dag_prefix
+            except ValidationError as problem:
+                reason = problem.errors()[0]["msg"].removeprefix("Value error, ")
+                raise ConfigurationError(
+                    f"{_PREFIX_NAME} ({layer.origins[_PREFIX_NAME]}) is not valid: {reason}."
+                ) from None
+    return ""
 
 
 def _find_home(layers: tuple[Layer, ...], folder: Path) -> Path:

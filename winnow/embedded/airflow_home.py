@@ -124,7 +124,8 @@ def _move_from_sqlite(settings: Settings, environment: Mapping[str, str]) -> Non
     _print_notice(
         f"Airflow's metadata are in PostgreSQL from now on, in {locate_postgres(settings)}. Paused DAGs are paused "
         f"there too: {', '.join(paused) or 'none'}. The runs until now stay in {file}; to look at them: "
-        f"{DATABASE_VARIABLE}={shlex.quote(make_sqlite_url(settings))} winnow airflow dags list-runs compact_topics"
+        f"{DATABASE_VARIABLE}={shlex.quote(make_sqlite_url(settings))} winnow airflow dags list-runs "
+        f"{settings.name_dag('compact_topics')}"
     )
 
 

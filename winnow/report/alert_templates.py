@@ -120,8 +120,11 @@ _STILL_THERE = (
 )
 
 
-def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> Situation:
-    """Make the alert about retired files that outlive their grace. ``summary``: without a full stop."""
+def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, dag_id: str, at_ms: int) -> Situation:
+    """Make the alert about retired files that outlive their grace. ``summary``: without a full stop.
+
+    ``dag_id``: the DAG that sweeps.
+    """
     return Situation(
         kind=AlertKind.SWEEP_STUCK,
         topic=topic,
@@ -132,7 +135,7 @@ def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, at_ms: int) -> 
             "records that were removed from the log are still on disk in them."
         ),
         next=(
-            "Find out why the DAG sweep_topics did not remove them: is it paused, did a task fail? If files stay "
+            f"Find out why the DAG {dag_id} did not remove them: is it paused, did a task fail? If files stay "
             "after a sweep, a branch or a tag of the table still refers to them. To sweep by hand and read its "
             f"output: winnow sweep {topic}"
         ),
@@ -159,8 +162,11 @@ def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int)
     )
 
 
-def make_ingest_failed(topic: str, summary: str, *, at_ms: int) -> Situation:
-    """Make the alert about a followed topic whose ingest failed. ``summary``: why, without its last full stop."""
+def make_ingest_failed(topic: str, summary: str, *, dag_id: str, at_ms: int) -> Situation:
+    """Make the alert about a followed topic whose ingest failed. ``summary``: why, without its last full stop.
+
+    ``dag_id``: the DAG that follows topics.
+    """
     return Situation(
         kind=AlertKind.INGEST_FAILED,
         topic=topic,
@@ -171,7 +177,7 @@ def make_ingest_failed(topic: str, summary: str, *, at_ms: int) -> Situation:
             "Records that are new in Kafka are not in the log, and the brokers' retention does not wait for it."
         ),
         next=(
-            "Do what the message says. The next run of ingest_topics tries again; to try now, and read the whole "
+            f"Do what the message says. The next run of {dag_id} tries again; to try now, and read the whole "
             f"message: winnow ingest kafka {topic}"
         ),
         at_ms=at_ms,

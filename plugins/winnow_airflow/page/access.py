@@ -15,6 +15,7 @@ from airflow.models.dag import DagModel
 from fastapi import APIRouter, Depends, HTTPException, Request
 
 from winnow.config.settings import Settings
+from winnow_airflow.dag_ids import get_prefix, name_dag
 from winnow_airflow.page.dependencies import LakeDep, NowDep
 from winnow_airflow.page.responses import Document
 
@@ -25,7 +26,7 @@ ACTION_DAGS: Final = {
     "sweep": "sweep_topics",
     "scrub": "scrub_topics",
 }
-"""The DAG that each action of the page triggers."""
+"""The DAG that each action of the page triggers, without the installation's prefix."""
 
 RECORDS_VIEW: Final = "Winnow records"
 """The custom view about which Airflow's auth manager is asked before records are shown."""
@@ -68,9 +69,9 @@ own_request = Depends(require_own_request)
 
 def require_right_to(action: str) -> Any:
     """Make the dependency that refuses users who may not trigger the DAG of ``action`` (:data:`ACTION_DAGS`)."""
-    dag_id = ACTION_DAGS[action]
 
     def require(user: GetUserDep) -> None:
+        dag_id = name_dag(ACTION_DAGS[action])
         if not may_trigger(user, dag_id):
             raise HTTPException(403, f"Your role in Airflow may not trigger {dag_id}. Nothing was done.")
 
@@ -89,7 +90,10 @@ def may_read_records(user: BaseUser, settings: Settings) -> bool:
 
 @router.get("/api/me")
 def get_me(user: GetUserDep, lake: LakeDep, now_ms: NowDep) -> Document:
-    """Return the user and the actions to offer; ``read_records``: whether they may see keys and values."""
-    can = {action: may_trigger(user, dag_id) for action, dag_id in ACTION_DAGS.items()}
+    """Return the user and the actions to offer; ``read_records``: whether they may see keys and values.
+
+    ``dag_prefix``: what stands before the ids of this installation's DAGs.
+    """
+    can = {action: may_trigger(user, name_dag(name)) for action, name in ACTION_DAGS.items()}
     can["read_records"] = may_read_records(user, lake.settings)
-    return {"user": user.get_name(), "now_ms": now_ms, "can": can}
+    return {"user": user.get_name(), "now_ms": now_ms, "can": can, "dag_prefix": get_prefix()}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from winnow.clock import format_duration, format_ms
+from winnow.config.settings import Settings
 from winnow.model import Assessment, Reason
 from winnow.planning.cleanable import PartitionLog
 from winnow.report.alert_templates import make_release_command, make_resume_command
@@ -115,8 +116,8 @@ def _describe_block(due: DuePartition) -> str | None:
     return " and ".join(reasons) or None
 
 
-def format_advice(topic: str, found: Sequence[DuePartition]) -> str:
-    """Return what to do, one command per cause."""
+def format_advice(settings: Settings, topic: str, found: Sequence[DuePartition]) -> str:
+    """Return what to do, one command per cause; ``settings`` name the DAGs."""
     paused = [each.log.partition for each in found if each.is_paused]
     marked = [each.log.partition for each in found if each.is_uncleanable]
     advice = []
@@ -126,12 +127,13 @@ def format_advice(topic: str, found: Sequence[DuePartition]) -> str:
         advice.append(f"once the cause is fixed, release uncleanable partitions: {make_release_command(topic, marked)}")
     if any(each.is_not_ingested for each in found):
         advice.append(
-            "find out why ingest_topics does not ingest it (is the DAG paused, did a task fail) or ingest it by hand: "
-            f"winnow ingest kafka {topic}"
+            f"find out why {settings.name_dag('ingest_topics')} does not ingest it (is the DAG paused, did a task "
+            f"fail) or ingest it by hand: winnow ingest kafka {topic}"
         )
     if any(not each.is_blocked and not each.is_not_ingested for each in found):
         advice.append(
-            "find out why compact_topics does not compact it (is the DAG paused, did a task fail, is it too much "
+            f"find out why {settings.name_dag('compact_topics')} does not compact it (is the DAG paused, did a task "
+            "fail, is it too much "
             f"work: winnow assess {topic} --forecast) or compact it by hand: winnow compact {topic}"
         )
     text = "; ".join(advice)

@@ -175,12 +175,12 @@ def _check_topic(
             if due.is_blocked or due.is_not_ingested or (late_by_ms is not None and late_by_ms > grace_ms):
                 soon[number] = describe_near_deadline(due, late_by_ms, now_ms)
     if past:
-        to_do = format_advice(topic, [watched_topic.due[number] for number in past])
+        to_do = format_advice(ctx.settings, topic, [watched_topic.due[number] for number in past])
         found = alert_templates.make_deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
         watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_MISSED)
         ctx.alerts.supersede(topic, {AlertKind.DEADLINE_NEAR}, past)
     if soon:
-        to_do = format_advice(topic, [watched_topic.due[number] for number in soon])
+        to_do = format_advice(ctx.settings, topic, [watched_topic.due[number] for number in soon])
         found = alert_templates.make_deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
         watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_NEAR)
     over = {
@@ -219,6 +219,8 @@ def alert_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> o
         due_ms = found.oldest_ms + grace_ms
         what = alert_templates.describe_overdue_files(found.files, found.size_bytes, due_ms, now_ms)
         return ctx.alerts.open_alert(
-            alert_templates.make_sweep_stuck(topic, due_ms, f"Topic {topic}: {what}", at_ms=now_ms)
+            alert_templates.make_sweep_stuck(
+                topic, due_ms, f"Topic {topic}: {what}", dag_id=ctx.settings.name_dag("sweep_topics"), at_ms=now_ms
+            )
         )
     return None

@@ -2,12 +2,13 @@
 
 import { encodePathPart, fetchAirflowJson, triggerDagRun } from "./api.js";
 import { createAirflowLink, createButton } from "./components.js";
+import { nameDag, setDagPrefix } from "./dag-ids.js";
 import { pollDagRun } from "./dag-run-toast.js";
 import { openDialog } from "./dialog.js";
 import { createId, h } from "./dom.js";
 import { formatCountWithNoun } from "./format.js";
 
-/** The DAG of each action, as the server names the actions that the user may start. */
+/** The DAG of each action, as the server names the actions that the user may start; without this installation's prefix. */
 const DAGS = {
   compact: "compact_now",
   change: "change_partitions",
@@ -24,6 +25,7 @@ let refresh = () => {};
 /** Sets the user who acts, and the function that refreshes the page after a DAG run has ended. */
 export function initActions(user, ended) {
   me = user;
+  setDagPrefix(user.dag_prefix);
   refresh = ended;
 }
 
@@ -34,7 +36,7 @@ export function mayReadRecords() {
 
 /** Explains why the user may not do ``action``; empty if they may. */
 export function explainRefusal(action) {
-  return me.can[action] ? "" : `You have read access only: your Airflow role may not trigger ${DAGS[action]}.`;
+  return me.can[action] ? "" : `You have read access only: your Airflow role may not trigger ${nameDag(DAGS[action])}.`;
 }
 
 /** Creates "Compact now"; ``topics()`` gives the topics when it is pressed. Disabled if ``disabledReason`` is not empty. */
@@ -106,7 +108,7 @@ function openCompactDialog(topics) {
   const conf = { topics };
   const more = topics.length - MAXIMUM_NAMES_SHOWN;
   const what = topics.length === 1 ? topics[0] : formatCountWithNoun(topics.length, "topic");
-  openTriggerDialog(DAGS.compact, {
+  openTriggerDialog(nameDag(DAGS.compact), {
     title: `Compact ${what} now?`,
     body: [
       h(
@@ -147,7 +149,7 @@ function openChangeDialog(action, topic, partitions, names) {
     autocomplete: "off",
     "aria-describedby": `${field}-hint`,
   });
-  openTriggerDialog(DAGS.change, {
+  openTriggerDialog(nameDag(DAGS.change), {
     title: change.title(what),
     body: [
       h("p", {}, change.explanation),
@@ -199,7 +201,7 @@ export function openTopicChangeDialog({
     maxlength: MAXIMUM_REASON_CHARACTERS,
     autocomplete: "off",
   });
-  openTriggerDialog(DAGS.configure, {
+  openTriggerDialog(nameDag(DAGS.configure), {
     title,
     body: [body, h("label", { for: field }, "Reason"), reason],
     watch: [...watch, reason],
@@ -232,7 +234,7 @@ export function createMaintenanceButton(action, topic) {
     key: action,
     disabledReason: explainRefusal(action),
     onPress: () =>
-      openTriggerDialog(DAGS[action], {
+      openTriggerDialog(nameDag(DAGS[action]), {
         title: title(topic),
         body: h("p", {}, text),
         confirmLabel: label,
@@ -248,7 +250,7 @@ export function createDryRunButton(topic) {
     key: "dry-run",
     disabledReason: explainRefusal("compact"),
     onPress: () =>
-      openTriggerDialog(DAGS.compact, {
+      openTriggerDialog(nameDag(DAGS.compact), {
         title: `Dry run of ${topic}?`,
         body: h(
           "p",

@@ -3,6 +3,7 @@
 import { explainRefusal } from "../actions.js";
 import { getServerTimeMs, sendJson } from "../api.js";
 import { createButton } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { openDialog } from "../dialog.js";
 import { announceToScreenReader, createId, h } from "../dom.js";
 import { formatCountWithNoun, splitWords } from "../format.js";
@@ -61,7 +62,7 @@ export function createMuteButton(alert, done) {
 function openUnmuteDialog(alert, done) {
   openAlertDialog("unmute", [alert], done, {
     title: `Unmute ${nameAlert(alert)}?`,
-    text: "Ends the mute now. The next run of compact_topics sends the alert once more, if it is still open.",
+    text: `Ends the mute now. The next run of ${nameDag("compact_topics")} sends the alert once more, if it is still open.`,
     verb: "Unmute",
   });
 }

@@ -2,6 +2,7 @@
 
 import { encodePathPart, fetchAirflowJson, getServerTimeMs } from "../api.js";
 import { createAirflowLink, createInstant } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { buildDagRunPath } from "../dag-run-toast.js";
 import { h, updateChildren } from "../dom.js";
 import { formatCount, formatDeadline } from "../format.js";
@@ -22,7 +23,10 @@ export function createDagSchedule() {
     asked = new AbortController();
     const { signal } = asked;
     try {
-      const { dags } = await fetchAirflowJson(`dags?tags=${TAG}&limit=100&order_by=dag_id`, signal);
+      const { dags } = await fetchAirflowJson(
+        `dags?tags=${encodeURIComponent(nameDag(TAG))}&limit=100&order_by=dag_id`,
+        signal,
+      );
       const active = await listActiveRuns(signal);
       updateChildren(element, createScheduleTable(dags, active));
     } catch (error) {

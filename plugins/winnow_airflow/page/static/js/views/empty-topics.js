@@ -1,6 +1,7 @@
 // What the list of topics shows if it is empty: no match, or how topics get here.
 
 import { createCommand, createEmptyState } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { h } from "../dom.js";
 import { setQuery } from "../router.js";
 
@@ -42,7 +43,7 @@ export function createNoTopics() {
     h(
       "p",
       {},
-      "After that, every run of the DAG compact_topics assesses all topics. If topics exist but none is shown, either the DAG has not run yet, or the api-server and the DAGs use different metadata stores: compare their WINNOW_HOME and WINNOW_STORE__URL.",
+      `After that, every run of the DAG ${nameDag("compact_topics")} assesses all topics. If topics exist but none is shown, either the DAG has not run yet, or the api-server and the DAGs use different metadata stores: compare their WINNOW_HOME and WINNOW_STORE__URL.`,
     ),
   );
 }

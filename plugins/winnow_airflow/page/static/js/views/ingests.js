@@ -5,6 +5,7 @@ import { createTopicChangeButton, openTopicChangeDialog } from "../actions.js";
 import { encodePathPart, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createButton, createCopyable, createEmptyState, createInstant, createSection } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { h } from "../dom.js";
 import { EMPTY_VALUE, formatCount, formatCountWithNoun } from "../format.js";
 import { createTable } from "../table.js";
@@ -43,7 +44,7 @@ function drawCalls(topic, answer, ask) {
   if (answer.total === 0)
     return createEmptyState(
       "Nothing was ingested into this topic yet.",
-      h("p", {}, "The DAG ingest_topics and the command winnow ingest append records to it."),
+      h("p", {}, `The DAG ${nameDag("ingest_topics")} and the command winnow ingest append records to it.`),
     );
   const left = answer.total - answer.calls.length;
   return [

@@ -3,6 +3,7 @@
 import { encodePathPart, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createEmptyState, createSection } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { h } from "../dom.js";
 import { createLogLegend } from "../log-strip.js";
 import { setQuery } from "../router.js";
@@ -67,7 +68,7 @@ export function createLogTab(name) {
               h(
                 "p",
                 {},
-                "The DAG compact_topics compacts it when it is due. “Compact now” triggers a DAG run at once.",
+                `The DAG ${nameDag("compact_topics")} compacts it when it is due. “Compact now” triggers a DAG run at once.`,
               ),
             )
           : [

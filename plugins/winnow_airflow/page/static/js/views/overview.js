@@ -12,6 +12,7 @@ import {
   createRatioBar,
   createSection,
 } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { h, insertBreakPoints } from "../dom.js";
 import {
   EMPTY_VALUE,
@@ -247,7 +248,7 @@ function createNextTable(answer) {
         "p",
         { class: "quiet after-table" },
         createLink(buildHash(["topics"], { state: "due" }), formatCountWithNoun(due, "topic")),
-        " due now: the next run of compact_topics takes them.",
+        ` due now: the next run of ${nameDag("compact_topics")} takes them.`,
       )
     : null;
   if (answer.next.length === 0) return [h("p", { class: "quiet" }, "No topic has a compaction deadline."), note];

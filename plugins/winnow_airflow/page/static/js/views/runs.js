@@ -3,6 +3,7 @@
 import { buildApiUrl, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createAge, createAirflowLink, createEmptyState, createLink } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { buildDagRunPath } from "../dag-run-toast.js";
 import { h, insertBreakPoints } from "../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatSeconds, shortenId } from "../format.js";
@@ -150,12 +151,20 @@ function createNoRuns(query, dagId, dagRunId) {
   if (dagId)
     return createEmptyState(
       `${dagId} has compacted nothing.`,
-      h("p", {}, "Only the DAGs compact_topics, compact_now and backfill_topics compact topics."),
+      h(
+        "p",
+        {},
+        `Only the DAGs ${["compact_topics", "compact_now", "backfill_topics"].map(nameDag).join(", ")} compact topics.`,
+      ),
       h("p", {}, createLink(buildHash(["topics"]), "See the topics")),
     );
   return createEmptyState(
     "Nothing has been compacted yet.",
-    h("p", {}, "The DAG compact_topics compacts the topics that are due, every 15 minutes unless the DAG is paused."),
-    h("p", {}, createAirflowLink("dags/compact_topics", "Open the DAG")),
+    h(
+      "p",
+      {},
+      `The DAG ${nameDag("compact_topics")} compacts the topics that are due, every 15 minutes unless the DAG is paused.`,
+    ),
+    h("p", {}, createAirflowLink(`dags/${nameDag("compact_topics")}`, "Open the DAG")),
   );
 }

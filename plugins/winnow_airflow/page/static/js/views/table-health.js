@@ -4,6 +4,7 @@ import { encodePathPart, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createBarChart } from "../charts.js";
 import { createAge, createEmptyState, createFigure, createSection } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { h } from "../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatCountWithNoun, formatPercent } from "../format.js";
 
@@ -148,7 +149,7 @@ function createWaitingFigures(health, sweep) {
 }
 
 function createSweepFigures(sweep, name) {
-  if (!sweep) return createFigure("Last sweep", "never", `sweep_topics, or: winnow sweep ${name}`);
+  if (!sweep) return createFigure("Last sweep", "never", `${nameDag("sweep_topics")}, or: winnow sweep ${name}`);
   return [
     createFigure("Last sweep", createAge(sweep.swept_at_ms)),
     createFigure("It deleted", formatBytes(sweep.bytes_deleted), formatCountWithNoun(sweep.files_deleted, "file")),

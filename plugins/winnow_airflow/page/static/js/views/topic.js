@@ -14,6 +14,7 @@ import {
   createLink,
   createRatioBar,
 } from "../components.js";
+import { nameDag } from "../dag-ids.js";
 import { h, updateChildren } from "../dom.js";
 import { formatBytes, formatCount, formatCountWithNoun } from "../format.js";
 import { buildHash } from "../router.js";
@@ -183,16 +184,19 @@ function describeLastScrub(scrub) {
 }
 
 async function loadNextRun(element) {
-  drawNextRun(element, await fetchAirflowJson("dags/compact_topics").catch((error) => error));
+  drawNextRun(element, await fetchAirflowJson(`dags/${nameDag("compact_topics")}`).catch((error) => error));
   element.setAttribute("aria-busy", "false");
 }
 
 function createLateRun(atMs) {
   return createAirflowLink(
-    "dags/compact_topics/runs",
+    `dags/${nameDag("compact_topics")}/runs`,
     h(
       "span",
-      { class: "late", "data-tip": "The scheduler does not run, or an earlier run of compact_topics has not ended" },
+      {
+        class: "late",
+        "data-tip": `The scheduler does not run, or an earlier run of ${nameDag("compact_topics")} has not ended`,
+      },
       "late since ",
       createInstant(atMs),
     ),
@@ -204,7 +208,7 @@ function drawNextRun(element, dag) {
     return updateChildren(element, h("span", { class: "quiet", "data-tip": dag.message }, "unknown"));
   const { state, atMs } = findNextRun(dag);
   const drawings = {
-    paused: () => createAirflowLink("dags/compact_topics", "none: the DAG is paused"),
+    paused: () => createAirflowLink(`dags/${nameDag("compact_topics")}`, "none: the DAG is paused"),
     unscheduled: () => h("span", { class: "quiet" }, "not scheduled"),
     ahead: () => createInstant(atMs),
     due: () => h("span", { "data-tip": "Airflow's scheduler starts it" }, "any moment"),
