@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
 import threading
 import uuid
 from collections.abc import Iterator
@@ -16,12 +13,11 @@ from confluent_kafka import Producer
 
 from tests.kafka.live_topics import LiveTopic, create_live_topic
 from tests.support.cli_runner import winnow
+from tests.support.kafka_scripts import run_kafka_script
 from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import format_ms, read_wall_clock_ms
-from winnow.embedded.java import find_java
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.embedded.kafka_jars import list_spark_jars, resolve_jars
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.open_transactions import date_open_transactions
@@ -33,7 +29,6 @@ from winnow.report.metrics import list_metric_values
 from winnow.store.ingest_lag import IngestLag
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-KAFKA_TOOLS = "org.apache.kafka:kafka-tools:4.3.1"
 
 
 class OpenTransaction:
@@ -87,20 +82,6 @@ def find_metrics(world: World, topic: LiveTopic, *names: str) -> list[float | No
     return [told[f"ingest-{name}"] for name in names]
 
 
-def run_kafka_transactions(command: str, bootstrap_servers: str, folder: Path) -> None:
-    """Run a command of kafka-transactions.sh as it is printed, which is this class of Kafka's tools."""
-    script, *arguments = shlex.split(command.replace("HOST:PORT", bootstrap_servers))
-    assert script == "kafka-transactions.sh"
-    # For some versions Maven Central lacks the interfaces of plug-ins, which this tool does without.
-    tools = resolve_jars([KAFKA_TOOLS], "kafka-tools", exclude=("org.apache.kafka:kafka-tools-api",))
-    path = os.pathsep.join([*map(str, list_spark_jars("slf4j-api-*.jar")), str(tools / "*")])
-    java = [str(find_java(os.environ, folder) / "bin" / "java"), "-Xmx256m", "-XX:+UseSerialGC", "-cp", path]
-    done = subprocess.run(
-        [*java, "org.apache.kafka.tools.TransactionsCommand", *arguments], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("ends_by", ["commit", "printed command"])
 def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
     broker: KafkaBroker, world: World, tmp_path: Path, ends_by: str
@@ -135,7 +116,7 @@ def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
         transaction.end(commits=True)
     else:
         command = notice[notice.index("kafka-transactions.sh") :]
-        run_kafka_transactions(command, topic.broker.bootstrap_servers, tmp_path)
+        run_kafka_script(command, topic.broker.bootstrap_servers, tmp_path)
     wait_until(lambda: not describe(topic).is_held)
     world.clock.now_ms = read_wall_clock_ms()
     after = ingest(world, topic)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +17,15 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from tests.kafka.restored_topics import Target, assert_restored
 from tests.kafka.secured_broker import BEARER, PASSWORD, PLAIN, SecuredBroker, run_secured_broker
 from tests.support.cli_runner import winnow_process
+from tests.support.kafka_scripts import run_kafka_script
 from tests.support.world import World, open_world
 from winnow.errors import ConfigurationError
 from winnow.kafka.client_settings import ClientSettings, read_client_properties, read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.model import Record
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -199,18 +203,14 @@ def test_a_token_that_brokers_do_not_accept_is_said(
 
 @pytest.fixture
 def refused(secured: SecuredBroker) -> Target:
-    """A topic to restore into as alice, who may not use names of shares."""
+    """A topic to restore into as alice, who may use the name of its restore, and only bob those of its shares."""
     target = Target(secured.open_servers)
-    rule = AclBinding(
-        ResourceType.TRANSACTIONAL_ID,
-        f"winnow-restore-{target.name}:",
-        ResourcePatternType.PREFIXED,
-        "User:alice",
-        "*",
-        AclOperation.ALL,
-        AclPermissionType.DENY,
-    )
-    target.admin.create_acls([rule])[rule].result()
+    name = f"winnow-restore-{target.name}"
+    kinds = (("alice", name, ResourcePatternType.LITERAL), ("bob", f"{name}:", ResourcePatternType.PREFIXED))
+    for user, text, pattern in kinds:
+        rights = AclOperation.ALL, AclPermissionType.ALLOW
+        rule = AclBinding(ResourceType.TRANSACTIONAL_ID, text, pattern, f"User:{user}", "*", *rights)
+        target.admin.create_acls([rule])[rule].result()
     return target
 
 
@@ -223,9 +223,14 @@ def test_a_restore_in_one_process_needs_no_right_to_names_of_shares(
 
 
 def test_a_restore_in_shares_is_refused_at_its_beginning_where_the_user_may_not_use_their_names(
-    secured: SecuredBroker, refused: Target, odd: World, tmp_path: Path
+    secured: SecuredBroker, refused: Target, odd: World, records: list[Record], tmp_path: Path
 ) -> None:
+    """The rule of the docs lets it in."""
     refused.settings = read_client_settings(secured.servers["password"], str(write_properties(tmp_path, PASSWORD)))
     with pytest.raises(ConfigurationError, match=rf"allow winnow-restore-{refused.name} as a prefix.*without --shares"):
         refused.restore(odd, shares=2)
     assert refused.describe() is None
+    (command,) = re.findall(r"kafka-acls\.sh --boot.*", (ROOT / "docs" / "restore.md").read_text())
+    run_kafka_script(command.replace("TARGET", refused.name), secured.open_servers, tmp_path)
+    refused.restore(odd, shares=2)
+    assert_restored(refused, records)
