@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.in_process_ingest import carry_out_in_process
+from tests.support.record_batch_encoder import Record, encode_batch, write_segment
 from tests.support.sample_archives import encode, unpack_sample
 from tests.support.world import World, build_versions, open_world, run_between_head_and_commit, write_jsonl
 from winnow.config.setting_fields import IngestSettings
@@ -65,6 +66,7 @@ SAMPLES = [
     ("sinks/confluent-json-keys", "orders", Choices(tombstones="last")),
     ("spark/parquet-by-topic.rich-small", "rich-small", Choices()),
     ("logdirs/hot", "txn", Choices()),
+    ("tiered/local", "tier-ed.7", Choices()),
 ]
 
 
@@ -85,6 +87,23 @@ def test_tasks_give_the_log_the_report_and_the_ledger_of_one_process(
     assert files == {each.path for number in range(4) for each in spark.segments(number, topic)}
     assert spark.read(topic=topic) == local.read(topic=topic)
     assert list_ledgers(spark, topic) == list_ledgers(local, topic)
+
+
+def test_what_a_person_said_of_objects_reaches_the_tasks(worlds: tuple[World, World], tmp_path: Path) -> None:
+    """The partition of segments outside of their folder, and what null is where the console consumer printed it."""
+    for world in worlds:
+        world.create(4)
+    for base in (0, 2):
+        write_segment(tmp_path / "segments", base, encode_batch([Record(base), Record(base + 1)]))
+    report = compare(worlds, tmp_path / "segments", choices=Choices(partition=3))
+    assert [(each["partition"], each["records_appended"]) for each in report["partitions"]] == [(3, 4)]
+    for number in range(2):
+        lines = f"Partition:{number}\tOffset:7\tk\tnull\nPartition:{number}\tOffset:8\tk\tv\n"
+        (tmp_path / f"{number}.txt").write_text(lines)
+    printed = tmp_path / "*.txt"
+    report = compare(worlds, printed, choices=Choices(deletes="null-text"), layout="console")
+    assert report["records_appended"] == 4
+    assert [each.value for each in worlds[1].read() if each.offset == 7] == [None, None]
 
 
 def write_aiven(folder: Path, offsets: range, partition: int = 0, value: str = "value") -> Path:
