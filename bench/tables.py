@@ -152,14 +152,20 @@ def _format_after(after: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def build_keyed_work_rows(results: Results) -> list[tuple[str, ...]]:
-    """Build a row per workload: seconds until visible of Winnow and of each keyed table."""
+    """Build a row per workload: seconds until visible of Winnow and of each keyed table, marked where of one run."""
     rows = []
     for workload in KEYED_WORKLOADS:
-        seconds = (results.median("12m", workload, name, compute_until_visible) for name in ("winnow", *KEYED))
         known = WORKLOADS[workload]
         label = known.meaning if known.incremental else f"first load; {known.meaning}"
-        rows.append((label, *("" if each is None else f"{each:.1f}" for each in seconds)))
+        rows.append((label, *(_format_until_visible(results, workload, name) for name in ("winnow", *KEYED))))
     return rows
+
+
+def _format_until_visible(results: Results, workload: str, competitor: str) -> str:
+    seconds = results.median("12m", workload, competitor, compute_until_visible)
+    if seconds is None:
+        return ""
+    return f"{seconds:.1f}" + (" (once)" if len(results.of("12m", workload, competitor)) == 1 else "")
 
 
 def build_loss_rows(results: Results) -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.cost_page import PRICES, Measured, load_measured, price_run, render_page
+from bench.cost_page import PRICES, Measured, compute_days_to_pay_back, load_measured, price_run, render_page
 from bench.object_requests import count_requests
 from bench.process_measurement import ROOT
 
@@ -55,6 +55,32 @@ def test_fixed_part_of_the_requests_is_what_does_not_grow(measured: Measured) ->
     told = replace(measured, small=small, large=large)
     assert told.count_per_run("compact", "read") == pytest.approx(10)
     assert told.count_per_tb("compact", "read") == pytest.approx(10**8 + 10 * 10**12 / 2**36)
+
+
+@pytest.mark.parametrize(("versions", "stays"), [(2, 1 / 2), (3, 1 / 3), (100, 1 / 100)])
+def test_fewer_versions_save_less_and_pay_back_later(measured: Measured, versions: int, stays: float) -> None:
+    """By hand, from what a run at ten versions costs: only writes and what is saved change."""
+    prices = PRICES[0]
+    told = replace(measured, output_bytes=measured.input_bytes / 10)
+    at_ten, at_versions = price_run(prices, told), price_run(prices, told.assume_versions(versions))
+    writes_of_new_files = told.count_per_tb("ingest", "write") / 1e6 * prices.million_writes
+    assert at_versions == at_ten | {"writes": pytest.approx(at_ten["writes"] + (stays - 0.1) * writes_of_new_files)}
+    saved_a_day = 1000 * prices.gb_month * (1 - stays) / 30
+    days = compute_days_to_pay_back(prices, told.assume_versions(versions))
+    assert days == pytest.approx(sum(at_versions.values()) / saved_a_day)
+    assert (days > compute_days_to_pay_back(prices, told)) == (versions < 10)
+
+
+def test_page_has_a_row_for_each_number_of_versions_and_says_which_was_measured(measured: Measured) -> None:
+    """The headline names it; the row of ten has the figures of the tables above."""
+    page = render_page(measured)
+    assert page.splitlines()[1] == "# Cost, at ten versions of each key"
+    rows = {cells[0]: cells[1:] for line in page.splitlines() if len(cells := line.strip("| ").split(" | ")) == 7}
+    assert {"2", "3", "10", "100"} <= rows.keys()
+    (run,) = (
+        line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| AWS") and "days" in line
+    )
+    assert rows["10"][2:4] == [run[5], run[6]]
 
 
 def test_requests_are_counted_by_the_classes_of_a_bill() -> None:
