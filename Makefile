@@ -32,7 +32,7 @@ ROUNDS ?=
 PROFILE ?= full
 # The seed of `make test-long` and `make parity`; a new one when left out.
 SEED ?=
-# For `make compose-check` only.
+# For `make compose-check` and the tests of deploy/helm.
 GO ?= $(firstword $(shell command -v go) /usr/local/go/bin/go)
 # Where the demo, the embedded services and Airflow keep their data.
 WINNOW_HOME ?= $(CURDIR)/.winnow
@@ -129,7 +129,7 @@ soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing gr
 parity: setup ## some 550 logs cleaned by real Kafka brokers and by Winnow, compared; SEED=N again, PROFILE=short for a minute
 	@$(BIN)/python -m parity --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(filter full,$(PROFILE)),--page docs/parity-certificate.md) $(ARGS)
 
-cluster-test: setup ## real clusters on this machine: docker-compose.yml with S3 and Spark standalone; YARN and HDFS; a REST catalog
+cluster-test: setup ## real clusters on this machine: docker-compose.yml with S3 and Spark standalone; YARN and HDFS; a REST catalog; the Helm chart
 	@REAL_CLUSTERS=1 $(BIN)/python -m pytest -q --durations=5 tests/cluster
 
 matrix: setup ## the wheel with other versions of Python, Airflow and Spark, from the registry; writes docs/versions.md

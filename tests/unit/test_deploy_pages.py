@@ -40,6 +40,21 @@ def test_a_recipe_says_how_it_is_known_to_work(name: str) -> None:
     assert not head.startswith("**Tested**") or named
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_step_of_a_recipe_was_run_or_is_by_the_book(name: str) -> None:
+    """The third paragraph says which, and when; steps are numbered from one."""
+    text = read(name)
+    steps = [int(number) for number in re.findall(r"^\*\*(\d+)\.\*\* ", text, re.MULTILINE)]
+    assert steps == list(range(1, len(steps) + 1))
+    told = text.split("\n\n")[2]
+    assert told.startswith(("Run on 20", "By the book: "))
+    run = re.search(r"Run on \d{4}-\d\d-\d\d: steps? ([\d, ]*\d)", told)
+    book = re.search(r"By the book: steps? ([\d, ]*\d)\.", told)
+    listed = [int(number) for each in (run, book) if each is not None for number in each[1].split(", ")]
+    assert sorted(listed) == steps
+    assert ("**Tested**" in text) <= (run is not None)
+
+
 def test_the_index_lists_every_recipe_with_its_status() -> None:
     """As the pages say themselves."""
     listed = dict(re.findall(r"\]\(([\w-]+)\.md\) \| (tested|by the book) \|", read("index")))
