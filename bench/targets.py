@@ -206,7 +206,7 @@ RATIOS: tuple[Ratio, ...] = (
         0.5,
         _over("12m", ("clean-1", W), ("uniform", W)),
         why_missed="Spark's 1.5 s again, and a sixth of the clean bytes lie in segments that lose something and are "
-        "written anew: 210 MiB read and written, where the full compaction writes 130 MiB. The keys of all 12 million "
+        "rewritten: 210 MiB read and written, where the full compaction writes 130 MiB. The keys of all 12 million "
         "clean records are read, too, as they must be. Of each 3 million records that is 1 s of CPU: 0.2 s to read and "
         "hash the keys, 0.2 s to sort the hashes, 0.5 s to copy one segment, half of it compression. Tried: a table of "
         "hashes instead of sorting, which costs as much. Not done: looking up only the new keys in the clean records, "
@@ -239,7 +239,7 @@ RATIOS: tuple[Ratio, ...] = (
         "bytes read by tasks over key and ordering columns and the segments that lose something",
         1.0,
         _control("incremental-bytes", "read_ratio"),
-        why_missed="On purpose. On a local disk every segment that is written anew is read twice: first its pages are "
+        why_missed="On purpose. On a local disk every segment that is rewritten is read twice: first its pages are "
         "checked against their checksums, which DuckDB does not do, so that a bit that flipped in a value is not "
         "copied under a new and sound checksum. The second time it comes from the page cache. Without that the ratio "
         "is 1.02. Tried: reading with Arrow, which checks as it reads and takes a third longer to copy; the check "
