@@ -135,7 +135,7 @@ EVENTS: tuple[EventDefinition, ...] = (
     ),
     EventDefinition(
         "latest_updated",
-        "the side table of the latest state was brought up to date; `rebuilt`: written anew as a whole",
+        "the side table of the latest state was brought up to date; `rebuilt`: rewritten as a whole",
         (
             "snapshot_id",
             "reflects",

@@ -2,7 +2,7 @@
 
 The table says which snapshot of the log it reflects. What changed since then is found and written from there to the
 newest snapshot, and committed only over the table's snapshot that this was computed from. Where the way from there is
-not known, the table is written anew as a whole, in one commit too. So a crash, a lost race or a failure leaves a table
+not known, the table is rewritten as a whole, in one commit too. So a crash, a lost race or a failure leaves a table
 that is older than the log, and never one that is wrong.
 """
 
@@ -56,7 +56,7 @@ class LatestUpdate:
     """What an update did.
 
     ``reflects``: the log's snapshot that the table shows now; None: the log is empty and there is no table.
-    ``snapshot_id``: the table's. ``rebuilt``: why the table was written anew as a whole, None if it was not. Of such a
+    ``snapshot_id``: the table's. ``rebuilt``: why the table was rewritten as a whole, None if it was not. Of such a
     table every row counts as inserted.
     """
 
