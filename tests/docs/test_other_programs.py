@@ -188,10 +188,13 @@ PROGRAMS = {
     "Snowflake": (write_snowflake, "--map offset=offset --map partition=partition --map key=key --map value=value"),
     "BigQuery": (
         write_bigquery,
-        "Avro with fields id (null or string), amount (null or long), kafkaData (null or record)",
+        "--map offset=kafkaData.offset --map partition=kafkaData.partition --map topic=kafkaData.topic",
     ),
     "Vector": (write_vector, "--map offset=offset --map partition=partition --map key=message_key --map value=message"),
-    "Logstash": (write_logstash, "JSON with members (another name), (another name), event, kafka, message"),
+    "Logstash": (
+        write_logstash,
+        "--map offset=kafka.offset --map partition=kafka.partition --map key=kafka.key --map value=message",
+    ),
     "Fluent Bit": (write_fluent_bit, None),
 }
 

@@ -59,6 +59,17 @@ def test_a_refusal_proposes_the_columns_that_seem_to_be_a_record_s(tmp_path: Pat
     assert "--map offset=kafka_offset --map partition=kafka_partition --map 'value=*:json' if these are" in text
 
 
+@pytest.mark.parametrize("name", ["rows.json", "rows.orc", "rows.parquet", "array.json"])
+def test_a_refusal_proposes_members_of_structures(name: str, tmp_path: Path) -> None:
+    row = {"id": "a", "meta": {"kafka_offset": 17, "partition": 3}, "note": "n"}
+    write(tmp_path, name, row)
+    if name.startswith("array"):
+        (tmp_path / name).write_text(json.dumps([row], indent=2))
+    with pytest.raises(BadInputError, match="not recognised") as refused:
+        open_archive([str(tmp_path)])
+    assert "--map offset=meta.kafka_offset --map partition=meta.partition --map 'value=*:json' if" in str(refused.value)
+
+
 def test_values_under_aiven_s_usual_name_need_a_person_who_says_so(tmp_path: Path) -> None:
     write(tmp_path, "orders-0-17", EVENT)
     with pytest.raises(

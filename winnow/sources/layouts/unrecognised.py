@@ -17,7 +17,7 @@ from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.compression import open_seekable, read_start
 from winnow.sources.layouts.console import PRINT_AGAIN
-from winnow.sources.layouts.content_names import ORC_MAGIC, list_columns, list_members, shorten_names
+from winnow.sources.layouts.content_names import ORC_MAGIC, list_columns, list_members, list_paths, shorten_names
 from winnow.sources.layouts.field_map import propose_field_map
 from winnow.sources.layouts.json_records import UNREADABLE
 from winnow.sources.layouts.layout import Layout
@@ -47,7 +47,7 @@ def refuse_unrecognised(
     layout = f"--layout NAME if you know that it is one of {', '.join(layouts)}"
     if suggested is not None:
         layout = f"--layout {suggested.name} if you know {suggested.suggestion}"
-    proposed = propose_field_map(shorten_names(list_columns(obj)))
+    proposed = propose_field_map(shorten_names(list_columns(obj))) or propose_field_map(list_paths(obj))
     mapping = (
         "--map offset=COLUMN --map partition=COLUMN --map key=COLUMN --map value=COLUMN to say what its columns are"
     )
