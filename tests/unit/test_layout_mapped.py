@@ -173,6 +173,16 @@ def test_what_is_no_record_is_refused(
     assert "Nothing of this call landed." in str(refused.value)
 
 
+@pytest.mark.parametrize("options", [("timestamp=t",), ("headers=h",), ("topic=t",)])
+@pytest.mark.parametrize("damaged", [b"\xff", b"[" * 5_000 + b"]" * 5_000])
+def test_a_member_that_cannot_be_decoded_is_refused(options: tuple[str, ...], damaged: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "lines.json"
+    text = b'"%s"' % damaged if damaged == b"\xff" else damaged
+    path.write_bytes(b'{"o":1,"p":0,"v":"a b","t":%s,"h":{"a":%s}}\n' % (text, text))
+    with pytest.raises(BadInputError, match=r"line 1"):
+        read(path, "offset=o", "partition=p", "value=v", *options)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -184,13 +184,14 @@ class JsonRows:
 
     def make_headers(self, place: Place, column: str) -> tuple[Any, bool]:
         """Return headers of an object, or of a list of objects with key and value."""
-        return _make_header_rows(place, [msgspec.json.decode(raw) for raw in self._list(place, column)])
+        raws = self._list(place, column)
+        return _make_header_rows(place, [_decode_value(place, index, raw) for index, raw in enumerate(raws)])
 
     def list_column(self, place: Place, column: str) -> Any:
         """Return numbers and strings as a column of one of the two; numbers with a fraction are text."""
         values: list[Any] = []
         for index, raw in enumerate(self._list(place, column)):
-            value = msgspec.json.decode(raw)
+            value = _decode_value(place, index, raw)
             if not isinstance(value, int | float | str | None) or isinstance(value, bool):
                 wrong = f"its {ascii(column)[:80]} is neither a number nor text"
                 raise place.refuse(index, wrong, _MAP_ADVICE)
@@ -231,6 +232,13 @@ class JsonRows:
             return _decode_members(raw).get(member)
         except UNREADABLE:
             return None
+
+
+def _decode_value(place: Place, index: int, raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except UNREADABLE:
+        raise place.refuse(index, "a member of it is not UTF-8, or nested too deeply", DAMAGED_ADVICE) from None
 
 
 def make_integers(place: Place, column: Any) -> Any:
