@@ -32,10 +32,11 @@ def test_a_topic_is_restored_and_the_command_says_how_to_find_a_record_again(
     assert "Nothing was done." in again.stdout
 
 
-def test_json_has_each_partition(broker: KafkaBroker, tmp_path: Path) -> None:
+def test_json_has_each_partition_also_of_shares(broker: KafkaBroker, tmp_path: Path) -> None:
     make_topic("orders", tmp_path / "in.jsonl", partitions=2)
     target = Target(broker.bootstrap_servers)
-    named = ("--bootstrap-servers", target.servers, "--target-topic", target.name, "--until-offset", "1:4")
+    servers = ("--bootstrap-servers", target.servers)
+    named = (*servers, "--target-topic", target.name, "--shares", "3", "--until-offset", "1:4")
     found = winnow("restore", "orders", *named, "--json").document
     assert [(each["partition"], each["records"]) for each in found["partitions"]] == [(0, 6), (1, 4)]
     assert found["records"] == 10
