@@ -45,6 +45,12 @@ RECOGNITION: tuple[Mutant, ...] = (
     Mutant("tiered-hole", "a missing segment, in which a transaction may have been aborted, is passed over")
     .changes("_Surveyor._survey_segment", drop_statement("copy what is missing"))
     .caught_by("test_a_tiered_segment_that_is_missing_is_refused"),
+    Mutant("tiered-offset-moved", "a batch whose offset was damaged gives its records other offsets")
+    .changes("_Surveyor._survey_segment", replace("wanted not in (None, batch.header.base_offset)", "False"))
+    .caught_by("test_an_offset_that_does_not_follow_is_refused_in_tiered_storage"),
+    Mutant("tiered-emptied", "a segment without records is passed over")
+    .changes("_Surveyor._survey_segment", replace("wanted == segment.base_offset", "False"))
+    .caught_by("test_a_tiered_segment_without_records_is_refused"),
     Mutant("tiered-size", "a segment of another size than its manifest says is read")
     .changes("tiered_files._check_size", drop_statement("copy the object and its manifest again"))
     .caught_by("test_what_a_manifest_says_is_held_against_the_object"),

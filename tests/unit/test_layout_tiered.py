@@ -13,7 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.record_batch_encoder import ABORT, Record, encode_batch, encode_index, encode_marker, write_segment
+from tests.support.record_batch_encoder import (
+    ABORT,
+    COMMIT,
+    Record,
+    encode_batch,
+    encode_index,
+    encode_marker,
+    write_segment,
+)
 from winnow.errors import BadInputError
 from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.pipeline.ingest.planned_objects import plan_object, restore_object
@@ -177,12 +185,39 @@ def test_what_a_real_broker_put_into_tiered_storage_equals_what_a_consumer_sees(
 
 
 @WRITERS
-def test_an_index_of_aborted_transactions_counts_where_its_marker_is_gone(write: Writer, tmp_path: Path) -> None:
+def test_an_index_of_aborted_transactions_has_to_agree_with_the_markers(write: Writer, tmp_path: Path) -> None:
     records = encode_batch([Record(0), Record(1)], producer_id=7, is_transactional=True)
     plain = encode_batch([Record(3)])
-    log = write_segment(tmp_path / "local", 0, records, plain, index=encode_index([(7, 0, 2)]))
-    write(tmp_path / "remote", log, "orders", 0, 0, 1)
-    assert list_offsets([str(tmp_path / "remote")]) == [3]
+    for kind, said in ((ABORT, [3]), (COMMIT, None)):
+        marker = encode_marker(2, kind, 7)
+        log = write_segment(tmp_path / "local", 0, records, marker, plain, index=encode_index([(7, 0, 2)]))
+        write(tmp_path / f"remote-{kind}", log, "orders", 0, 0, 1)
+        if said is not None:
+            assert list_offsets([str(tmp_path / f"remote-{kind}")]) == said
+            continue
+        with pytest.raises(BadInputError, match=r"commits a transaction that the \.txnindex beside"):
+            read([str(tmp_path / f"remote-{kind}")])
+
+
+@WRITERS
+def test_an_offset_that_does_not_follow_is_refused_in_tiered_storage(write: Writer, tmp_path: Path) -> None:
+    """No check-sum covers the offset of a batch: a flipped bit of it would move records."""
+    first, second = encode_batch([Record(0), Record(1)]), encode_batch([Record(2)])
+    for number, batches in enumerate(((first, b"\0\0\0\0\0\0\0\x12" + second[8:]), (b"\0" * 7 + b"\4" + first[8:],))):
+        log = write_segment(tmp_path / "local", 0, *batches)
+        write(tmp_path / str(number), log, "orders", 0, 0, 1)
+        with pytest.raises(BadInputError, match=r"should begin at offset [20]: .*there are no gaps"):
+            read([str(tmp_path / str(number))])
+
+
+@WRITERS
+def test_a_tiered_segment_without_records_is_refused(write: Writer, tmp_path: Path) -> None:
+    first, last = make_log(tmp_path / "local", 2, 2)
+    last.write_bytes(b"")
+    for number, log in enumerate((first, last)):
+        write(tmp_path / "remote", log, "orders", 0, int(log.stem), number)
+    with pytest.raises(BadInputError, match="it has no records"):
+        read([str(tmp_path / "remote")])
 
 
 @WRITERS
@@ -305,6 +340,18 @@ def test_a_segment_alone_is_whole_and_its_offsets_are_those_of_its_name_or_above
         open_archive([str(renamed)], partition=0)
     with pytest.raises(BadInputError, match="has an offset below the batch before it or its segment's name"):
         read([str(renamed)], partition=0, layout="kafka-log")
+
+
+def test_a_segment_alone_begins_at_the_offset_of_its_name_and_has_records(tmp_path: Path) -> None:
+    first, last = make_log(tmp_path, 2, 3)
+    last.rename(tmp_path / "00000000000000000001.log")
+    first.unlink()
+    with pytest.raises(BadInputError, match=r"should begin at offset 1, by the segment's name; .* in its folder"):
+        read([str(tmp_path)], partition=0)
+    (tmp_path / "00000000000000000005.log").write_bytes(b"")
+    (tmp_path / "00000000000000000001.log").rename(last)
+    with pytest.raises(BadInputError, match="it has no records"):
+        read([str(tmp_path)], partition=0)
 
 
 def test_segments_of_two_partitions_are_not_taken_as_one(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from winnow.sources.layouts.batch_records import (
 )
 from winnow.sources.layouts.log_files import Segment, SegmentPlace, open_segment, read_aborted_index
 from winnow.sources.layouts.log_segments import (
+    COPY_AGAIN,
     READ_BYTES,
     Batch,
     SegmentReader,
@@ -160,9 +161,15 @@ class _Surveyor:
         with open_segment(segment) as stream:
             reader = SegmentReader(uri, stream, choose_skim_bytes(uri))
             batches = reader.read_batches(reader.size_bytes, first_free_offset=end, with_content=False)
+            wanted: int | None = None if place is SegmentPlace.BROKER else segment.base_offset
             for batch in self._read_to_tail(reader, batches) if is_active else batches:
+                if wanted not in (None, batch.header.base_offset):
+                    raise reader.refuse_batch(batch.position, batch.header, _describe_gap(place, segment, wanted))
                 self._see_batch(reader, batch)
                 end = batch.header.last_offset + 1
+                wanted = end if place is SegmentPlace.TIERED else None
+            if wanted == segment.base_offset:
+                raise refuse_file(uri, "it has no records", COPY_AGAIN)
             valid_bytes = self._tail.valid_bytes if is_active else reader.size_bytes
         self._tracker.see_end(end)
         self._summaries.append(SegmentSummary(segment, valid_bytes, end))
@@ -217,6 +224,16 @@ class _Surveyor:
                 if header.last_offset >= stable and not header.is_control:
                     waiting += 0 if self._tracker.aborted.has_batch(header) else header.record_count
         return waiting
+
+
+def _describe_gap(place: SegmentPlace, segment: Segment, wanted: int | None) -> str:
+    """Say that a batch has another offset than it should, which no check-sum covers. Completes "the batch …"."""
+    if place is SegmentPlace.TIERED:
+        return f"should begin at offset {wanted}: brokers compact no topic with tiered storage, so there are no gaps"
+    return (
+        f"should begin at offset {wanted}, by the segment's name; a segment that was compacted has to lie in its "
+        "folder, called as at the broker"
+    )
 
 
 def _read_headers(summary: SegmentSummary) -> Iterator[BatchHeader]:
