@@ -161,7 +161,7 @@ class _Surveyor:
         with open_segment(segment) as stream:
             reader = SegmentReader(uri, stream, choose_skim_bytes(uri))
             batches = reader.read_batches(reader.size_bytes, first_free_offset=end, with_content=False)
-            wanted: int | None = None if place is SegmentPlace.BROKER else segment.base_offset
+            wanted = segment.base_offset if place is not SegmentPlace.BROKER else None
             for batch in self._read_to_tail(reader, batches) if is_active else batches:
                 if wanted not in (None, batch.header.base_offset):
                     raise reader.refuse_batch(batch.position, batch.header, _describe_gap(place, segment, wanted))
