@@ -27,6 +27,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "dags/test_compact_dag.py": ("spark", "slow"),
         "dags/test_alerts_in_airflow.py": ("slow",),
         "docs/test_operations.py": ("slow",),
+        "docs/test_other_programs.py": ("slow",),
         "docs/test_site.py": ("browser", "slow"),
         "docs/test_tried_pages.py": ("spark", "slow"),
         "faults/test_concurrent_processes.py": ("slow",),
