@@ -68,6 +68,8 @@ class CompactOperator(SparkSubmitOperator):
         from winnow.pipeline.leases import renew_leases
 
         batch: BatchRow = self.batch
+        labelled: Any = context
+        labelled["label"] = batch["label"]
         error = batch.get("error")
         if error:
             raise AirflowFailException(error)

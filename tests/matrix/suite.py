@@ -153,8 +153,8 @@ def _judge_doctor(env: Mapping[str, str], folder: Path) -> None:
         TrialFailedError: it found a failure, or did not ask Airflow.
     """
     done = subprocess.run(
-        ["winnow", "doctor", "--spark", "--json"],
-        env=dict(env), cwd=folder, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,
+        ["winnow", "doctor", "--spark", "--json", "--timeout", str(COMMAND_TIMEOUT_S)],
+        env=dict(env), cwd=folder, capture_output=True, text=True, timeout=2 * COMMAND_TIMEOUT_S,
     )  # fmt: skip
     checks = json.loads(done.stdout)
     failed = [f"{each['check']}: {each['detail']}" for each in checks if each["status"] == "failure"]
