@@ -128,7 +128,7 @@ def check_eligibility() -> list[list[str]]:
         pool_checks.require_pools(context)
         as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
         with compaction_steps.open_task_pipeline(context) as ctx:
-            topics = compaction_steps.select_topics(ctx, context["params"]["topics"])
+            topics = compaction_steps.select_topics(ctx, context, context["params"]["topics"])
             if not context["params"]["dry_run"]:
                 compaction_steps.record_manual_run(ctx, context, "compact")
             shares = eligibility_steps.split_topics(
@@ -180,7 +180,7 @@ def list_compared() -> list[list[str]]:
     if context["params"]["shadow_strategy"] is None:
         raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
     with compaction_steps.open_task_pipeline(context) as ctx:
-        return split_evenly(compaction_steps.select_topics(ctx, context["params"]["topics"]))
+        return split_evenly(compaction_steps.select_topics(ctx, context, context["params"]["topics"]))
 
 
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
@@ -245,7 +245,8 @@ def compact_batch(batch: BatchRow) -> None:
         pool=SPARK_POOL,
         execution_timeout=timedelta(hours=12),
         status_poll_interval=5,
-        map_index_template="{{ task.batch['label'] }}",
+        # Airflow 3.1.0 renders it at the end with a task whose batch is not resolved; newer ones at the beginning, too.
+        map_index_template="{{ label if label is defined else task.batch['label'] }}",
         on_failure_callback=WinnowNotifier(),
         doc_md=COMPACT_DOC,
     )

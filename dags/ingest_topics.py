@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
-from winnow_airflow import compaction_steps, following, maintenance, params, pool_checks
+from winnow_airflow import compaction_steps, following, maintenance, params, pool_checks, topic_rights
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import DeltaTriggerTimetable
@@ -112,6 +112,7 @@ def ingest(entries: list[IngestRow]) -> list[str]:
     context["label"] = build_label(list(dict.fromkeys(entry["topic"] for entry in entries)))
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     with compaction_steps.open_task_pipeline(context) as ctx:
+        topic_rights.require_right(ctx, context, {entry["topic"] for entry in entries})
         return maintenance.ingest_entries(ctx, entries, as_of_ms=as_of_ms)
 
 

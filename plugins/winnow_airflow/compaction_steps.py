@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from winnow.errors import ServiceError, UnknownTopicError
+from winnow_airflow import topic_rights
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.task_context import open_pipeline
 from winnow_airflow.task_defaults import describe_error, is_worth_retrying
@@ -57,17 +58,19 @@ def record_manual_run(ctx: Pipeline, context: Mapping[str, Any], action: str) ->
     record_request(ctx, AuditAction(action), context["params"]["topics"])
 
 
-def select_topics(ctx: Pipeline, wanted: Sequence[str]) -> list[str]:
-    """Return the topics of a run: those it names, or all.
+def select_topics(ctx: Pipeline, context: Mapping[str, Any], wanted: Sequence[str]) -> list[str]:
+    """Return the topics of a run: those it names, or all on which the person who triggered it may act.
 
     Raises:
         UnknownTopicError: a named topic does not exist.
+        UsageError: the person may not act on a named topic.
     """
     known = ctx.log.names()
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         raise UnknownTopicError(f"There is no topic {', '.join(unknown)}. Nothing was done. Name existing topics.")
-    return list(dict.fromkeys(wanted)) or known
+    topic_rights.require_right(ctx, context, wanted)
+    return list(dict.fromkeys(wanted)) or topic_rights.keep_permitted(ctx, context, known)
 
 
 def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:

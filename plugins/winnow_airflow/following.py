@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from winnow.errors import BadInputError, TopicBusyError, UsageError, WinnowError
 from winnow_airflow.ended_runs import release_topics_of_ended_runs
 from winnow_airflow.task_defaults import combine_errors, describe_error
+from winnow_airflow.topic_rights import require_right
 from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, IngestRow, build_ingest_rows, split_evenly
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
         with hold_lease(ctx, LEASE):
             cluster = _open_cluster(ctx)
             chosen = _choose_topics(ctx, cluster, context["params"], source.topics_regex)
+            if not chosen.follows:
+                require_right(ctx, context, chosen.names)
             failures = _follow(ctx, cluster, chosen, context["params"], as_of_ms=as_of_ms)
     except TopicBusyError:
         log.info("Another run reads from Kafka; what is new is left to it and to the next run.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, get_current_context
 
 from winnow.errors import DamagedSegmentError, TopicBusyError, UsageError, WinnowError
-from winnow_airflow import compaction_steps, params, pool_checks
+from winnow_airflow import compaction_steps, params, pool_checks, topic_rights
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import AirflowRescheduleException, CronTriggerTimetable
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS, combine_errors, describe_error
@@ -48,7 +48,7 @@ def list_run_topics() -> list[str]:
     context = get_current_context()
     pool_checks.require_pools(context)
     with compaction_steps.open_task_pipeline(context) as ctx:
-        found = compaction_steps.select_topics(ctx, context["params"]["topics"])
+        found = compaction_steps.select_topics(ctx, context, context["params"]["topics"])
         compaction_steps.record_manual_run(ctx, context, "scrub")
         return found
 
@@ -61,8 +61,11 @@ def list_swept_topics() -> list[str]:
     with compaction_steps.open_task_pipeline(context) as ctx:
         deleted = [name for name in ctx.log.list_deleted() if not named or name in named]
         others = [name for name in named if name not in deleted]
+        if named:
+            topic_rights.require_right(ctx, context, deleted)
+        deleted = topic_rights.keep_permitted(ctx, context, deleted)
         compaction_steps.record_manual_run(ctx, context, "sweep")
-        return [*(compaction_steps.select_topics(ctx, others) if others or not named else []), *deleted]
+        return [*(compaction_steps.select_topics(ctx, context, others) if others or not named else []), *deleted]
 
 
 def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> list[str]:

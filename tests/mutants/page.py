@@ -103,4 +103,13 @@ PAGE = (
     Mutant("formula-in-a-file", "a text that a spreadsheet runs as a formula stands in a CSV file")
     .changes("_escape_formula", never("startswith"))
     .caught_by("test_text_that_a_spreadsheet_would_run_stays_text"),
+    Mutant("owner-not-asked-for-records", "records of an owner's topic are shown to everybody who reads records")
+    .changes("answer_request", never("user"))
+    .caught_by("test_records_are_shown_to_those_who_may_act_for_the_topics_owner"),
+    Mutant("owner-not-asked-for-named-topics", "whoever triggers a run compacts any topic that it names")
+    .changes("select_topics", drop_statement("require_right"))
+    .caught_by("test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all"),
+    Mutant("nobody-by-name-may-act", "a run of somebody whom Airflow does not name may do everything")
+    .changes("find_person", return_value("name", "_OF_PEOPLE"))
+    .caught_by("test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all"),
 )

@@ -67,6 +67,22 @@ def test_nobody_may_read_records_by_default(ask: Ask) -> None:
         assert "Winnow records" in answer.json()["detail"]
 
 
+def test_records_are_shown_to_those_who_may_act_for_the_topics_owner(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside both other rights: the owner is the one that the topic's own configuration names."""
+    questions = (("", {"partition": 0}), ("/record", {"partition": 0, "offset": "1"}), ("/key", {"key": PLANTED_KEY}))
+    monkeypatch.setenv("WINNOW_OWNERS__payments", "ada, grace")
+    for path, body in (*questions, ("/why", {"partition": 0, "offset": "1"})):
+        answer = ask(path, body, reader_seconds=31)
+        assert answer.status_code not in {200, 500}, path
+        assert "orders is owned by payments, for whom viewer may not act" in answer.text
+        assert "planted" not in answer.text
+    monkeypatch.setenv("WINNOW_OWNERS__payments", "ada, viewer")
+    assert ask("", {"partition": 0}, reader_seconds=32).status_code == 200
+    monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")
+    monkeypatch.setenv("WINNOW_OWNERS__shipping", "viewer")
+    assert ask("", {"partition": 0}, reader_seconds=33).status_code != 200
+
+
 def test_auth_manager_has_a_say_too(ask: Ask, viewer_login: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked about a view of that name; its no counts more than the settings' yes."""
     from airflow.api_fastapi.app import get_auth_manager

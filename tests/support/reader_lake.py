@@ -31,7 +31,7 @@ LARGE_VALUE_BYTES = 3 << 20
 def build_lake(folder: Path) -> None:
     """Make ``orders`` with two partitions: an old part that is compacted, and a new one with newer versions."""
     with open_world(folder, FakeClock(START_MS)) as world:
-        world.create(2, "orders", segment_ms=str(HOUR_MS), min_cleanable_dirty_ratio="0.1")
+        world.create(2, "orders", segment_ms=str(HOUR_MS), min_cleanable_dirty_ratio="0.1", winnow_owner="payments")
         planted = PLANTED_KEY.encode()
         old = [record(n, planted, f"{PLANTED_VALUE}-{n}".encode(), START_MS - 9 * HOUR_MS + n) for n in range(3)]
         old += [_make_other(n) for n in range(3, OTHERS)]

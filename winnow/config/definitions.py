@@ -307,7 +307,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.STRING,
         "",
         ShortText(100),
-        "Who is responsible for the topic, a team or a person; shown on the page. It decides nothing.",
+        "Who is responsible for the topic, a team or a person; shown on the page. The setting "
+        "`owners` may name the users who act for it; else it decides nothing.",
     ),
     Definition(
         "winnow.tags",

@@ -439,6 +439,14 @@ class SettingFields(BaseSettings):
     page: PageSettings = Field(default_factory=PageSettings)
     airflow: AirflowSettings = Field(default_factory=AirflowSettings)
     lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)
+    owners: dict[str, str] = describe_setting(
+        "Users of Airflow, separated by commas, who may act for each owner of topics (`winnow.owner`), for example "
+        "`owners.payments`. Others may neither change such topics by a DAG run nor read their records on the page; "
+        "`owners.*` may for all. Topics of owners that are not named here are as without it.",
+        default_factory=dict,
+        in_file="Users of Airflow who may act for each owner of topics, separated by commas.",
+        example='[owners]\npayments = "ada, grace"\n"*" = "root"',
+    )
     kafka: dict[str, str] = describe_setting(
         "A broker's names: [above](#broker-names).",
         default_factory=dict,

@@ -12,6 +12,7 @@ from winnow.errors import ServiceError, UsageError, WinnowError
 from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 from winnow.files.storage_health import make_service_error
 from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.topic_rights import require_right
 from winnow.questions import consequences, ingest_calls, records
 from winnow.questions.documents import Document
 from winnow.questions.question import Answer, Parameters
@@ -44,6 +45,8 @@ def answer_request(request: Mapping[str, Any], memory_bytes: int) -> tuple[str, 
     if ask is None:
         raise UsageError("There is no such question.")
     with open_context(_limit_engine(load_settings(), memory_bytes), to_read=True) as ctx:
+        if "user" in request:
+            require_right(ctx, [parameters.text("topic")], parameters.text("user"))
         found = ask(ctx, parameters.text("topic"), parameters)
     return found.seen, found.document
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
@@ -239,6 +239,13 @@ class Overview(StorePart):
             rows = session.execute(page).mappings().all()
             summaries = _summarize_topics(session, rows, now_ms)
             return [(row["sort_key"], summary) for row, summary in zip(rows, summaries, strict=True)]
+
+    def find_owners(self, topics: Collection[str]) -> dict[str, str]:
+        """Find the owners of those of ``topics`` that are recorded; empty: nobody in particular."""
+        topic = tables.TopicOverviewTable
+        with self._database.reading() as session:
+            rows = session.execute(select(topic.topic, topic.owner).where(topic.topic.in_(topics)))
+            return {row.topic: row.owner for row in rows}
 
     def list_labels(self) -> TopicLabels:
         """List the owners and the tags that topics have."""

@@ -12,6 +12,7 @@ from fastapi import APIRouter, HTTPException, Query
 from pydantic import Field
 
 from winnow.clock import format_ms
+from winnow.config.owners import may_act
 from winnow.errors import WinnowError
 from winnow.report.alerts import SEVERITIES, AlertKind, format_partitions
 from winnow.results import OpenAlert
@@ -95,6 +96,7 @@ def get_runbook(section: str) -> Document:
 @router.post("/acknowledge", dependencies=[own_request, require_right_to("change")])
 def acknowledge(lake: LakeDep, now_ms: NowDep, user: GetUserDep, body: AlertsBody) -> Document:
     """Note that the user deals with open alerts; return how many."""
+    _require_owner_right(lake, user.get_name(), body.keys)
     changed = lake.store.alert_handling.acknowledge(body.keys, now_ms, by=user.get_name(), why=body.reason)
     return _finish(lake, changed, AuditAction.ALERT_ACKNOWLEDGE, now_ms, user.get_name(), body.reason)
 
@@ -105,6 +107,7 @@ def mute(lake: LakeDep, now_ms: NowDep, user: GetUserDep, body: MuteBody) -> Doc
     if not now_ms < body.until_ms <= now_ms + MAXIMUM_MUTE_MS:
         raise HTTPException(422, "Mute an alert until a time within the next 90 days. Nothing was changed.")
     by = user.get_name()
+    _require_owner_right(lake, by, body.keys)
     changed = lake.store.alert_handling.mute(body.keys, body.until_ms, now_ms, by=by, why=body.reason)
     return _finish(lake, changed, AuditAction.ALERT_MUTE, now_ms, by, body.reason, f" until {format_ms(body.until_ms)}")
 
@@ -112,8 +115,22 @@ def mute(lake: LakeDep, now_ms: NowDep, user: GetUserDep, body: MuteBody) -> Doc
 @router.post("/unmute", dependencies=[own_request, require_right_to("change")])
 def unmute(lake: LakeDep, now_ms: NowDep, user: GetUserDep, body: AlertsBody) -> Document:
     """End mutes; return how many. The next watch sends those that are still open."""
+    _require_owner_right(lake, user.get_name(), body.keys)
     changed = lake.store.alert_handling.unmute(body.keys, now_ms, by=user.get_name(), why=body.reason)
     return _finish(lake, changed, AuditAction.ALERT_UNMUTE, now_ms, user.get_name(), body.reason)
+
+
+def _require_owner_right(lake: Lake, user: str, keys: Sequence[str]) -> None:
+    """Refuse a user who may not act for the owner of one of the topics; that of a topic that is gone is unknown."""
+    topics = {key.split(":")[1] for key in keys if ":" in key}
+    known = lake.store.overview.find_owners(topics) if lake.settings.owners else {}
+    forbidden = sorted(each for each in topics if not may_act(lake.settings.owners, known.get(each), user))
+    if forbidden:
+        raise HTTPException(
+            403,
+            f"{user} may not act for the owner of {', '.join(forbidden[:5])}, by the setting owners. "
+            "Nothing was changed.",
+        )
 
 
 def _describe_alert(alert: HandledAlert) -> Document:

@@ -123,7 +123,9 @@ async def _answer(
     request: Request, lake: Lake, now_ms: int, reader: str, topic: str, question: str, parameters: dict[str, Any]
 ) -> Response:
     """Read, write the audit entry, then answer; without the entry there is no answer."""
-    found = await readers.ask(request, lake.settings, reader, question, {**parameters, "topic": topic})
+    # The reader process asks the topic's own configuration for its owner: what the store has of it may be older.
+    asked = {**parameters, "topic": topic, "user": reader}
+    found = await readers.ask(request, lake.settings, reader, question, asked)
     entry = AuditEntry(now_ms, reader, AuditAction.RECORDS_READ.value, topic=topic, origin="page", detail=found.seen)
     await run_in_threadpool(lake.store.audit.record, entry)
     return found.respond()

@@ -1,0 +1,49 @@
+"""Rights by owner in a DAG run: of the person who triggered it. Runs of the schedule and of assets act for nobody.
+
+The check is in the tasks, where the work is done: whoever may trigger a DAG can do so past the page, with any topic.
+Airflow's auth manager cannot be asked there; it decides who may trigger the DAG at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context as Pipeline
+
+log = logging.getLogger("airflow.task")
+
+_OF_PEOPLE = ("manual", "backfill")
+
+
+def find_person(context: Mapping[str, Any]) -> str | None:
+    """Return who triggered the run; None: nobody. Empty: somebody whom Airflow does not name, as 3.1 does not."""
+    run = context["dag_run"]
+    name: str | None = getattr(run, "triggering_user_name", None)
+    return name if name is not None or str(run.run_type) not in _OF_PEOPLE else ""
+
+
+def require_right(ctx: Pipeline, context: Mapping[str, Any], topics: Iterable[str]) -> None:
+    """Check that the person who triggered the run may act on all of ``topics``.
+
+    Raises:
+        UsageError: not on all; the message names them.
+    """
+    from winnow.pipeline import topic_rights
+
+    person = find_person(context)
+    if person is not None:
+        topic_rights.require_right(ctx, topics, person)
+
+
+def keep_permitted(ctx: Pipeline, context: Mapping[str, Any], topics: Sequence[str]) -> list[str]:
+    """Return those of ``topics`` that the person who triggered the run may act on; the others are logged."""
+    from winnow.pipeline.topic_rights import find_forbidden
+
+    person = find_person(context)
+    forbidden = {} if person is None else find_forbidden(ctx, topics, person)
+    if forbidden:
+        log.warning("Left to their owners: %s.", ", ".join(f"{name} ({owner})" for name, owner in forbidden.items()))
+    return [topic for topic in topics if topic not in forbidden]
