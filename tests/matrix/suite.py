@@ -177,7 +177,8 @@ def _await_scheduled_run(env: Mapping[str, str], folder: Path) -> None:
         # Airflow's command fails until the DAG has been read.
         command = ["winnow", "airflow", "dags", "list-runs", SCHEDULED_DAG, "--output", "json"]
         done = subprocess.run(command, env=dict(env), cwd=folder, capture_output=True, text=True)
-        said = done.stdout[done.stdout.index("[") :] if done.returncode == 0 else "[]"
+        # Warnings stand on standard output, too.
+        said = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(("[{", "[]"))), "[]")
         # Its id has the beginning of its interval; Airflow may start one for the interval before at once.
         begun = {each["run_id"].removeprefix("scheduled__"): each for each in json.loads(said)}
         runs = [
