@@ -1,4 +1,4 @@
-"""Which versions `make matrix` tries together: both ends of the ranges, and three combinations between."""
+"""Which versions `make matrix` tries together: both ends of the ranges, and four combinations between."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ COMBINATIONS = (
         later=(_PROGRAMS,),
     ),
     Combination("Airflow 3.3, Spark 3.5", "3.11", "airflow-base,embedded", ("apache-airflow==3.3.*", *_SPARK_35)),
+    # What Spark platforms of these years come with.
+    Combination("NumPy 1, pandas 2, Spark 3.5", "3.12", "airflow-base,embedded", ("numpy<2", "pandas<3", *_SPARK_35)),
     Combination("upper end", "3.13", "airflow,embedded", ()),
 )  # fmt: skip
 
