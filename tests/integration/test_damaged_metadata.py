@@ -18,8 +18,8 @@ from hypothesis import settings
 
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, list_visible_rows, open_world, record
 from winnow.errors import DamagedMetadataError, ForeignTableError, ServiceError, WinnowError
-from winnow.log import document_copies, file_checksums, reference_chains
-from winnow.log.manifests import list_live_manifests
+from winnow.log import document_copies, file_checksums, quarantine, reference_chains
+from winnow.log.manifests import list_live_manifests, list_live_paths
 from winnow.log.reference_chains import list_seen_digests
 from winnow.log.snapshot_expiry import find_state_path
 from winnow.pipeline.admin.topics import describe_topic
@@ -308,6 +308,20 @@ def test_damaged_metadata_of_the_quarantine_are_named_too(tmp_path: Path) -> Non
                 file.write_bytes(data)
                 judge(quarantined(world), sound, f"{file.name} {how}")
             file.write_bytes(content)
+
+
+def test_a_name_in_the_quarantine_that_cannot_be_a_file_of_ours_is_damage_of_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bit that was flipped in a compressed manifest may leave it readable, with other characters in a path."""
+    monkeypatch.setattr(
+        quarantine, "list_live_paths", lambda *named: [path.replace("-", "\0", 1) for path in list_live_paths(*named)]
+    )
+    with open_world(tmp_path) as world:
+        world.create(1, winnow_keyless="quarantine")
+        world.ingest([record(0, None, b"no key")])
+        with pytest.raises(DamagedMetadataError, match=r"\.avro"):
+            list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state)
 
 
 def quarantined(world: World) -> object:

@@ -445,7 +445,7 @@ class SettingFields(BaseSettings):
         "`owners.*` may for all. Topics of owners that are not named here are as without it.",
         default_factory=dict,
         in_file="Users of Airflow who may act for each owner of topics, separated by commas.",
-        example='[owners]\npayments = "ada, grace"\n"*" = "root"',
+        example='payments = "ada, grace"',
     )
     kafka: dict[str, str] = describe_setting(
         "A broker's names: [above](#broker-names).",

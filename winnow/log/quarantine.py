@@ -299,7 +299,13 @@ def _list_paths(table: Table) -> set[str]:
     Raises:
         DamagedMetadataError: its metadata are damaged; PyIceberg takes a manifest that ends early for a short one.
     """
-    return {path for manifest in _list_manifests(table) for path in list_live_paths(table.io, manifest)}
+    paths: set[str] = set()
+    for manifest in _list_manifests(table):
+        for path in list_live_paths(table.io, manifest):
+            if not path.isprintable():
+                raise make_damage_error(manifest.manifest_path)  # no file of ours is called so
+            paths.add(path)
+    return paths
 
 
 def _list_manifests(table: Table) -> list[ManifestFile]:
