@@ -314,6 +314,26 @@ def test_a_call_that_is_taken_over_before_its_shares_write_lets_none_of_them_wri
     assert_restored(target, records)
 
 
+def test_shares_do_not_write_where_the_brokers_do_not_tell_who_holds_the_restore(
+    world: World, records: list[Record], target: Target, monkeypatch: pytest.MonkeyPatch, small_shares: None
+) -> None:
+    genuine = share_processes.ShareProcesses.write
+
+    def write(self: share_processes.ShareProcesses, *arguments: Any) -> Any:
+        monkeypatch.setattr(TransactionalWriter, "_is_taken_over", lambda writer: None)
+        return genuine(self, *arguments)
+
+    with monkeypatch.context() as away:
+        away.setattr(share_processes.ShareProcesses, "write", write)
+        with pytest.raises(ServiceError, match=r"asking who writes.*Run the same command again"):
+            target.restore(world, shares=2)
+    monkeypatch.undo()
+    assert target.read() == []
+    monkeypatch.setattr(share_processes, "MODULE", "tests.kafka.small_share")
+    target.restore(world)
+    assert_restored(target, records)
+
+
 def test_the_number_of_shares_stays_as_the_restore_began(
     world: World, records: list[Record], target: Target, monkeypatch: pytest.MonkeyPatch, small_shares: None
 ) -> None:

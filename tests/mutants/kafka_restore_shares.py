@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, drop_statement, never, replace
+from tests.mutants.changes import always, drop_keyword, drop_statement, never, replace
 from tests.mutants.mutant import Mutant
 
 DIES = "test_a_share_that_dies_ends_the_call_and_the_next_one_goes_on_in_as_many_shares[written:kill]"
@@ -23,6 +23,9 @@ KAFKA_RESTORE_SHARES: tuple[Mutant, ...] = (
     Mutant("shares-start-unasked", "shares write although a newer call has taken over before they had their names")
     .changes("ShareProcesses.write", drop_statement("require_held"))
     .caught_by("test_a_call_that_is_taken_over_before_its_shares_write_lets_none_of_them_write"),
+    Mutant("shares-start-unanswered", "shares write although the brokers did not tell whether a newer call took over")
+    .changes("ShareProcesses.write", drop_keyword("certain"))
+    .caught_by("test_shares_do_not_write_where_the_brokers_do_not_tell_who_holds_the_restore"),
     Mutant("shares-leave-transactions", "a call that failed leaves its shares' transactions open")
     .changes("ShareProcesses.__exit__", drop_statement("fence_shares"))
     .caught_by(DIES),

@@ -160,16 +160,22 @@ class TransactionalWriter:
         self._known = _parse_positions(found)
         return dict(self._known)
 
-    def require_held(self) -> None:
+    def require_held(self, *, certain: bool = False) -> None:
         """Check, outside of a transaction, that no newer writer of this name has fenced this one; the topic exists.
 
+        ``certain``: that the brokers do not tell is an error, too.
+
         Raises:
-            TopicBusyError: one has. That the brokers did not answer is no error.
+            TopicBusyError: one has.
+            ServiceError: the brokers do not tell.
         """
         from confluent_kafka import KafkaError
 
-        if self._is_taken_over():
+        taken_over = self._is_taken_over()
+        if taken_over:
             raise self._explain(KafkaError(KafkaError._FENCED), "asking who writes")
+        if taken_over is None and certain:
+            raise self._explain(KafkaError(KafkaError._TIMED_OUT), "asking who writes")
 
     def begin(self) -> None:
         """Begin a transaction."""

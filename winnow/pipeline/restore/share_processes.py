@@ -108,7 +108,7 @@ class ShareProcesses:
         for _ in self._wait(on_progress):
             pass
         # Each share has its name now. If nobody has taken over by this moment, whoever does later fences them all.
-        self._writer.require_held()
+        self._writer.require_held(certain=True)
         for process in self._processes:
             process.tell(Order())
         for answer in self._wait(on_progress):
