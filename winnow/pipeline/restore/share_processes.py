@@ -111,7 +111,7 @@ class ShareProcesses:
         self._writer.require_held(certain=True)
         for process in self._processes:
             process.tell(Order())
-        for answer in self._wait(on_progress):
+        for _, answer in self._wait(on_progress):
             if answer.moved is not None:
                 state = state.advance(answer.moved)
                 on_commit(state)
@@ -133,7 +133,7 @@ class ShareProcesses:
                 own = content.select(process.share.state.partitions, f"{parts}/{process.share.number}.parquet")
                 process.content = own
                 process.tell(Order(own))
-            for process, answer in self._wait_with_process(on_progress):
+            for process, answer in self._wait(on_progress):
                 if answer.read_back is not None:
                     assert process.content is not None
                     figures |= answer.read_back.figures
@@ -142,10 +142,7 @@ class ShareProcesses:
                 merge_translations([Path(each.content.translation) for each in self._processes if each.content], whole)
         return ReadBack(figures, tuple(translated[each] for each in content.wanted))
 
-    def _wait(self, on_progress: Callable[[int], None]) -> Iterator[ShareAnswer]:
-        return (answer for _, answer in self._wait_with_process(on_progress))
-
-    def _wait_with_process(self, on_progress: Callable[[int], None]) -> Iterator[tuple[_ShareProcess, ShareAnswer]]:
+    def _wait(self, on_progress: Callable[[int], None]) -> Iterator[tuple[_ShareProcess, ShareAnswer]]:
         """Yield what the shares answer, until each of them has done what it was told."""
         busy: dict[object, _ShareProcess] = {process.connection: process for process in self._processes}
         while busy:

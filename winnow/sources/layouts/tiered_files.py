@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -131,8 +132,9 @@ class Manifest:
 _decode_manifest = msgspec.json.Decoder(_Document).decode
 
 
+@lru_cache(maxsize=1024)
 def read_manifest(obj: StoredObject) -> Manifest:
-    """Read a manifest.
+    """Read a manifest, once: a segment asks for it when it is arranged, surveyed and read.
 
     Raises:
         BadInputError: it is damaged, or of a version that is not known.
