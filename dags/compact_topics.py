@@ -245,7 +245,7 @@ def compact_batch(batch: BatchRow) -> None:
         pool=SPARK_POOL,
         execution_timeout=timedelta(hours=12),
         status_poll_interval=5,
-        # Airflow 3.1.0 renders it at the end with a task whose batch is not resolved; newer ones at the beginning, too.
+        # Airflow 3.1 renders it at the end with a task whose batch is not resolved; newer ones at the beginning, too.
         map_index_template="{{ label if label is defined else task.batch['label'] }}",
         on_failure_callback=WinnowNotifier(),
         doc_md=COMPACT_DOC,

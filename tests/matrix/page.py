@@ -13,7 +13,8 @@ PAGE = "docs/versions.md"
 INTRODUCTION = """\
 # Versions
 
-Written by `make matrix` on {day}. It builds each environment below from the registry with Winnow's wheel, ingests 1,200
+Written by `make matrix`, which ran on {day}, every column with the wheel of one commit.
+It builds each environment below from the registry with Winnow's wheel, ingests 1,200
 records with overwritten keys and tombstones, compacts them by spark-submit, compares what is read with the oracle
 before and after, and parses the DAGs. Then it starts that Airflow, runs `winnow doctor --spark` beside it, and compares
 once more after the first run of `compact_topics` that the scheduler starts.
@@ -24,6 +25,8 @@ What each extra is for, and its megabytes: [Deploying Winnow](deploy/index.md#wh
 Airflow's Spark provider brings `pyspark-client`, which must have PySpark's version, and not every PySpark has one. So
 name both, `'winnow-log[airflow-base]' 'pyspark==4.0.2' 'pyspark-client==4.0.2'`, or for Spark 3.5, which has none,
 `'winnow-log[airflow-base]' 'pyspark==3.5.*' 'apache-airflow-providers-apache-spark<5.4'`. Winnow refuses a mixed Spark.
+
+The oldest Airflow is 3.1.8: 3.1.0 and 3.1.2 end each run of `compact_topics` red at its asset event, after its work.
 
 Driver and executors have one version of Python and of Spark. Spark 3.5 needs Java 17, Spark 4 Java 17 or newer. Airflow
 3.1 and 3.2 have no retry policies: errors that no retry can mend fail there all the same at once, and a lost race for a
@@ -42,10 +45,11 @@ class Trial:
     versions: Mapping[str, str]
     outcome: str
     seconds: int
+    day: date
 
 
-def format_page(trials: Sequence[Trial], day: date) -> str:
-    """Format the page."""
+def format_page(trials: Sequence[Trial]) -> str:
+    """Format the page, with the day of the oldest trial."""
     columns = [trial.combination for trial in trials]
     rows = [
         ("Python", [each.python for each in columns]),
@@ -58,5 +62,5 @@ def format_page(trials: Sequence[Trial], day: date) -> str:
         f"|---|{'---|' * len(columns)}",
         *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows),
     ]
-    introduction = INTRODUCTION.format(day=day.isoformat())
+    introduction = INTRODUCTION.format(day=min(trial.day for trial in trials).isoformat())
     return introduction + "\n".join(table) + "\n"

@@ -120,9 +120,10 @@ def try_environment(binaries: Path, folder: Path) -> list[str]:
     if errors or tuple(names) != DAGS:
         raise TrialFailedError(f"DAG parse: {names}, {errors}")
     ingest("scheduled")
+    ingested = datetime.now(UTC)
     with _run_airflow(env, folder):
         _judge_doctor(env, folder)
-        _await_scheduled_run(env, folder)
+        _await_scheduled_run(env, folder, ingested)
         _compare("scheduled run", run("winnow", "read", "scheduled"), find_survivors(records))
     return ["ingest", "compact by spark-submit", "read", "DAG parse", "doctor", "a scheduled run"]
 
@@ -164,13 +165,12 @@ def _judge_doctor(env: Mapping[str, str], folder: Path) -> None:
         raise TrialFailedError(f"doctor: exit code {done.returncode}: {' '.join(failed)[:400]}")
 
 
-def _await_scheduled_run(env: Mapping[str, str], folder: Path) -> None:
-    """Wait for the first run that the scheduler starts of itself, as of an instant after the ingest.
+def _await_scheduled_run(env: Mapping[str, str], folder: Path, ingested: datetime) -> None:
+    """Wait for the first run that the scheduler starts of itself, as of an instant after ``ingested``.
 
     Raises:
         TrialFailedError: it failed, or there was none in time.
     """
-    ingested = datetime.now(UTC)
     until = time.monotonic() + RUN_TIMEOUT_S
     state = "none"
     while time.monotonic() < until:

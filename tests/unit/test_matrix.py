@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from tests.matrix.combinations import COMBINATIONS
 from tests.matrix.environments import UV, build_arguments
 from tests.matrix.page import Trial, format_page
+from tests.matrix.results import keep_trial, read_trials
 from tests.matrix.suite import find_survivors, make_records
 
 
@@ -45,7 +46,7 @@ def test_lower_end_resolves_to_the_lower_bounds(root: Path, tmp_path: Path) -> N
             continue
         (lowest,) = (each.version for each in bound.specifier if each.operator == ">=")
         assert found[bound.name].startswith(lowest), bound
-    assert found["apache-airflow"] == "3.1.0"
+    assert found["apache-airflow"] == "3.1.8"
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
@@ -64,13 +65,27 @@ def test_page_shows_what_each_combination_had_and_what_came_of_it() -> None:
     """Also one that this machine cannot try."""
     first, second = COMBINATIONS[:2]
     trials = [
-        Trial(first, {"pyspark": "3.5.2"}, "passed: ingest", 60),
-        Trial(second, {}, "not tried here: no Python 3.12 here", 1),
+        Trial(first, {"pyspark": "3.5.2"}, "passed: ingest", 60, date(2026, 2, 1)),
+        Trial(second, {}, "not tried here: no Python 3.12 here", 1, date(2026, 1, 31)),
     ]
-    page = format_page(trials, date(2026, 1, 31))
+    page = format_page(trials)
     assert "on 2026-01-31" in page
     assert "| pyspark | 3.5.2 | - |" in page
     assert "| outcome | passed: ingest | not tried here: no Python 3.12 here |" in page
+
+
+def test_columns_that_ran_one_by_one_make_one_page_where_their_wheel_is_the_same(tmp_path: Path) -> None:
+    """A result of another wheel is none; a column that runs again replaces its result."""
+    first, second = COMBINATIONS[:2]
+    passed = Trial(second, {"pyspark": "4.0.2"}, "passed: ingest", 60, date(2026, 1, 31))
+    again = Trial(first, {}, "passed: ingest", 50, date(2026, 2, 1))
+    keep_trial(tmp_path, "a.whl", passed)
+    keep_trial(tmp_path, "a.whl", Trial(first, {}, "failed: ingest", 60, date(2026, 1, 31)))
+    assert [each.outcome for each in read_trials(tmp_path, "a.whl")] == ["failed: ingest", "passed: ingest"]
+    keep_trial(tmp_path, "a.whl", again)
+    assert read_trials(tmp_path, "a.whl") == [again, passed]
+    keep_trial(tmp_path, "b.whl", again)
+    assert read_trials(tmp_path, "a.whl") == [passed]
 
 
 def test_combinations_cover_every_python_airflow_and_spark_that_is_promised(root: Path) -> None:
