@@ -25,6 +25,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "dags/test_docs.py": ("slow",),
         "dags/test_following_dag.py": ("kafka_broker",),
         "dags/test_compact_dag.py": ("spark", "slow"),
+        "dags/test_two_installations.py": ("spark", "slow"),
         "dags/test_alerts_in_airflow.py": ("slow",),
         "docs/test_operations.py": ("slow",),
         "docs/test_other_programs.py": ("slow",),

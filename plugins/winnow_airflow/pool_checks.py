@@ -8,13 +8,13 @@ run's first task reads. Nothing is written while all pools exist.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.listeners import hookimpl
 
 from winnow.errors import ConfigurationError
-from winnow_airflow.task_defaults import TAGS
+from winnow_airflow.task_defaults import FIELD_TAG, TAG
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
@@ -29,7 +29,7 @@ MISSING_POOLS_KEY = "winnow_missing_pools"
 def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
     """In the scheduler: record the missing pools of the run's tasks; again when a run is cleared."""
     dag = dag_run.dag
-    if dag is None or not set(TAGS) <= set(dag.tags):
+    if dag is None or not _is_of_winnow(dag.tags):
         return
     missing = sorted({task.pool for task in dag.tasks} - _list_pools(dag_run))
     conf = {name: value for name, value in (dag_run.conf or {}).items() if name != MISSING_POOLS_KEY}
@@ -38,6 +38,11 @@ def on_dag_run_running(dag_run: DagRun, msg: str) -> None:
         conf[MISSING_POOLS_KEY] = missing
     if conf != (dag_run.conf or {}):
         dag_run.conf = conf
+
+
+def _is_of_winnow(tags: Collection[str]) -> bool:
+    """Check whether a DAG is Winnow's: also that of an installation with another prefix than the scheduler's own."""
+    return FIELD_TAG in tags and any(tag.endswith(TAG) for tag in tags)
 
 
 def _list_pools(dag_run: DagRun) -> set[str]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from airflow.sdk import ExceptionRetryPolicy
 
 OWNER = "winnow"
-TAGS = [f"{get_prefix()}winnow", "kafka"]
+TAG = "winnow"
+FIELD_TAG = "kafka"
+TAGS = [f"{get_prefix()}{TAG}", FIELD_TAG]
 """The first is that of one installation: by it the page finds its DAGs."""
 SPARK_POOL = "winnow_spark"
 COMMIT_POOL = "winnow_commit"

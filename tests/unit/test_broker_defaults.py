@@ -428,8 +428,8 @@ def test_memory_of_not_more_than_one_mebibyte_a_thread_is_refused(tmp_path: Path
             "log.cleaner.enable",
             "false",
             (
-                "Winnow compacts only when it is asked to; pause the DAG compact_topics in Airflow, or partitions "
-                "with: winnow partitions pause TOPIC"
+                "Winnow compacts only when it is asked to; pause the DAG compact_topics (with your prefix) in Airflow, "
+                "or partitions with: winnow partitions pause TOPIC"
             ),
         ),
     ],

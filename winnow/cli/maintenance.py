@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def watch(as_json: Json = False) -> None:
     """Send alerts on deadlines and stuck sweeps, and recoveries.
 
-    Every run of the DAG compact_topics ends with this; if something else schedules winnow compact, run it after each.
+    Every run of the DAG compact_topics (with your prefix) ends with this; if something else schedules winnow compact,
+    run it after each.
     An alert is not repeated until its problem has recovered. Alerts that their channel did not accept are sent again.
 
     Example: winnow watch

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def unfollow(topic: Topic, reason: Reason = None) -> None:
     """Keep a topic from being followed although the settings name it.
 
-    The DAG ingest_topics passes over it, and its alerts about Kafka are closed. It stands in the topic's configuration
-    (winnow.follow), so it outlives the metadata store. `winnow ingest kafka TOPIC` still reads it.
+    The DAG ingest_topics (with your prefix) passes over it, and its alerts about Kafka are closed. It stands in the
+    topic's configuration (winnow.follow), so it outlives the metadata store.
+    `winnow ingest kafka TOPIC` still reads it.
 
     Example: winnow topics unfollow orders --reason "deleted in Kafka on purpose"
     """

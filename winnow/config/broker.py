@@ -57,8 +57,8 @@ class _Enabled:
         if value is True:
             return None
         return (
-            "Winnow compacts only when it is asked to; pause the DAG compact_topics in Airflow, or partitions with: "
-            "winnow partitions pause TOPIC"
+            "Winnow compacts only when it is asked to; pause the DAG compact_topics (with your prefix) in Airflow, or "
+            "partitions with: winnow partitions pause TOPIC"
         )
 
 
@@ -122,7 +122,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
         "15000",
         Range(0),
         "How long a cleaner thread sleeps when there is nothing to clean.",
-        "No effect: the schedule of the DAG compact_topics decides when partitions are checked next.",
+        "No effect: the schedule of the DAG compact_topics (with your prefix) says when partitions are checked.",
         "ms",
     ),
     BrokerDefinition(
@@ -131,7 +131,7 @@ BROKER_DEFINITIONS: tuple[BrokerDefinition, ...] = (
         "300000",
         Range(1),
         "How often logs are checked for segments that retention removes.",
-        "No effect: retention is applied in each run of winnow compact or of the DAG compact_topics.",
+        "No effect: retention is applied in each run of winnow compact or the DAG compact_topics (with your prefix).",
         "ms",
     ),
 )

@@ -292,8 +292,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.BOOLEAN,
         "true",
         None,
-        "Whether the DAG ingest_topics follows the Kafka topic of this name, if the settings name it; "
-        "`winnow topics unfollow` and `winnow topics follow` set it.",
+        "Whether the DAG ingest_topics (with your prefix) follows the Kafka topic of this name, if the settings name "
+        "it; `winnow topics unfollow` and `winnow topics follow` set it.",
     ),
     Definition(
         "winnow.expectations",
