@@ -105,6 +105,7 @@ def _environment(home: Path) -> dict[str, str]:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": format_users(settings),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "WINNOW_PAGE__RECORD_READERS": "admin",
+        "WINNOW_OWNERS__growth": "ada",
         "WINNOW_PAGE__MASKED_FIELDS": "card",
     }
 

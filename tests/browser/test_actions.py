@@ -155,3 +155,31 @@ def test_a_viewer_sees_every_action_switched_off_and_why(look: Open, route: str,
         button.click(force=True)
     expect(page.get_by_role("dialog")).to_have_count(0)
     seen.picture(f"viewer-{re.sub(r'[^a-z]+', '-', route).strip('-')}", whole=False)
+
+
+def test_what_an_owner_keeps_from_the_user_is_switched_off_with_a_sentence(look: Open) -> None:
+    """On the topic, its tabs and among selected topics; what belongs to others of the setting's owners stays on."""
+    seen = look("thousand")
+    page = seen.at("#/topics?owner=growth")
+    kept = page.locator("a.row-link").first.text_content() or ""
+    page.get_by_label(f"Select {kept}", exact=True).check()
+    sentence = f"{kept} is owned by growth, for whom you may not act (setting owners)."
+    selected = page.get_by_role("button", name="Compact 1 topic now")
+    expect(selected).to_have_attribute("data-tip", sentence)
+    page = seen.at(f"#/topics/{kept}")
+    for name in ("Compact now", "Dry run", "Scrub", "Sweep", f"Pause all partitions of {kept}"):
+        button = page.get_by_role("button", name=name, exact=True)
+        expect(button).to_have_attribute("aria-disabled", "true")
+        expect(button).to_have_attribute("data-tip", sentence)
+        button.click(force=True)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Compact now").hover()
+    seen.picture("topic-of-others", whole=False)
+    page = seen.at(f"#/topics/{kept}/configuration")
+    expect(page.get_by_role("button", name="Edit configuration")).to_have_attribute("data-tip", sentence)
+    page = seen.at(f"#/topics/{kept}/records")
+    expect(page.get_by_role("note")).to_have_text(sentence)
+    page = seen.at("#/topics?owner=payments")
+    free = page.locator("a.row-link").first.text_content() or ""
+    page = seen.at(f"#/topics/{free}")
+    expect(page.get_by_role("button", name="Compact now")).not_to_have_attribute("aria-disabled", "true")

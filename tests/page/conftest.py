@@ -123,6 +123,23 @@ def read_from(airflow_client: TestClient, tmp_path: Path) -> Iterator[ReadFrom]:
     app.dependency_overrides.clear()
 
 
+WithOwners = Callable[[dict[str, str]], None]
+
+
+@pytest.fixture
+def with_owners(read_from: ReadFrom, monkeypatch: pytest.MonkeyPatch) -> WithOwners:
+    """Gives the page that reads from a store the setting ``owners``."""
+    from winnow_airflow.page.app import app
+    from winnow_airflow.page.dependencies import Lake, open_lake
+
+    def change(owners: dict[str, str]) -> None:
+        lake = app.dependency_overrides[open_lake]()
+        lake = Lake(lake.settings.model_copy(update={"owners": owners}), lake.store)
+        monkeypatch.setitem(app.dependency_overrides, open_lake, lambda: lake)
+
+    return change
+
+
 @pytest.fixture
 def home_store(tmp_path: Path) -> Iterator[Store]:
     """An empty store on SQLite."""

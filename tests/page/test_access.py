@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from tests.page.conftest import ReadFrom, Visitor
+from tests.page.conftest import ReadFrom, Visitor, WithOwners
 from tests.page.sample_rows import put, put_run, put_verdict
 from winnow.store import Store
 
@@ -132,6 +132,22 @@ def test_administrator_may_act_and_viewer_may_not(
                 json={"logical_date": None, "conf": {}},
             )
             assert (answer.status_code == 403) is not allowed
+
+
+def test_page_is_told_which_topics_are_of_owners_whom_the_user_may_not_act_for(
+    admin: Visitor, home_store: Store, with_owners: WithOwners
+) -> None:
+    """Those of owners that the setting names without the user, and no others; whoever may act for all has none."""
+    for name, owner in (("orders", "payments"), ("refunds", "payments"), ("clicks", "web"), ("visits", "")):
+        put(home_store, name, owner=owner)
+    for owners, expected in (
+        ({}, {}),
+        ({"payments": "ada"}, {"orders": "payments", "refunds": "payments"}),
+        ({"payments": "ada, admin", "web": "ada"}, {"clicks": "web"}),
+        ({"payments": "ada", "web": "ada", "*": "admin"}, {}),
+    ):
+        with_owners(owners)
+        assert admin.json("api/me")["topics_of_others"] == expected
 
 
 def test_actions_are_those_of_this_installations_dags(

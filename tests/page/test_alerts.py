@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.page.conftest import Visitor
+from tests.page.conftest import Visitor, WithOwners
 from tests.page.sample_rows import NOW_MS, put
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ServiceError
@@ -57,19 +57,10 @@ def test_open_alerts_are_listed_with_what_to_do_and_who_deals_with_them(admin: V
 
 
 def test_alerts_of_an_owners_topics_are_left_to_those_who_may_act_for_it(
-    admin: Visitor, home_store: Store, monkeypatch: pytest.MonkeyPatch
+    admin: Visitor, home_store: Store, with_owners: WithOwners
 ) -> None:
     """One of several is enough to refuse them all; of a topic that nobody knows the owner is not known."""
-    from winnow_airflow.page.app import app
-    from winnow_airflow.page.dependencies import Lake, open_lake
-
     put(home_store, "orders", owner="payments")
-
-    def with_owners(owners: dict[str, str]) -> None:
-        lake = app.dependency_overrides[open_lake]()
-        lake = Lake(lake.settings.model_copy(update={"owners": owners}), lake.store)
-        monkeypatch.setitem(app.dependency_overrides, open_lake, lambda: lake)
-
     with_owners({"payments": "ada"})
     for action, more in (("acknowledge", {}), ("mute", {"until_ms": NOW_MS + HOUR_MS}), ("unmute", {})):
         for keys in (KEYS[:1], KEYS, KEYS[1:]):

@@ -247,6 +247,13 @@ class Overview(StorePart):
             rows = session.execute(select(topic.topic, topic.owner).where(topic.topic.in_(topics)))
             return {row.topic: row.owner for row in rows}
 
+    def find_owned(self, owners: Collection[str]) -> dict[str, str]:
+        """Find the recorded topics that one of ``owners`` owns, each with its owner."""
+        topic = tables.TopicOverviewTable
+        with self._database.reading() as session:
+            rows = session.execute(select(topic.topic, topic.owner).where(topic.owner.in_(owners)))
+            return {row.topic: row.owner for row in rows}
+
     def list_labels(self) -> TopicLabels:
         """List the owners and the tags that topics have."""
         topic = tables.TopicOverviewTable

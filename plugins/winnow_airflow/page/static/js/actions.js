@@ -19,7 +19,7 @@ const DAGS = {
 const MAXIMUM_NAMES_SHOWN = 12;
 const MAXIMUM_REASON_CHARACTERS = 100;
 
-let me = { user: "", can: {} };
+let me = { user: "", can: {}, topics_of_others: {} };
 let refresh = () => {};
 
 /** Sets the user who acts, and the function that refreshes the page after a DAG run has ended. */
@@ -29,14 +29,21 @@ export function initActions(user, ended) {
   refresh = ended;
 }
 
-/** Whether the user may see keys and values of records. */
+/** Whether the user may see keys and values of records, of topics that explainOwner() leaves to them. */
 export function mayReadRecords() {
   return Boolean(me.can.read_records);
 }
 
-/** Explains why the user may not do ``action``; empty if they may. */
-export function explainRefusal(action) {
-  return me.can[action] ? "" : `You have read access only: your Airflow role may not trigger ${nameDag(DAGS[action])}.`;
+/** Explains why the user may not do ``action`` with ``topics``; empty if they may. */
+export function explainRefusal(action, topics) {
+  if (!me.can[action]) return `You have read access only: your Airflow role may not trigger ${nameDag(DAGS[action])}.`;
+  return explainOwner(topics);
+}
+
+/** Explains which of ``topics`` belongs to an owner for whom the user may not act; empty if none does. */
+export function explainOwner(topics) {
+  const topic = topics.find((each) => Object.hasOwn(me.topics_of_others, each));
+  return topic ? `${topic} is owned by ${me.topics_of_others[topic]}, for whom you may not act (setting owners).` : "";
 }
 
 /** Creates "Compact now"; ``topics()`` gives the topics when it is pressed. Disabled if ``disabledReason`` is not empty. */
@@ -45,7 +52,7 @@ export function createCompactButton(topics, { disabledReason = "", label = "Comp
     shape: "play",
     kind,
     key: "compact",
-    disabledReason: explainRefusal("compact") || disabledReason,
+    disabledReason: explainRefusal("compact", topics()) || disabledReason,
     onPress: () => openCompactDialog(topics()),
   });
 }
@@ -93,7 +100,7 @@ export function createChangeButton(
     kind,
     key: key ?? `${action}-${topic}-${partitions.join(",")}`,
     name: `${change.verb} ${what}`,
-    disabledReason: explainRefusal("change") || disabledReason,
+    disabledReason: explainRefusal("change", [topic]) || disabledReason,
     onPress: () => openChangeDialog(action, topic, partitions, names),
   });
 }
@@ -171,12 +178,12 @@ function openChangeDialog(action, topic, partitions, names) {
   });
 }
 
-/** Creates a button that changes a topic itself; disabled for users who may not. */
-export function createTopicChangeButton(label, { onPress, kind = "", key, disabledReason = "" }) {
+/** Creates a button that changes ``topic`` itself, null: creates one; disabled for users who may not. */
+export function createTopicChangeButton(label, topic, { onPress, kind = "", key, disabledReason = "" }) {
   return createButton(label, {
     kind,
     key,
-    disabledReason: explainRefusal("configure") || disabledReason,
+    disabledReason: explainRefusal("configure", topic === null ? [] : [topic]) || disabledReason,
     onPress,
   });
 }
@@ -232,7 +239,7 @@ export function createMaintenanceButton(action, topic) {
   const { label, title, text } = MAINTENANCE[action];
   return createButton(label, {
     key: action,
-    disabledReason: explainRefusal(action),
+    disabledReason: explainRefusal(action, [topic]),
     onPress: () =>
       openTriggerDialog(nameDag(DAGS[action]), {
         title: title(topic),
@@ -248,7 +255,7 @@ export function createMaintenanceButton(action, topic) {
 export function createDryRunButton(topic) {
   return createButton("Dry run", {
     key: "dry-run",
-    disabledReason: explainRefusal("compact"),
+    disabledReason: explainRefusal("compact", [topic]),
     onPress: () =>
       openTriggerDialog(nameDag(DAGS.compact), {
         title: `Dry run of ${topic}?`,

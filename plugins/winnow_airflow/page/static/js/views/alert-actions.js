@@ -37,7 +37,10 @@ export function createAcknowledgeButton(alerts, done, { label = "Acknowledge", k
     kind,
     key: key ?? `acknowledge-${alerts[0]?.key}`,
     name: `Acknowledge ${nameAlerts(alerts)}`,
-    disabledReason: explainRefusal("change"),
+    disabledReason: explainRefusal(
+      "change",
+      alerts.map((each) => each.topic),
+    ),
     onPress: () =>
       openAlertDialog("acknowledge", alerts, done, {
         title: `Acknowledge ${nameAlerts(alerts)}?`,
@@ -54,7 +57,7 @@ export function createMuteButton(alert, done) {
     kind: "small",
     key: `mute-${alert.key}`,
     name: `${isMuted ? "Unmute" : "Mute"} ${nameAlert(alert)}`,
-    disabledReason: explainRefusal("change"),
+    disabledReason: explainRefusal("change", [alert.topic]),
     onPress: () => (isMuted ? openUnmuteDialog(alert, done) : openMuteDialog(alert, done)),
   });
 }

@@ -43,7 +43,7 @@ export function createConfigurationTab(topic) {
         bar,
         h("span", {}, count ? formatCountWithNoun(count, "change") : "Nothing is changed yet"),
         createButton("Discard", { onPress: leaveEditor, key: "discard" }),
-        createTopicChangeButton("Review changes", {
+        createTopicChangeButton("Review changes", topic, {
           key: "review",
           kind: "solid",
           disabledReason: count ? "" : "Change a value first",
@@ -90,11 +90,11 @@ export function createConfigurationTab(topic) {
         h(
           "span",
           { class: "row" },
-          createTopicChangeButton("Add partitions", {
+          createTopicChangeButton("Add partitions", topic, {
             key: "add-partitions",
             onPress: () => openPartitionsDialog(topic, found.partitions),
           }),
-          createTopicChangeButton("Edit configuration", { key: "edit", kind: "solid", onPress: edit }),
+          createTopicChangeButton("Edit configuration", topic, { key: "edit", kind: "solid", onPress: edit }),
         ),
       ),
       held.length === 0 ? null : createHeldBar(topic, held),
@@ -112,7 +112,7 @@ function createHeldBar(topic, held) {
     "div",
     { class: "edit-bar" },
     h("span", {}, `At Kafka, and not in force here because it would remove records: ${names}`),
-    createTopicChangeButton("Accept", {
+    createTopicChangeButton("Accept", topic, {
       key: "accept-held",
       onPress: () =>
         openTopicChangeDialog({

@@ -110,7 +110,7 @@ function createOffsets(row) {
 }
 
 function createUndoButton(topic, row) {
-  return createTopicChangeButton("Undo", {
+  return createTopicChangeButton("Undo", topic, {
     key: `undo-${row.ingest_id}`,
     disabledReason: row.undoable ? "" : `It cannot be undone: ${row.reason}`,
     onPress: () =>

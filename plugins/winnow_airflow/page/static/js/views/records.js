@@ -1,7 +1,7 @@
 // The records tab of a topic: browse a partition, find the versions of a key, show a record in full.
 // Each look starts a process on the server and is audited, so nothing is read again by the page's own refresh.
 
-import { mayReadRecords } from "../actions.js";
+import { explainOwner, mayReadRecords } from "../actions.js";
 import { encodePathPart, sendJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createButton, createCallout, createCommand, createEmptyState, createSection } from "../components.js";
@@ -21,6 +21,8 @@ const RECORDS_PER_PAGE = 50;
 /** Creates the records tab of ``topic``. */
 export function createRecordsTab(topic) {
   if (!mayReadRecords()) return { element: createRefusal(), update: () => null, stop: () => null };
+  const refusal = explainOwner([topic]);
+  if (refusal) return { element: createCallout("paused", refusal), update: () => null, stop: () => null };
   const path = `topics/${encodePathPart(topic)}/records`;
   const list = createAsyncPanel({ lines: 10 });
   const versions = createAsyncPanel({ lines: 8 });

@@ -62,7 +62,7 @@ export function createTopicsView() {
             { type: "button", class: "button ghost", "data-key": "clear", on: { click: () => selectTopics([]) } },
             "Clear selection",
           )
-        : createTopicChangeButton("Create a topic", { key: "create-topic", onPress: openCreateDialog }),
+        : createTopicChangeButton("Create a topic", null, { key: "create-topic", onPress: openCreateDialog }),
       createCompactButton(() => [...selected], {
         disabledReason: selected.size ? "" : "Select topics first, with the checkboxes at the left",
         label: selected.size ? `Compact ${formatCountWithNoun(selected.size, "topic")} now` : "Compact now",
