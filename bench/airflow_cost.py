@@ -155,8 +155,8 @@ def _small_topics(place: Path, size: AirflowSize, report: ProgressCallback) -> F
 
 def _make_small_topics(place: Path, home: Path, count: int) -> tuple[list[str], list[dict[str, Any]]]:
     """Create topics that are due, and empty topics with a file for each; return names and entries of ingest_topics."""
-    from winnow.pipeline.admin.topics import create_topic
     from winnow.pipeline.ingest.ingest import ingest_files
+    from winnow.pipeline.topics.definition import create_topic
 
     topics = [f"small-{number:03d}" for number in range(count)]
     source = place / "records.jsonl"

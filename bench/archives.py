@@ -145,7 +145,7 @@ def _measure(folder: Path, name: str, archive: Path, way: str, records: int) -> 
         request.write_text(json.dumps({"archive": str(archive), "out": str(out), "memory": SPARK_MEMORY}))
         command = [sys.executable, "-m", "bench.peers.spark_archive", name, str(request)]
     else:
-        from winnow.pipeline.admin.topics import create_topic
+        from winnow.pipeline.topics.definition import create_topic
 
         with open_home(home) as ctx:
             create_topic(ctx, TOPIC, PARTITIONS, {"cleanup.policy": "delete"})

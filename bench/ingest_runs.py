@@ -20,7 +20,7 @@ from bench.source_data import make_source_files
 def measure_ingest(lake: Lake, compare: bool) -> CompetitorRun:
     """Measure ``winnow ingest files`` of half the source files into a new topic."""
     from bench.lake import open_home
-    from winnow.pipeline.admin.topics import create_topic
+    from winnow.pipeline.topics.definition import create_topic
 
     home = lake.scratch / "ingest-home"
     shutil.rmtree(home, ignore_errors=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from winnow.model import PartitionPlan, Plan, Segment
+    from winnow.values.model import PartitionPlan, Plan, Segment
 
 _DECIDING = {"offset": ("key", "offset"), "timestamp": ("key", "offset", "timestamp")}
 _TRAILER_BYTES = 8

@@ -21,11 +21,11 @@ from bench.peers.timing import parse_times
 from bench.result_checks import compute_fingerprint, read_record, read_records
 from bench.results import CompetitorRun
 from oracle.latest_state import Key, compute_latest_state
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
     from bench.process_measurement import Measured
-    from winnow.model import Record, Segment
+    from winnow.values.model import Record, Segment
 
 PROGRAM = "spark_keyed_table"
 WAYS = {"spark-merge-cow": "merge-cow", "spark-merge-mor": "merge-mor", "spark-overwrite": "overwrite"}
@@ -152,7 +152,7 @@ def resolve_iceberg() -> list[Path]:
     import pyspark
 
     from winnow.embedded.kafka_jars import resolve_jars
-    from winnow.pipeline.explain.table_access import ICEBERG_VERSION
+    from winnow.pipeline.connect.table_access import ICEBERG_VERSION
 
     line = ".".join(pyspark.__version__.split(".")[:2])
     runtime = f"org.apache.iceberg:iceberg-spark-runtime-{line}_2.13:{ICEBERG_VERSION}"

@@ -22,8 +22,8 @@ from bench.source_data import GENERATOR, ProgressCallback, build_records_query, 
 from bench.workloads import SAME_FILES, WORKLOADS, Incremental, Size, Workload
 
 if TYPE_CHECKING:
-    from winnow.model import Segment
     from winnow.pipeline.context import Context
+    from winnow.values.model import Segment
 
 LAKE = 1
 """Increased when lakes are made in another way, so that cached lakes are rebuilt."""
@@ -175,8 +175,8 @@ def ingest_lakes(lakes: Sequence[Lake], report: ProgressCallback = lambda _: Non
 
 
 def _ingest(lake: Lake, origin: Lake, report: ProgressCallback) -> None:
-    from winnow.pipeline.admin.topics import create_topic
     from winnow.pipeline.ingest.ingest import ingest_files
+    from winnow.pipeline.topics.definition import create_topic
 
     calls = make_source_files(origin.workload, lake.size, origin.sources, report)
     config = origin.workload.config

@@ -20,8 +20,8 @@ from bench.peers.spark_keyed_table import read_offsets
 from bench.result_checks import read_record
 from bench.workloads import BASE_MS
 from oracle.latest_state import compute_latest_state
-from winnow.model import Record
-from winnow.strategies import Strategy
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
@@ -132,8 +132,8 @@ def judge(history: Sequence[Sequence[Record]], kept: Sequence[Kept]) -> dict[str
 
 
 def _run_winnow(home: Path, batches: Sequence[Sequence[str]]) -> list[Kept]:
-    from winnow.pipeline.admin.topics import create_topic
     from winnow.pipeline.ingest.ingest import ingest_files
+    from winnow.pipeline.topics.definition import create_topic
 
     home.mkdir(parents=True)
     config = {"compaction.strategy": "timestamp", "min.cleanable.dirty.ratio": "0", "segment.ms": "1"}
@@ -150,7 +150,7 @@ def _run_winnow(home: Path, batches: Sequence[Sequence[str]]) -> list[Kept]:
 
 
 def _read_winnow(ctx: Context) -> Kept:
-    from winnow.pipeline.explain.read import read_batches
+    from winnow.pipeline.read.records import read_batches
 
     log = ctx.log.open(TOPIC)
     head = log.head()

@@ -13,7 +13,7 @@ from bench.process_measurement import Measured, measure
 from bench.results import TOO_LONG, CompetitorRun
 
 if TYPE_CHECKING:
-    from winnow.model import Segment
+    from winnow.values.model import Segment
 
 MAXIMUM_RUN_SECONDS = 900.0
 """Maximum duration of one run (s)."""

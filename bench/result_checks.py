@@ -10,7 +10,7 @@ from oracle import surviving_records
 if TYPE_CHECKING:
     from bench.lake import Lake
     from bench.results import Results
-    from winnow.model import Record
+    from winnow.values.model import Record
 
 
 def compute_fingerprint(files: Sequence[str]) -> str:
@@ -31,7 +31,7 @@ def compute_fingerprint(files: Sequence[str]) -> str:
 def read_records(lake: Lake) -> dict[int, list[Record]]:
     """Read every published record per topic partition, in offset order."""
     from bench.lake import open_home
-    from winnow.pipeline.explain.read import read_batches
+    from winnow.pipeline.read.records import read_batches
 
     found: dict[int, list[Record]] = {number: [] for number in range(lake.workload.partition_count(lake.size))}
     with open_home(lake.home) as ctx:
@@ -43,7 +43,7 @@ def read_records(lake: Lake) -> dict[int, list[Record]]:
 
 def read_record(row: Mapping[str, Any]) -> Record:
     """Read a record from a row of Arrow."""
-    from winnow.model import Record
+    from winnow.values.model import Record
 
     headers, timestamp = row["headers"], row["timestamp"]
     return Record(
@@ -59,7 +59,7 @@ def read_record(row: Mapping[str, Any]) -> Record:
 
 def compute_expected(lake: Lake, before: dict[int, list[Record]]) -> dict[int, list[Record]]:
     """Compute what the oracle keeps of ``before`` when all of it is first compacted right after its newest records."""
-    from winnow.strategies import Strategy
+    from winnow.values.strategies import Strategy
 
     config = lake.workload.config
     return {

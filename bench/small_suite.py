@@ -15,7 +15,7 @@ from bench.workloads import SMALL, WORKLOADS
 
 if TYPE_CHECKING:
     from bench.progress import ProgressPrinter
-    from winnow.model import Record
+    from winnow.values.model import Record
 
 PEERS = ("duckdb", "spark-window", "spark-semi-join", "spark-copy", "pyiceberg-upsert", "spark-merge-mor")
 """Competitors run once on uniform, to check that they run and agree with Winnow."""

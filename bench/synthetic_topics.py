@@ -14,8 +14,8 @@ from bench.workloads import BASE_MS
 
 if TYPE_CHECKING:
     from winnow.log.head import Change, Head
-    from winnow.model import PartitionState, Segment
     from winnow.pipeline.context import Context
+    from winnow.values.model import PartitionState, Segment
 
 SEGMENT_RECORDS = 1_000_000
 SEGMENT_BYTES = 128 << 20
@@ -35,7 +35,7 @@ def register_topic(
 
     ``tombstones``: some partitions have tombstones that have expired, so that they are due.
     """
-    from winnow.pipeline.admin.topics import create_topic
+    from winnow.pipeline.topics.definition import create_topic
 
     create_topic(ctx, topic, partitions, {})
     log = ctx.log.open(topic)
@@ -60,7 +60,7 @@ def _appending(partitions: int, numbers: range, clean: int, tombstones: bool) ->
 
 
 def _segment(location: str, partition: int, number: int, tombstones: int) -> Segment:
-    from winnow.model import Segment
+    from winnow.values.model import Segment
 
     first = number * SEGMENT_RECORDS
     return Segment(
@@ -77,7 +77,7 @@ def _segment(location: str, partition: int, number: int, tombstones: int) -> Seg
 
 
 def _state(partition: int, segments: int, clean: int) -> PartitionState:
-    from winnow.model import Append, Cleaning, PartitionState
+    from winnow.values.model import Append, Cleaning, PartitionState
 
     dirty = min(clean, segments)
     appends = tuple(

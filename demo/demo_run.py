@@ -22,10 +22,10 @@ from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.config.layers import name_variable
 from winnow.config.settings import Settings
 from winnow.embedded.airflow_home import open_airflow
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import open_context
+from winnow.pipeline.topics.definition import create_topic
 from winnow.report.receipts import format_human_bytes
-from winnow.results import Receipt
+from winnow.values.results import Receipt
 
 TWO_DAYS_MS = 2 * 86_400_000
 

@@ -16,7 +16,7 @@ from demo.records import AIRCRAFT, DEPARTURES
 from demo.screen import Screen
 from winnow.config.settings import Settings
 from winnow.report.receipts import format_human_bytes, format_receipt
-from winnow.results import Receipt
+from winnow.values.results import Receipt
 
 
 def make_table(expected: Mapping[str, Expected], measured: Mapping[str, Measured]) -> Table:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 
 from winnow.engine import spark_program
-from winnow.engine.splitting import DEFAULT_GIANT_BYTES
+from winnow.engine.task_planning import DEFAULT_GIANT_BYTES
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     spark_program.prefer_installed_pyspark()
-    from winnow.engine.spark import run_plans
+    from winnow.engine.compaction_job import run_plans
     from winnow.engine.task_resources import TaskBudget
 
     return spark_program.run_and_report(

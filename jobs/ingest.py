@@ -27,12 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     from winnow.engine.ingest import run_ingest_plans
     from winnow.engine.task_resources import TaskBudget
     from winnow.kafka.client_settings import read_client_properties
-    from winnow.pipeline.ingest.range_work import carry_out_part
+    from winnow.pipeline.ingest.range_work import run_ingest_task
 
     return spark_program.run_and_report(
         lambda: run_ingest_plans(
             options.plans,
-            carry_out=partial(carry_out_part, client_properties=read_client_properties(options.client_properties)),
+            carry_out=partial(run_ingest_task, client_properties=read_client_properties(options.client_properties)),
             budget=TaskBudget(options.memory, options.threads, options.spill, options.bytes_per_second),
             maximum_tasks=options.tasks,
         )

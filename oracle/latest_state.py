@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from oracle.surviving_records import compute_version
-from winnow.model import Record
-from winnow.strategies import Strategy
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 Key = tuple[int, bytes]
 """Partition and key."""

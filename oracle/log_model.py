@@ -107,8 +107,8 @@ from oracle.surviving_records import (
     find_history_entry,
     prune_history,
 )
-from winnow.model import ELIGIBLE_REASONS, Cleaning, Reason, Record
-from winnow.strategies import Strategy
+from winnow.values.model import ELIGIBLE_REASONS, Cleaning, Reason, Record
+from winnow.values.strategies import Strategy
 
 
 class LogModel:

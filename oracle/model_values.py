@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from winnow.model import Reason, Record
-from winnow.strategies import Strategy
+from winnow.values.model import Reason, Record
+from winnow.values.strategies import Strategy
 
 NO_MAX_LAG_MS = 2**63 - 1
 """Kafka's default of max.compaction.lag.ms: no limit."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from winnow.model import Cleaning, Record
-from winnow.strategies import Strategy
+from winnow.values.model import Cleaning, Record
+from winnow.values.strategies import Strategy
 
 _MISSING_TIMESTAMP_MS = -1
 

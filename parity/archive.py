@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from winnow import __version__, documents
+from winnow import __version__
 from winnow.config.settings import load_settings
 from winnow.embedded.java import find_java, make_spark_environment
 from winnow.engine import staging
@@ -23,23 +23,24 @@ from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.model import Assessment, PartitionState, Record, TopicState
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
-from winnow.pipeline.admin.topics import alter_topic, create_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_reading import ReadingRules
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import alter_topic, create_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
 from winnow.planning.plans import PlanReference
-from winnow.results import PartitionReceipt, StagingManifest, Verdict
 from winnow.store import RunState
+from winnow.values import documents
+from winnow.values.model import Assessment, PartitionState, Record, TopicState
+from winnow.values.results import PartitionReceipt, StagingManifest, Verdict
 
 ATTEMPT: Final = "parity"
 PAUSED_BY: Final = "parity"

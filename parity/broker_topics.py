@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from parity.cleaner_log import CleanerLog
 from parity.random_topics import PARTITIONS, NewRecord, RandomTopic
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.model import Headers, Record
+from winnow.values.model import Headers, Record
 
 HELD_BACK: Final = {"min.cleanable.dirty.ratio": "1.0"}
 """A ratio is never above 1, so nothing is cleaned."""

@@ -21,11 +21,11 @@ from parity.differences import (
 )
 from parity.random_topics import RandomTopic
 from parity.segment_headers import BrokerSegment
-from winnow.model import Assessment, PartitionState, Reason, Record, Segment
 from winnow.planning.cleanable import MAXIMUM_LONG, PartitionLog, Rules
 from winnow.planning.eligibility import assess
-from winnow.results import PartitionReceipt
-from winnow.strategies import Strategy
+from winnow.values.model import Assessment, PartitionState, Reason, Record, Segment
+from winnow.values.results import PartitionReceipt
+from winnow.values.strategies import Strategy
 
 MAXIMUM_SHOWN: Final = 5
 

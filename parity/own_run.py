@@ -32,9 +32,9 @@ from parity.own_topics import SEGMENT_MS, OwnTopic
 from parity.random_topics import DAY_MS, PARTITIONS, SHORT_RETENTION_MS
 from parity.run import Report
 from parity.segment_headers import read_segments
-from winnow.model import Assessment, Record
 from winnow.planning.cleanable import MAXIMUM_LONG
 from winnow.planning.eligibility import assess
+from winnow.values.model import Assessment, Record
 
 MAXIMUM_LAG_MS = 4 * DAY_MS
 _HORIZONS_PASS_S = 2 * SHORT_RETENTION_MS / 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from winnow.model import Headers
+from winnow.values.model import Headers
 
 PARTITIONS: Final = 4
 HOUR_MS: Final = 3_600_000

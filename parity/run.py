@@ -31,8 +31,8 @@ from parity.comparison import (
 )
 from parity.random_topics import DAY_MS, PARTITIONS, SHORT_RETENTION_MS, RandomTopic
 from parity.segment_headers import BrokerSegment, read_segments
-from winnow.model import Record
 from winnow.planning.eligibility import assess
+from winnow.values.model import Record
 
 MAXIMUM_LAG_MS: Final = 10 * DAY_MS
 _EXPIRED: Final = "tombstones whose horizon had passed, gone on both sides"

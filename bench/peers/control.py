@@ -22,9 +22,9 @@ from bench.lake import open_home
 from bench.peers.timing import PREFIX
 
 if TYPE_CHECKING:
-    from winnow.model import PartitionPlan, Plan
     from winnow.pipeline.context import Context
-    from winnow.results import StagedPartition
+    from winnow.values.model import PartitionPlan, Plan
+    from winnow.values.results import StagedPartition
 
 COMPACTIONS = 200
 EDGE = 20
@@ -80,7 +80,7 @@ class _Commits:
     """A topic and the figures of its compactions so far."""
 
     def __init__(self, ctx: Context, topic: str) -> None:
-        from winnow.pipeline.admin.topics import create_topic
+        from winnow.pipeline.topics.definition import create_topic
 
         create_topic(ctx, topic, _PARTITIONS, {"min.cleanable.dirty.ratio": "0"})
         self._ctx, self._topic = ctx, topic
@@ -120,14 +120,15 @@ def _ingest(ctx: Context, topic: str, number: int) -> float:
 
 def _compact(ctx: Context, topic: str, number: int) -> float:
     """Plan, rewrite and publish without validation; return the seconds of publishing, since the commit is measured."""
-    from winnow import __version__, documents
+    from winnow import __version__
     from winnow.engine import staging
     from winnow.engine.rewrite import ENGINE_NAME
     from winnow.pipeline.compaction.plan import plan_topic
     from winnow.pipeline.compaction.publish import publish_attempt
-    from winnow.pipeline.leases import hold_lease
-    from winnow.results import StagingManifest, Verdict
+    from winnow.pipeline.topics.leases import hold_lease
     from winnow.store import RunState
+    from winnow.values import documents
+    from winnow.values.results import StagingManifest, Verdict
 
     attempt = f"a-{number}"
     with hold_lease(ctx, topic):

@@ -19,7 +19,7 @@ from winnow_airflow.dag_ids import get_prefix
 
 if TYPE_CHECKING:
     from winnow.pipeline.monitor.watermark import Watermark
-    from winnow.results import Receipt
+    from winnow.values.results import Receipt
 
 COMPACTED = AssetAlias(f"{get_prefix()}winnow_compacted", group="winnow")
 """Alias for the assets of all topics, which are not known when the DAG is parsed."""

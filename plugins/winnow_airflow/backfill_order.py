@@ -53,7 +53,7 @@ def _lock_free_topics(
     ctx: Pipeline, checks: Iterable[TopicCheck], mine: list[TopicCheck], *, as_of_ms: int
 ) -> int | None:
     """Lock the free topics and add them to ``mine``; return how long to wait for the rest, None for no wait."""
-    from winnow.pipeline.leases import acquire_lease
+    from winnow.pipeline.topics.leases import acquire_lease
 
     waits_ms: list[int] = []
     for found in checks:
@@ -76,7 +76,7 @@ def _lock_free_topics(
 
 
 def _release_topics(ctx: Pipeline, mine: Iterable[TopicCheck]) -> None:
-    from winnow.pipeline.leases import release_lease
+    from winnow.pipeline.topics.leases import release_lease
 
     for found in mine:
         release_lease(ctx, found["topic"])

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
     from winnow.pipeline.monitor.watermark import Watermark
     from winnow.planning.plans import PlanReference
-    from winnow.results import Receipt
     from winnow.store import Run
+    from winnow.values.results import Receipt
 
 log = logging.getLogger("airflow.task")
 
@@ -52,7 +52,7 @@ def record_manual_run(ctx: Pipeline, context: Mapping[str, Any], action: str) ->
     """Record in the audit log that somebody triggered this DAG run; runs of the schedule are not actions of people."""
     if context["dag_run"].run_type != "manual":
         return
-    from winnow.pipeline.audit import record_request
+    from winnow.pipeline.topics.audit import record_request
     from winnow.store.audit import AuditAction
 
     record_request(ctx, AuditAction(action), context["params"]["topics"])
@@ -84,8 +84,8 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
     """
     from winnow.pipeline.compaction.batch import lock_and_plan
     from winnow.pipeline.compaction.plan import pack_batches
-    from winnow.pipeline.compaction.topic_threads import map_side_by_side
-    from winnow.pipeline.leases import release_lease, renew_leases
+    from winnow.pipeline.parallel import map_parallel
+    from winnow.pipeline.topics.leases import release_lease, renew_leases
 
     name = create_attempt_name()
     results = TaskResults(ctx)
@@ -97,7 +97,7 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
                 return lock_and_plan(ctx, topic, leases, as_of_ms=as_of_ms, attempt=name)[0]
             return None
 
-        plans = [planned for planned in map_side_by_side(plan, due) if planned is not None]
+        plans = [planned for planned in map_parallel(plan, due) if planned is not None]
     away = [problem for _, problem in results.errors if isinstance(problem, ServiceError)]
     if away:
         for planned in plans:
@@ -128,7 +128,7 @@ def _build_failed_batch(errors: Sequence[tuple[str, Exception]], attempt: str) -
 
 def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
     from winnow.pipeline.compaction.open_runs import close_run
-    from winnow.pipeline.leases import release_lease
+    from winnow.pipeline.topics.leases import release_lease
 
     for planned in plans:
         text = (
@@ -148,8 +148,8 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     """
     from winnow.pipeline.compaction.batch import PlanAttempt
     from winnow.pipeline.compaction.batch_validation import validate_plans
-    from winnow.pipeline.compaction.topic_threads import map_side_by_side
-    from winnow.pipeline.leases import renew_leases
+    from winnow.pipeline.parallel import map_parallel
+    from winnow.pipeline.topics.leases import renew_leases
 
     def find(row: PlanRow) -> PlanAttempt | None:
         attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
@@ -157,7 +157,7 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
             return None
         return PlanAttempt(read_plan_row(row), attempt)
 
-    attempts = [each for each in map_side_by_side(find, batch["plans"]) if each is not None]
+    attempts = [each for each in map_parallel(find, batch["plans"]) if each is not None]
     results = TaskResults(ctx)
     passed: list[str] = []
     # Its DAG run holds the topics already, unless a task was cleared after the report released them.
@@ -178,8 +178,8 @@ def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     matter.
     """
     from winnow.pipeline.compaction.batch import PlanAttempt, publish_plans
-    from winnow.pipeline.compaction.topic_threads import map_side_by_side
-    from winnow.pipeline.leases import renew_leases
+    from winnow.pipeline.parallel import map_parallel
+    from winnow.pipeline.topics.leases import renew_leases
 
     def find(row: PlanRow) -> PlanAttempt | None:
         attempt = _find_passed_attempt(ctx, row, batch["attempt"])
@@ -187,7 +187,7 @@ def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
             return None
         return PlanAttempt(read_plan_row(row), attempt or "")
 
-    attempts = [each for each in map_side_by_side(find, batch["plans"]) if each is not None]
+    attempts = [each for each in map_parallel(find, batch["plans"]) if each is not None]
     results = TaskResults(ctx)
     with renew_leases(ctx) as leases:
         published = [receipt.plan_id for receipt in publish_plans(ctx, attempts, results, leases) if receipt.plan_id]
@@ -216,9 +216,9 @@ def report_batch(
     Airflow sends no asset event from a failed task. So the error of one topic is raised only while a retry may help
     (not on the ``last_try``), or when no other topic's event would be lost; otherwise its paragraph reports the error.
     """
-    from winnow.pipeline.compaction.topic_threads import map_side_by_side
-    from winnow.pipeline.leases import release_lease
     from winnow.pipeline.monitor.watermark import compute_watermark
+    from winnow.pipeline.parallel import map_parallel
+    from winnow.pipeline.topics.leases import release_lease
     from winnow.report.receipts import format_receipt
 
     results = TaskResults(ctx)
@@ -243,7 +243,7 @@ def report_batch(
             release_lease(ctx, row["topic"])
         return paragraph, mark
 
-    reported = map_side_by_side(report, batch["plans"])
+    reported = map_parallel(report, batch["plans"])
     paragraphs = [paragraph for paragraph, _ in reported if paragraph is not None]
     published = [mark for _, mark in reported if mark is not None]
     again = not last_try and any(is_worth_retrying(problem) for _, problem in results.errors)
@@ -260,7 +260,7 @@ def report_batch(
 
 def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
     from winnow.pipeline.compaction.open_runs import close_run
-    from winnow.pipeline.leases import is_held_by_another
+    from winnow.pipeline.topics.leases import is_held_by_another
     from winnow.store import RunState
 
     if run is not None and run.status.is_closed:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
     from winnow.pipeline.explain.compare import Comparison
     from winnow.pipeline.explain.explain import Explanation, PartitionExplanation
-    from winnow.strategies import Strategy
+    from winnow.values.strategies import Strategy
 
 log = logging.getLogger("airflow.task")
 
@@ -104,7 +104,7 @@ def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, a
 
     Runs one Spark application per topic that has cleanable records and another strategy.
     """
-    from winnow.strategies import Strategy
+    from winnow.values.strategies import Strategy
 
     done: list[str] = []
     results = TaskResults(ctx)
@@ -118,9 +118,9 @@ def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, a
 
 
 def _compare_one_topic(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: int) -> str:
-    from winnow.pipeline.compaction.topic_view import load_topic_view
     from winnow.pipeline.explain.compare import compare_strategies as compare_topic
-    from winnow.strategies import Strategy as All
+    from winnow.pipeline.topics.topic_view import load_topic_view
+    from winnow.values.strategies import Strategy as All
 
     view = load_topic_view(ctx, topic)
     if not view.config.compacts:

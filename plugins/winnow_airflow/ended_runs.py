@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winnow.model import AIRFLOW_HOLDER
+from winnow.values.model import AIRFLOW_HOLDER
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline

@@ -17,9 +17,9 @@ from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, IngestRow, build_in
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
-    from winnow.failures import TopicFailure
     from winnow.kafka.cluster import Cluster
     from winnow.pipeline.context import Context as Pipeline
+    from winnow.values.failures import TopicFailure
 
 log = logging.getLogger("airflow.task")
 
@@ -75,7 +75,7 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
     Raises:
         ServiceError: brokers, catalog or metadata store cannot be reached, which is no topic's failure.
     """
-    from winnow.pipeline.leases import hold_lease
+    from winnow.pipeline.topics.leases import hold_lease
 
     source = ctx.settings.source
     release_topics_of_ended_runs(ctx, context, [LEASE])
@@ -110,9 +110,9 @@ def _follow(
     ctx: Pipeline, cluster: Cluster, chosen: ChosenTopics, params: Mapping[str, Any], *, as_of_ms: int
 ) -> Sequence[TopicFailure]:
     """Follow topics, log what was done, and return the failures by topic."""
-    from winnow.pipeline.admin.topic_deletion import withdraw_topics
     from winnow.pipeline.ingest.kafka import KafkaRequest
     from winnow.pipeline.ingest.kafka_following import follow_topics
+    from winnow.pipeline.topics.deletion import withdraw_topics
     from winnow.planning.kafka_configuration import TakingRules
 
     source = ctx.settings.source
@@ -169,7 +169,7 @@ class ChosenTopics:
 def _choose_topics(ctx: Pipeline, cluster: Cluster, params: Mapping[str, Any], followed: str | None) -> ChosenTopics:
     """Choose the topics of a run: those that its Params name, else those that the settings follow."""
     from winnow.pipeline.ingest.kafka import choose_topics
-    from winnow.pipeline.topic_sources import list_missing_topics
+    from winnow.pipeline.topics.sources import list_missing_topics
 
     named: list[str] = list(dict.fromkeys(params["kafka_topics"]))
     follows = not named and not params["kafka_topics_regex"]

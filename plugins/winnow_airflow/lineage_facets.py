@@ -28,8 +28,8 @@ from openlineage.client.facet_v2 import (
     symlinks_dataset,
 )
 
-from winnow.model import Severity
-from winnow.results import Receipt, Verdict
+from winnow.values.model import Severity
+from winnow.values.results import Receipt, Verdict
 from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
 _OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs"}

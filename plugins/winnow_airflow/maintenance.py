@@ -18,8 +18,8 @@ from winnow_airflow.topic_results import TaskResults
 from winnow_airflow.xcom_values import ChangeRow, IngestRow
 
 if TYPE_CHECKING:
-    from winnow.pipeline.admin.partitions import PartitionRow
     from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.topics.partitions import PartitionRow
 
 MINIMUM_SCRUB_WAIT_MS = 900_000
 """Minimum wait (ms) before a scrub run, which frees its slot, checks the day's budget again."""
@@ -176,9 +176,9 @@ def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
         UsageError: no such partition or action, or a pause without a name.
         UnknownTopicError: no such topic.
         CommitConflictError, CommitUnknownError, ServiceError: see
-            :func:`winnow.pipeline.compaction.state_change.change_states`.
+            :func:`winnow.pipeline.topics.state_change.change_states`.
     """
-    from winnow.pipeline.admin import partitions as step
+    from winnow.pipeline.topics import partitions as step
 
     topic, chosen, reason = row["topic"], row["partitions"], row["reason"]
     if row["action"] == "pause":

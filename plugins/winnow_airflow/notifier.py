@@ -84,7 +84,7 @@ def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: o
         numbers = verdict.failing_partitions or tuple(_find_marks(ctx, run))
         return build_verdict_alert(topic, verdict, numbers, _find_marks(ctx, run), at_ms=at_ms)
     if run.status in {RunState.INVALID, RunState.SPARK_FAILED}:
-        from winnow.pipeline.compaction.uncleanable import build_uncleanable_alert
+        from winnow.pipeline.topics.marks import build_uncleanable_alert
 
         marks = _find_marks(ctx, run)
         reasons = {number: mark.reason for number, mark in marks.items()}

@@ -23,9 +23,9 @@ from winnow_airflow.xcom_values import BatchRow, list_staged_attempts, read_plan
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
-    from winnow.pipeline.compaction.job_progress import JobRecorder
-    from winnow.pipeline.compaction.spark_submit import JobOutcome, JobOutput
     from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.spark.progress import JobRecorder
+    from winnow.pipeline.spark.submit import JobOutcome, JobOutput
     from winnow.planning.plans import PlanReference
 
 
@@ -65,7 +65,7 @@ class CompactOperator(SparkSubmitOperator):
         """
         from winnow.pipeline.compaction.batch import stage_plans
         from winnow.pipeline.compaction.open_runs import lock_for_plan, reopen_run
-        from winnow.pipeline.leases import renew_leases
+        from winnow.pipeline.topics.leases import renew_leases
 
         batch: BatchRow = self.batch
         labelled: Any = context
@@ -96,7 +96,7 @@ class CompactOperator(SparkSubmitOperator):
         self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context
     ) -> JobOutcome:
         """Run Spark on ``plans``, and record how far it is for the page."""
-        from winnow.pipeline.compaction.job_progress import AirflowTask, record_progress
+        from winnow.pipeline.spark.progress import AirflowTask, record_progress
 
         ti = context["ti"]
         index = -1 if ti.map_index is None else ti.map_index
@@ -112,13 +112,13 @@ class CompactOperator(SparkSubmitOperator):
 
     def _submit(self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context) -> JobOutcome:
         """Run Spark on ``plans`` through the provider's operator, and wait for it."""
-        from winnow.pipeline.compaction.spark_submit import (
+        from winnow.pipeline.compaction.stage import JOB_NAME, build_job_arguments
+        from winnow.pipeline.spark.submit import (
             JobOutput,
             build_spark_conf,
             find_job_file,
             open_properties_file,
         )
-        from winnow.pipeline.compaction.stage import JOB_NAME, build_job_arguments
 
         self._output = JobOutput([plan.plan_id for plan in plans])
         try:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypedDict
 from winnow.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.admin.topics import TopicDescription
     from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.topics.definition import TopicDescription
 
 log = logging.getLogger("airflow.task")
 
@@ -63,7 +63,7 @@ def change_topic(ctx: Pipeline, change: TopicChange) -> str:
 
 
 def _create_topic(ctx: Pipeline, change: TopicChange) -> str:
-    from winnow.pipeline.admin.topics import create_topic
+    from winnow.pipeline.topics.definition import create_topic
 
     topic, partitions = change["topic"], _require_partitions(change)
     if topic in ctx.log.names():
@@ -78,7 +78,7 @@ def _create_topic(ctx: Pipeline, change: TopicChange) -> str:
 
 
 def _alter_configuration(ctx: Pipeline, change: TopicChange) -> str:
-    from winnow.pipeline.admin.topics import alter_topic
+    from winnow.pipeline.topics.definition import alter_topic
 
     topic, config, reset = change["topic"], change["config"], change["reset"]
     if not config and not reset:
@@ -102,7 +102,7 @@ def _require_expected(topic: str, present: Mapping[str, str], expected: Mapping[
 
 
 def _add_partitions(ctx: Pipeline, change: TopicChange) -> str:
-    from winnow.pipeline.admin.topics import alter_topic
+    from winnow.pipeline.topics.definition import alter_topic
 
     topic, partitions = change["topic"], _require_partitions(change)
     if ctx.log.open(topic).partitions() == partitions:

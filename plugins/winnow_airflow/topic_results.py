@@ -11,7 +11,7 @@ from collections.abc import Sized
 from typing import TYPE_CHECKING
 
 from winnow.errors import WinnowError
-from winnow.failures import TopicFailure, TopicResults
+from winnow.values.failures import TopicFailure, TopicFailures
 from winnow_airflow.older_airflow import AirflowSkipException
 from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.xcom_values import build_label
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("airflow.task")
 
 
-class TaskResults(TopicResults):
+class TaskResults(TopicFailures):
     """Collects the failures of the topics of one task, and logs each."""
 
     def __init__(self, ctx: Pipeline) -> None:

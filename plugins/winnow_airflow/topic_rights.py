@@ -31,7 +31,7 @@ def require_right(ctx: Pipeline, context: Mapping[str, Any], topics: Iterable[st
     Raises:
         UsageError: not on all; the message names them.
     """
-    from winnow.pipeline import topic_rights
+    from winnow.pipeline.topics import rights as topic_rights
 
     person = find_person(context)
     if person is not None:
@@ -40,7 +40,7 @@ def require_right(ctx: Pipeline, context: Mapping[str, Any], topics: Iterable[st
 
 def keep_permitted(ctx: Pipeline, context: Mapping[str, Any], topics: Sequence[str]) -> list[str]:
     """Return those of ``topics`` that the person who triggered the run may act on; the others are logged."""
-    from winnow.pipeline.topic_rights import find_forbidden
+    from winnow.pipeline.topics.rights import find_forbidden
 
     person = find_person(context)
     forbidden = {} if person is None else find_forbidden(ctx, topics, person)

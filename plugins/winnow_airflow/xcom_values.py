@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 from winnow.errors import UsageError
-from winnow.model import AIRFLOW_HOLDER
+from winnow.values.model import AIRFLOW_HOLDER
 
 if TYPE_CHECKING:
     from winnow.planning.plans import PlanReference

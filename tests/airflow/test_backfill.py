@@ -17,13 +17,13 @@ from oracle.log_model import LogModel
 from oracle.model_values import ModelConfig
 from tests.support.embedded_airflow import EmbeddedAirflow
 from tests.support.world import record, write_jsonl
-from winnow.model import Record
-from winnow.pipeline.admin.topics import create_topic, describe_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import create_topic, describe_topic
 from winnow.store import RunState
-from winnow.strategies import Strategy
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 BACKFILL = "backfill_topics"
 SCHEDULED = "compact_topics"

@@ -19,12 +19,12 @@ from tests.support.receivers import Posted
 from tests.support.world import build_versions, compute_survivors, write_jsonl
 from winnow.embedded.airflow_users import LOGIN
 from winnow.files import storage
-from winnow.model import Segment, TopicPartition
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import create_topic
 from winnow.store import RunState
+from winnow.values.model import Segment, TopicPartition
 
 TOPIC = "payments"
 RECORDS = 200

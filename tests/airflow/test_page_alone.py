@@ -16,8 +16,8 @@ from tests.support.world import build_versions, compute_survivors, write_jsonl
 from winnow.embedded.airflow_users import LOGIN
 from winnow.log.recorded_configuration import read_overrides
 from winnow.pipeline.context import Context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.read.records import read_batches
 
 TOPIC = "refunds"
 RECORDS = 200

@@ -17,7 +17,7 @@ from bench.results import Results
 from bench.small_suite import find_keyed_errors
 from bench.workloads import SMALL
 from oracle.latest_state import compute_latest_state
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 
 def test_each_keyed_table_holds_the_latest_state_of_a_log_with_deletes(tmp_path: Path) -> None:

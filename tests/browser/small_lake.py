@@ -22,16 +22,16 @@ from winnow.errors import ValidationFailedError
 from winnow.files import storage
 from winnow.log.head import Change
 from winnow.log.recorded_configuration import make_kafka_property
-from winnow.model import Record
-from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.pipeline.leases import hold_lease
-from winnow.results import Receipt
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.store.ingest_lag import IngestLag
 from winnow.store.source_states import SourceKind, SourceState
+from winnow.values.model import Record
+from winnow.values.results import Receipt
 
 HOUR_MS = 3_600_000
 DAYS = 5

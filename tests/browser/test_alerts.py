@@ -13,12 +13,12 @@ from tests.browser.conftest import Open
 from tests.browser.test_keyboard import FOCUSED, open_refreshable, refresh, tab_to
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
-from winnow.results import OpenAlert
 from winnow.store import Store, tables
 from winnow.store.alert_events import AlertEventTable
 from winnow.store.alert_handling import AlertState
 from winnow.store.database import Database
-from winnow.store.values import Window
+from winnow.store.rows import Window
+from winnow.values.results import OpenAlert
 
 HOUR_MS = 3_600_000
 PLAN = "Topic audit.log was not compacted"

@@ -90,7 +90,7 @@ def list_readers(server: int) -> list[int]:
         except OSError:
             continue
         parents[int(place.name)] = int(state[1])
-        if b"winnow.questions" in arguments and state[0] != "Z":
+        if b"winnow.log_reader" in arguments and state[0] != "Z":
             readers.append(int(place.name))
     return [pid for pid in readers if is_below(pid, server, parents)]
 

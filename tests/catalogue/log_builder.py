@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from winnow.config.topic import TopicConfig
-from winnow.model import Assessment, PartitionState, Segment
-from winnow.pipeline.compaction.topic_view import build_rules
+from winnow.pipeline.topics.topic_view import build_rules
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import assess
+from winnow.values.model import Assessment, PartitionState, Segment
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_760_000_000_000

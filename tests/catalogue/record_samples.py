@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tests.support.random_logs import build_table
 from tests.support.world import write_jsonl
-from winnow.model import Headers, Record
+from winnow.values.model import Headers, Record
 
 HEADER = "version"
 

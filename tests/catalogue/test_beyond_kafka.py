@@ -12,10 +12,10 @@ from tests.catalogue.log_builder import HOUR_MS
 from tests.catalogue.record_samples import build_strategy_config, build_version_header, build_versioned_record
 from tests.support.world import TOPIC, World, build_versions, open_world, record
 from winnow.engine import staging
-from winnow.model import Reason, Record
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.plan import pack_batches
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.values.model import Reason, Record
 
 
 @pytest.fixture

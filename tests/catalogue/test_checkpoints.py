@@ -13,15 +13,15 @@ import pytest
 
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world
 from winnow.errors import ValidationFailedError, WinnowError
-from winnow.model import Reason
 from winnow.pipeline.admin.checkpoints import export_checkpoints, import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.partitions import list_partitions, pause_partitions, resume_partitions
-from winnow.pipeline.admin.store_maintenance import rebuild_store
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.partitions import list_partitions, pause_partitions, resume_partitions
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.sources.checkpoint_file import CheckpointEntry
+from winnow.values.model import Reason
 
 
 @pytest.fixture

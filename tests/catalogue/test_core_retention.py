@@ -10,9 +10,9 @@ import pytest
 
 from tests.catalogue.record_samples import FORMATS, write_records
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
-from winnow.model import Cleaning, Record
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.values.model import Cleaning, Record
 
 DAY_MS = 86_400_000
 FAR_FUTURE_MS = 4_000_000_000_000

@@ -10,13 +10,13 @@ import pytest
 from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.files import storage
-from winnow.model import Reason, Status
-from winnow.pipeline.admin.topics import alter_topic, list_topics
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import compact_topics
-from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.monitor.metrics import measure_topic
+from winnow.pipeline.topics.definition import alter_topic, list_topics
+from winnow.pipeline.topics.marks import release_marks
 from winnow.report.metrics import Value, list_metric_values, sum_measurements
+from winnow.values.model import Reason, Status
 
 HOUR_MS = 3_600_000
 

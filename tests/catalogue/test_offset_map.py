@@ -13,11 +13,11 @@ from tests.catalogue.log_builder import HOUR_MS
 from tests.support.random_logs import build_table
 from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
 from winnow.config.settings import load_settings
-from winnow.model import Reason
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.context import open_context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.read.records import read_batches
+from winnow.values.model import Reason
 
 LEAST_MEMORY_BYTES = 1_000_000
 """The smallest setting there is."""

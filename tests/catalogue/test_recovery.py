@@ -19,11 +19,11 @@ from winnow.engine.read_ranges import SegmentSurvivors, group_segments
 from winnow.engine.rewrite import compact_partition
 from winnow.errors import DamagedSegmentError, PlanVoidError
 from winnow.files import storage
-from winnow.model import PartitionPlan, Segment
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.values.model import PartitionPlan, Segment
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_a_truncated_segment_is_named_and_not_compacted(world: World, left: int)
 @pytest.mark.kafka("78")
 def test_a_run_that_is_stopped_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     """Paused by somebody while it is at work: files were written, none is published, and resuming lets the next go."""
-    from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
+    from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
 
     with open_world(tmp_path, FakeClock(NOW_MS)) as world:
         world.create(1, min_cleanable_dirty_ratio="0")

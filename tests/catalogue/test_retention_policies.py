@@ -10,14 +10,14 @@ import pytest
 from tests.catalogue.log_builder import HOUR_MS
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.files import storage
-from winnow.model import Reason, Record
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.context import open_context
-from winnow.pipeline.leases import hold_lease
-from winnow.results import Receipt
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.marks import mark_uncleanable
+from winnow.values.model import Reason, Record
+from winnow.values.results import Receipt
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from tests.catalogue.record_samples import FORMATS, write_records
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record, write_jsonl
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
-from winnow.model import Append, Reason, Record, Uncleanable
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.planning.cleanable import PartitionLog, find_cleanable_range
+from winnow.values.model import Append, Reason, Record, Uncleanable
 
 MARK = Uncleanable("a segment cannot be read", since_ms=LONG_AGO_MS, next_attempt_ms=NOW_MS + 1)
 

@@ -16,10 +16,10 @@ from tests.catalogue.record_samples import (
     encode_version,
 )
 from tests.support.world import TOPIC, World, open_world, record
-from winnow.model import Reason, Record
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
-from winnow.strategies import Strategy
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.values.model import Reason, Record
+from winnow.values.strategies import Strategy
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ import pytest
 from tests.support.random_logs import build_table
 from tests.support.world import TOPIC, World, compute_survivors, json_line, open_world, record
 from winnow.errors import BadInputError
-from winnow.model import Reason, Record
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.values.model import Reason, Record
 
 DAY_MS = 86_400_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.support.world import record
-from winnow.model import Record
+from winnow.values.model import Record
 
 PARTITIONS: Final = 2
 _KEYS: Final = 300

@@ -20,7 +20,7 @@ from tests.cluster.order_log import PARTITIONS, RECORDS, make_order_log
 from tests.support.hadoop_cluster import HadoopCluster, put_package_on_executors, run_hadoop
 from tests.support.world import compute_survivors
 from winnow.files import storage
-from winnow.model import Record
+from winnow.values.model import Record
 
 pytest.importorskip("hdfs_native", reason="the extra hdfs is not installed")
 

@@ -21,9 +21,9 @@ from winnow.files import storage
 from winnow.log import document_copies
 from winnow.log.head import Head
 from winnow.pipeline.compaction import driver
+from winnow.pipeline.connect.connect import write_connection
 from winnow.pipeline.context import open_context
-from winnow.pipeline.explain.connect import write_connection
-from winnow.pipeline.explain.reader_names import ReaderName
+from winnow.pipeline.latest.reader_names import ReaderName
 
 pytestmark = [
     pytest.mark.timeout(900),

@@ -44,7 +44,6 @@ from winnow.errors import (
     TopicBusyError,
     WinnowError,
 )
-from winnow.model import Append, Cleaning, PartitionState, Reason, TopicPartition
 from winnow.store import CheckpointRow, Lease, RunState, Store, migration
 from winnow.store.database import Database
 from winnow.store.migration import MIGRATIONS, make_alembic_config
@@ -52,6 +51,7 @@ from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
 from winnow.store.store import PARTS
 from winnow.store.tables import Base
+from winnow.values.model import Append, Cleaning, PartitionState, Reason, TopicPartition
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

@@ -9,13 +9,13 @@ from threading import Barrier
 
 from tests.support import store_fixtures
 from tests.support.store_fixtures import assessment
-from winnow.model import Assessment, Reason, RetiredFile
-from winnow.results import Delivery, OpenAlert
 from winnow.store import Store
 from winnow.store.alert_handling import AlertCounts, AlertState
 from winnow.store.alerts import Compose
 from winnow.store.retired_files import WaitingFiles
-from winnow.store.values import Window
+from winnow.store.rows import Window
+from winnow.values.model import Assessment, Reason, RetiredFile
+from winnow.values.results import Delivery, OpenAlert
 
 postgresql_server = store_fixtures.postgresql_server
 new_store_url = store_fixtures.new_store_url

@@ -15,7 +15,7 @@ from winnow.store import Store
 from winnow.store.audit import MAXIMUM_TEXT_CHARACTERS, AuditEntry
 from winnow.store.audit_chain import check_chain
 from winnow.store.migration import make_alembic_config
-from winnow.store.values import Window
+from winnow.store.rows import Window
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

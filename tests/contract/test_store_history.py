@@ -18,11 +18,11 @@ from tests.support.store_fixtures import (
     retired_file,
     verdict,
 )
-from winnow.results import OpenAlert
 from winnow.store import RunState, Store, tables
 from winnow.store.audit import AuditEntry
+from winnow.store.rows import Window
 from winnow.store.run_progress import PlanProgress, RunProgress, SparkJob
-from winnow.store.values import Window
+from winnow.values.results import OpenAlert
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

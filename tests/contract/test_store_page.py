@@ -26,9 +26,9 @@ from winnow.store.assessments import AssessedTopic
 from winnow.store.deadlines import DeadlineDay, MissedDeadline, write_deadlines
 from winnow.store.migration import make_alembic_config
 from winnow.store.receipt_figures import RunRank
+from winnow.store.rows import AppendedRecords, TopicSort, Window
 from winnow.store.samples import ALL_TOPICS, Sample
 from winnow.store.table_health import SizeClass, TableHealth
-from winnow.store.values import AppendedRecords, TopicSort, Window
 
 MINUTE_MS = 60_000
 DAY = NOW_MS // DAY_MS * DAY_MS

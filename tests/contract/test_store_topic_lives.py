@@ -14,11 +14,11 @@ import winnow.store
 from tests.support import store_fixtures
 from tests.support.store_fixtures import NOW_MS, marked_state, receipt
 from winnow.errors import PlanVoidError
-from winnow.model import RetiredFile, TopicHead
 from winnow.store import Store
 from winnow.store.segment_checks import FileCheck
 from winnow.store.tables import Base
 from winnow.store.topic_rows import KEPT, OF_NO_TOPIC, list_tables, list_tables_by_plan, list_tables_by_topic
+from winnow.values.model import RetiredFile, TopicHead
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

@@ -24,13 +24,13 @@ from tests.support.receivers import WebhookInbox, open_inbox
 from winnow.engine import staging
 from winnow.errors import ConfigurationError
 from winnow.files.segments import ARROW_SCHEMA
-from winnow.pipeline.admin.partitions import pause_partitions
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.report.alerts import Alert, AlertKind
-from winnow.results import StagingManifest
 from winnow.store import RunState
+from winnow.values.results import StagingManifest
 from winnow_airflow.monitoring import explain_not_present
 from winnow_airflow.notifier import find_situation, find_stuck_sweeps
 from winnow_airflow.task_context import build_channels, open_pipeline

@@ -14,11 +14,11 @@ from tests.dags.conftest import RunDag
 from tests.dags.test_concurrent_runs import A, as_run, planned, stage
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
-from winnow.model import Status
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.monitor.watermark import Watermark
-from winnow.results import Receipt
+from winnow.pipeline.topics.definition import create_topic
+from winnow.values.model import Status
+from winnow.values.results import Receipt
 from winnow_airflow import compaction_steps
 from winnow_airflow.assets import (
     COMPACTED,

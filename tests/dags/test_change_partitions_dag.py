@@ -14,12 +14,12 @@ from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.errors import UnknownTopicError, UsageError
-from winnow.model import TopicPartition
-from winnow.pipeline.admin.partitions import list_partitions
-from winnow.pipeline.admin.topics import create_topic
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.context import Context
-from winnow.store.values import Window
+from winnow.pipeline.topics.definition import create_topic
+from winnow.pipeline.topics.marks import mark_uncleanable
+from winnow.pipeline.topics.partitions import list_partitions
+from winnow.store.rows import Window
+from winnow.values.model import TopicPartition
 from winnow_airflow import maintenance
 from winnow_airflow.xcom_values import ChangeRow
 

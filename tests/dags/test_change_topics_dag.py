@@ -13,12 +13,12 @@ from winnow.config.kafka_settings import Origin, SourceSetting
 from winnow.errors import ConfigurationError, UsageError
 from winnow.kafka.cluster import BrokerTopic
 from winnow.log.recorded_configuration import read_overrides
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.kafka_configuration import follow_configuration
+from winnow.pipeline.topics.definition import create_topic
 from winnow.planning.kafka_configuration import TakingRules
-from winnow.store.values import Window
+from winnow.store.rows import Window
 from winnow_airflow.topic_changes import change_topic
 
 NOTHING: dict[str, Any] = {

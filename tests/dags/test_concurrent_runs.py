@@ -36,16 +36,16 @@ from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.head import Change
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.compaction.batch import stage_plans
 from winnow.pipeline.compaction.open_runs import lock_for_plan, reopen_run
 from winnow.pipeline.compaction.plan_validity import explain_void
-from winnow.pipeline.compaction.spark_submit import JobOutcome, JobOutput
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import release_lease
+from winnow.pipeline.spark.submit import JobOutcome, JobOutput
+from winnow.pipeline.topics.leases import release_lease
+from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.planning.plans import PlanReference
-from winnow.results import Receipt
 from winnow.store import RunState
+from winnow.values.results import Receipt
 from winnow_airflow import compaction_steps, eligibility_steps, maintenance, operators
 from winnow_airflow.operators import CompactOperator, list_pending_plans
 from winnow_airflow.topic_results import TaskResults

@@ -16,7 +16,7 @@ from tests.support.dag_topics import read_topic
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.errors import UsageError
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.leases import hold_lease
 from winnow_airflow import following
 
 BOTH = ("shop.orders", "shop.clicks")

@@ -18,10 +18,10 @@ from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.errors import BadInputError, DamagedSegmentError, UsageError
 from winnow.files import storage
-from winnow.pipeline.admin.topic_deletion import delete_topic
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.topics.definition import create_topic
+from winnow.pipeline.topics.deletion import delete_topic
 from winnow.report.alerts import AlertKind
 from winnow_airflow import maintenance
 from winnow_airflow.xcom_values import IngestRow

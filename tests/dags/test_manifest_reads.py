@@ -15,8 +15,8 @@ from winnow.errors import UnknownTopicError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.open_runs import lock_for_plan
-from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.planning.plans import PlanReference
 from winnow.store.overview import Overview
 from winnow_airflow import compaction_steps, eligibility_steps

@@ -11,9 +11,9 @@ import pytest
 from tests.dags.conftest import RunDag
 from tests.dags.test_concurrent_runs import as_run
 from tests.support.dag_topics import DAY_MS, build_group_states, build_old_lines, make_topic, read_topic
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction import plan as planning
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.definition import create_topic
 from winnow.store import RunState
 from winnow_airflow import compaction_steps, eligibility_steps
 from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, TopicCheck

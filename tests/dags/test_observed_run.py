@@ -27,7 +27,7 @@ from winnow.config.settings import Settings
 from winnow.pipeline.context import open_context
 from winnow.report.counters import PHASES
 from winnow.report.events import EVENTS
-from winnow.results import Receipt
+from winnow.values.results import Receipt
 
 NAMESPACE = "tests"
 

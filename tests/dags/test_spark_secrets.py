@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from winnow.pipeline.compaction.spark_submit import build_spark_conf, open_properties_file
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark.submit import build_spark_conf, open_properties_file
 from winnow_airflow.operators import CompactOperator
 
 KEYS = {

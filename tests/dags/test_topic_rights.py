@@ -11,8 +11,8 @@ import pytest
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.errors import UsageError
-from winnow.pipeline.admin.topic_deletion import delete_topic
 from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.topics.deletion import delete_topic
 from winnow_airflow import compaction_steps, topic_rights
 
 PERSON = "dag_test"

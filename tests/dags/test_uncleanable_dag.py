@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.dags.conftest import RunDag
 from tests.support.world import build_versions, write_jsonl
 from winnow.files import storage
-from winnow.model import TopicPartition
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import create_topic
 from winnow.store import RunState
+from winnow.values.model import TopicPartition
 
 
 def test_damaged_segment_fails_its_run_marks_its_partition_and_spares_the_next_run(

@@ -20,10 +20,7 @@ from winnow.errors import CommitUnknownError, ValidationBrokenError, ValidationF
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.kafka.cluster import BrokerTopic
-from winnow.model import Status
-from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.admin.scrub import open_scrub
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import compact_topics
@@ -31,10 +28,13 @@ from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.ingest.kafka_configuration import follow_configuration
 from winnow.pipeline.monitor.watch import watch_topics
-from winnow.pipeline.topic_sources import record_gone
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.partitions import pause_partitions
+from winnow.pipeline.topics.sources import record_gone
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.planning.plans import PlanReference
 from winnow.report import alert_templates
+from winnow.values.model import Status
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS

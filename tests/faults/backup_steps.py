@@ -14,10 +14,10 @@ from sqlalchemy import Engine, event
 
 from tests.support.world import TOPIC, World
 from winnow.files import disk_sync, file_copies
-from winnow.pipeline.admin.topic_adoption import adopt_topic
-from winnow.pipeline.admin.topic_recovery import recover_topic
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
+from winnow.pipeline.topics.adoption import adopt_topic
+from winnow.pipeline.topics.recovery import recover_topic
 
 FOLDER = "backup"
 """The folder of the backups, below the world's."""

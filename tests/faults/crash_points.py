@@ -32,13 +32,14 @@ from winnow.log.topic_log import TopicLog
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
-from winnow.pipeline.admin.topic_deletion import delete_topic
-from winnow.pipeline.admin.topics import create_topic
-from winnow.pipeline.compaction import latest_table, publish
+from winnow.pipeline.compaction import publish
 from winnow.pipeline.ingest import commit
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.latest import table as latest_table
+from winnow.pipeline.topics.definition import create_topic
+from winnow.pipeline.topics.deletion import delete_topic
 from winnow.store import RunState
 from winnow.store.projection import Projection
 from winnow.store.retired_files import RetiredFiles

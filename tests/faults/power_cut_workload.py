@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
-from winnow.engine import spark, staging
-from winnow.engine.splitting import plan_tasks
+from winnow.engine import compaction_job as spark
+from winnow.engine import staging
+from winnow.engine.task_planning import plan_tasks
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.store import RunState
 
 RECORDS = [*build_versions(0, 12), *build_versions(0, 9, partition=1)]

@@ -13,12 +13,12 @@ import pytest
 from tests.faults.backup_steps import FOLDER
 from tests.faults.forked_processes import ForkServer, start_fork_server
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record
-from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.backup_place import BackupPlace
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.backup.verify import verify_backup
+from winnow.values.model import Record
 
 POINTS = int(os.environ.get("BACKUP_POINTS", "3"))
 """Steps at which each of both dies, evenly spread; `make test-long` takes all."""

@@ -14,8 +14,8 @@ import pytest
 from tests.faults.concurrent_workers import PROCESSES, open_topic
 from tests.support.world import TOPIC, compute_survivors
 from winnow.clock import read_wall_clock_ms
-from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.values.model import Record
 
 SEED = int(os.environ.get("CROWD_SEED", "1"))
 SECONDS = os.environ.get("CROWD_SECONDS", "10")

@@ -18,19 +18,19 @@ from winnow.files import storage
 from winnow.log.installation import read_installation
 from winnow.log.latest_tables import LatestHead
 from winnow.log.state import PLAN_PROPERTY
-from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
-from winnow.pipeline.admin.topics import create_topic
-from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import is_process_dead
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.pipeline.leases import hold_lease
-from winnow.results import Receipt
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.topics.definition import create_topic
+from winnow.pipeline.topics.deletion import delete_topic, restore_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store import Run, RunState
+from winnow.values.results import Receipt
 
 GRACE_MS = 3_600_000
 RECORDS = build_versions(0, 12)

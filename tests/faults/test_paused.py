@@ -34,14 +34,14 @@ from winnow.engine import staging
 from winnow.errors import DamagedMetadataError, OutdatedHeadError, PlanVoidError, TopicBusyError
 from winnow.files import storage
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
-from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction import validate
-from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.store import RunState
+from winnow.values.model import Record
 
 GRACE_MS = 3_600_000
 AHEAD_MS = 61 * 60_000

@@ -28,7 +28,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.log.document_copies import find_good
 from winnow.log.reference_chains import list_documents
 from winnow.log.snapshot_expiry import list_state_documents
-from winnow.model import Record
+from winnow.values.model import Record
 
 NOW_MS = read_wall_clock_ms()
 WORK = Path(power_cut_workload.__file__)

@@ -21,11 +21,11 @@ from tests.support.world import FakeClock, World, build_versions, open_world, re
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import WinnowError
 from winnow.files import storage
-from winnow.pipeline.admin.latest_table_files import drop_latest_table
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_deletion import delete_topic
-from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.latest.table_files import drop_latest_table
+from winnow.pipeline.topics.deletion import delete_topic
 
 GRACE_MS = 1_000
 SHORT, LONG = 3, 2_000

@@ -13,10 +13,10 @@ import pytest
 from tests.faults.forked_processes import ForkServer, start_fork_server
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, compute_survivors, open_world, record
 from winnow.errors import UnknownTopicError, WinnowError
-from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_adoption import adopt_topic
-from winnow.pipeline.admin.topic_recovery import recover_topic
+from winnow.pipeline.topics.adoption import adopt_topic
+from winnow.pipeline.topics.recovery import recover_topic
+from winnow.values.model import Record
 
 POINTS = int(os.environ.get("RECOVERY_POINTS", "2"))
 """Steps at which each of them dies, evenly spread; `make test-long` takes all."""

@@ -17,21 +17,21 @@ from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import CommitUnknownError, PlanVoidError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
-from winnow.model import Record, Status
-from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.uncleanable import MAXIMUM_BACK_OFF_MS, MINIMUM_BACK_OFF_MS, release_marks
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.pipeline.leases import hold_lease
 from winnow.pipeline.monitor.watch import watch_topics
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.marks import MAXIMUM_BACK_OFF_MS, MINIMUM_BACK_OFF_MS, release_marks
+from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
 from winnow.planning.plans import PlanReference
 from winnow.report.alert_manager import MAXIMUM_CLAIM_MS, RETRY_MS
 from winnow.report.alerts import Alert
+from winnow.values.model import Record, Status
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

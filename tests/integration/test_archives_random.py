@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.support.sample_archives import encode
 from tests.support.world import NOW_MS, TOPIC, compute_survivors, open_world
-from winnow.model import Record
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.sources.choices import Choices
+from winnow.values.model import Record
 
 ENCODINGS = Choices(encodings=dict.fromkeys(("key", "value", "headers"), "base64"))
 DAY_MS = 86_400_000

@@ -17,15 +17,15 @@ from tests.support.cli_runner import make_topic, winnow
 from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.partitions import pause_partitions, release_partitions, resume_partitions
-from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
-from winnow.pipeline.admin.topics import alter_topic, create_topic
-from winnow.pipeline.audit import MAXIMUM_NAMED_TOPICS, record_request
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.topics.audit import MAXIMUM_NAMED_TOPICS, record_request
+from winnow.pipeline.topics.definition import alter_topic, create_topic
+from winnow.pipeline.topics.deletion import delete_topic, restore_topic
+from winnow.pipeline.topics.marks import mark_uncleanable
+from winnow.pipeline.topics.partitions import pause_partitions, release_partitions, resume_partitions
 from winnow.sources.checkpoint_file import CheckpointEntry
 from winnow.store.audit import AuditAction, AuditEntry
-from winnow.store.values import Window
+from winnow.store.rows import Window
 
 RUN = "airflow:change_topics:manual__1"
 SHELL_USER = f"{getpass.getuser()}@{socket.gethostname()}"

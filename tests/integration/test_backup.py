@@ -29,11 +29,7 @@ from winnow.log.fence import make_fence_change
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.table_files import FileKind, find_path_below
 from winnow.log.table_pointers import TableRole, read_pointers
-from winnow.model import Record
-from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.backup.backup_place import BackupPlace
 from winnow.pipeline.backup.create import MAXIMUM_TRIES, create_backup
 from winnow.pipeline.backup.restore import restore_backup
@@ -41,12 +37,16 @@ from winnow.pipeline.backup.topic_copies import TopicCopy
 from winnow.pipeline.backup.verify import verify_backup
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import open_context
-from winnow.pipeline.explain.latest import read_latest_batches
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.latest.records import read_latest_batches
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.deletion import delete_topic, restore_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.store.audit import AuditAction
-from winnow.store.values import Window
+from winnow.store.rows import Window
+from winnow.values.model import Record
 
 OTHER = "clicks"
 DELETED = "visits"

@@ -18,9 +18,9 @@ from winnow.errors import DamagedMetadataError, ForeignConfigurationError, Winno
 from winnow.log import head_checks, manifests
 from winnow.log.head import Change
 from winnow.log.topic_log import TopicLog
-from winnow.model import Segment, TopicState
-from winnow.pipeline.admin.topics import alter_topic, describe_topic
 from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.topics.definition import alter_topic, describe_topic
+from winnow.values.model import Segment, TopicState
 
 PATH = "file:///nowhere/data/{}.parquet"
 

@@ -31,11 +31,11 @@ from tests.support.world import record as make_record
 from winnow.engine.key_changes import LogExtent, read_key_changes
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import UsageError
-from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.explain.changes import OffsetBounds, read_offset_changes, read_snapshot_changes
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.strategies import Strategy
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 Changes = dict[Key, tuple[str, bytes | None, int | None, int | None]]

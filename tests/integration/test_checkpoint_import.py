@@ -23,7 +23,6 @@ from tests.support.world import (
     run_between_head_and_commit,
 )
 from winnow.log.head import Head
-from winnow.model import Cleaning, PartitionState, Reason
 from winnow.pipeline.admin.checkpoints import (
     OPERATION,
     ImportedEntry,
@@ -32,10 +31,11 @@ from winnow.pipeline.admin.checkpoints import (
     group_by_topic,
     import_checkpoints,
 )
-from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.planning.cleanable import find_first_dirty_offset
 from winnow.sources.checkpoint_file import CheckpointEntry, read_checkpoint_file, write_checkpoint_file
+from winnow.values.model import Cleaning, PartitionState, Reason
 
 DAY_MS = 86_400_000
 TOPICS = ["orders", "payments", "returns"]

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.cli_runner import NOW_MS, make_topic, record, winnow, winnow_process, write_lines
 from winnow.cli.assess import make_urgency_key
-from winnow.model import Assessment, Reason
 from winnow.report.receipts import explain_reason
+from winnow.values.model import Assessment, Reason
 
 KEYS = [
     "topic", "partition", "eligible", "reason", "log_start_offset", "first_dirty_offset", "first_uncleanable_offset",

@@ -10,7 +10,7 @@ import pytest
 from tests.support.cli_runner import NOW_MS, make_topic, winnow
 from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.context import open_context
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.leases import hold_lease
 
 KEYS = ["topic", "plan_id", "status", "snapshot_id", "partitions", "message"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import NOW_MS, make_topic, winnow
-from winnow.model import Cleaning, PartitionState, Status
 from winnow.pipeline.context import open_context
-from winnow.results import PartitionReceipt, Receipt, Verdict
 from winnow.store import RunState
+from winnow.values.model import Cleaning, PartitionState, Status
+from winnow.values.results import PartitionReceipt, Receipt, Verdict
 
 CHECKPOINT_KEYS = [
     "topic", "partition", "first_dirty_offset", "log_start_offset", "log_end_offset", "strategy", "cleanings",

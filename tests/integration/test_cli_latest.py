@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.cli_runner import NOW_MS, make_topic, record, winnow, write_lines
 from tests.support.rest_catalog import serve_rest_catalog
-from winnow.pipeline.explain.reader_names import ReaderName
+from winnow.pipeline.latest.reader_names import ReaderName
 
 SCHEMA = {
     "type": "record",

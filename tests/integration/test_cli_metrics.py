@@ -8,9 +8,9 @@ from pathlib import Path
 from tests.integration.test_cli_history import CLEANED, RECEIPT
 from tests.support.cli_runner import NOW_MS, make_topic, winnow, winnow_process
 from tests.unit.test_metrics import parse_page
-from winnow.model import Reason
 from winnow.pipeline.context import open_context
 from winnow.report.metrics import METRICS
+from winnow.values.model import Reason
 
 LAG = ["segment.ms=1000", "max.compaction.lag.ms=2000"]
 NAMES = [metric.name for metric in METRICS if not metric.total_only]

@@ -21,7 +21,7 @@ from winnow.files import storage
 from winnow.log.head import Change
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
 from winnow.log.snapshot_expiry import expire_snapshots
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 TOPIC = "paper"
 IDENTIFIER = (DEFAULT_NAMESPACE, TOPIC)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.support import in_process_spark
 from tests.support.world import NOW_MS, TOPIC, World, compute_survivors, open_world, record
-from winnow.model import Reason, Record, Status
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.assess import open_assessor
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.explain.explain import explain_compaction
+from winnow.values.model import Reason, Record, Status
 
 MINUTE_MS = 60_000
 WEEK_MS = 7 * 86_400_000

@@ -18,11 +18,11 @@ from tests.support.world import NOW_MS, TOPIC, World, open_world, record
 from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordOrder, compare_partition
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
-from winnow.model import OffsetRange, Record, Segment
-from winnow.pipeline.compaction.spark_submit import Progress
 from winnow.pipeline.context import Context
 from winnow.pipeline.explain.compare import Comparison, compare_strategies
-from winnow.strategies import Strategy
+from winnow.pipeline.spark.submit import Progress
+from winnow.values.model import OffsetRange, Record, Segment
+from winnow.values.strategies import Strategy
 
 DAY_MS = 86_400_000
 

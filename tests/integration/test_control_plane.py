@@ -24,10 +24,10 @@ from winnow.log import log_update, reference_chains
 from winnow.log.file_checksums import has_checksum
 from winnow.log.head import Change
 from winnow.log.manifests import list_live_manifests, list_live_paths, list_live_segments
-from winnow.model import Segment
-from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.assess import assess_topics, open_assessor
+from winnow.pipeline.topics.stored_rows import rebuild_store
+from winnow.values.model import Segment
 
 TOPIC = "paper"
 

@@ -22,8 +22,8 @@ from winnow.log import document_copies, file_checksums, quarantine, reference_ch
 from winnow.log.manifests import list_live_manifests, list_live_paths
 from winnow.log.reference_chains import list_seen_digests
 from winnow.log.snapshot_expiry import find_state_path
-from winnow.pipeline.admin.topics import describe_topic
 from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.topics.definition import describe_topic
 
 LONG = settings().max_examples >= 1_000
 """``make test-long``: many more places of each file."""

@@ -19,8 +19,8 @@ import pytest
 
 from tests.support.sample_archives import SAMPLES, load_dump
 from tests.support.world import FakeClock, World, open_world
-from winnow.model import Record
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.values.model import Record
 
 TOPIC = "plain.public.customers"
 DAY_MS = 86_400_000

@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.world import TOPIC, World, build_versions, open_world, record
 from winnow.files import storage
-from winnow.model import Reason
-from winnow.pipeline.admin.topics import describe_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.explain.explain import explain_compaction
+from winnow.pipeline.topics.definition import describe_topic
+from winnow.values.model import Reason
 
 
 @pytest.fixture

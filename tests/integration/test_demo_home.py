@@ -10,8 +10,8 @@ from demo.home import locate_archive_folder, start_fresh
 from demo.records import CONFIGURATION, TOPICS
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ConfigurationError, UsageError
-from winnow.pipeline.admin.topics import create_topic, list_topics
 from winnow.pipeline.context import open_context
+from winnow.pipeline.topics.definition import create_topic, list_topics
 
 
 @pytest.fixture

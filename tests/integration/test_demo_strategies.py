@@ -15,12 +15,12 @@ from demo.flights import locate_flights_file, read_flights
 from demo.records import AIRCRAFT, CARRIER_GROUPS, CONFIGURATION, PARTITIONS
 from tests.integration.test_compare import in_process
 from tests.support.world import FakeClock, World, open_world
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.explain.compare import Comparison, compare_strategies
 from winnow.pipeline.explain.why import explain_key
 from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.strategies import Strategy
+from winnow.pipeline.topics.definition import create_topic
+from winnow.values.strategies import Strategy
 
 BY_OFFSET, BY_TIME = "aircraft-by-offset", "aircraft-by-time"
 Position = tuple[int, int]

@@ -19,14 +19,14 @@ from demo.records import AIRCRAFT, ARRIVALS, CONFIGURATION, DEPARTURES, PARTITIO
 from tests.support import in_process_spark
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
-from winnow.model import Status
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.results import Receipt
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import create_topic
+from winnow.values.model import Status
+from winnow.values.results import Receipt
 
 TWO_DAYS_MS = 2 * 86_400_000
 

@@ -19,17 +19,17 @@ from tests.support.world import World, build_versions, open_world, run_between_h
 from winnow.config.setting_fields import IngestSettings
 from winnow.errors import BadInputError, UsageError, WinnowError
 from winnow.files import storage
-from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.log.reference_chains import read_ledgers
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest import spark_ingest
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.range_input import ObjectReader
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.planning import ingest_ranges
 from winnow.sources.choices import Choices
+from winnow.values.ingest_plans import IngestPlan, IngestResult
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from tests.support.world import TOPIC, World, build_versions, open_world, record
 from winnow.errors import UnknownTopicError
 from winnow.files import storage
 from winnow.log.head import Change
-from winnow.model import Reason, Uncleanable
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.explain.explain import Explanation, PartitionExplanation, explain_compaction
 from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines, measure_topic
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.planning.estimates import Basis, Memory
 from winnow.report.forecast import Outlook
 from winnow.report.metrics import list_metric_values
 from winnow.report.receipts import format_receipt
+from winnow.values.model import Reason, Uncleanable
 
 HOUR_MS = 3_600_000
 

@@ -20,13 +20,13 @@ from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedE
 from winnow.files import storage
 from winnow.pipeline.compaction import facts as pipeline_facts
 from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
-from winnow.pipeline.compaction.spark_submit import JobOutcome, run_job
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark.submit import JobOutcome, run_job
 from winnow.planning.plans import PlanReference
 from winnow.quality.fact_table import compute_fact_table, compute_figures, pair_partitions
-from winnow.results import StagingManifest
 from winnow.store import RunState
+from winnow.values.results import StagingManifest
 
 TOPICS = ("orders", "users")
 

@@ -20,7 +20,6 @@ from tests.support.world import (
     open_world,
     run_between_head_and_commit,
 )
-from winnow import documents
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitUnknownError, ForeignTableError, FormatVersionError, PlanVoidError
 from winnow.files import storage
@@ -30,10 +29,11 @@ from winnow.log.table import FENCE_PROPERTY
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.planning.plans import PlanReference
-from winnow.results import Receipt
 from winnow.store import RunState
+from winnow.values import documents
+from winnow.values.results import Receipt
 
 GRACE_MS = 3_600_000
 RECORDS = build_versions(0, 12)

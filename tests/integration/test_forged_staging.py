@@ -16,21 +16,21 @@ from sqlalchemy import create_engine, text
 
 from tests.support.in_process_spark import submit
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
-from winnow import documents
 from winnow.engine import staging
 from winnow.errors import PlanVoidError, ValidationFailedError
 from winnow.files import storage
-from winnow.model import PartitionPlan, Plan, Status
 from winnow.pipeline.compaction import batch, batch_validation, driver
 from winnow.pipeline.compaction import plan as planning_step
 from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.run_plan import read_run_plan
 from winnow.pipeline.compaction.stage import build_job_arguments
-from winnow.pipeline.compaction.uncleanable import MINIMUM_BACK_OFF_MS
 from winnow.pipeline.compaction.validate import add_plan_limits, validate_attempt
+from winnow.pipeline.topics.marks import MINIMUM_BACK_OFF_MS
 from winnow.planning.plans import PlanReference, TopicFacts, make_plan, plan_partition
 from winnow.store import RunState
+from winnow.values import documents
+from winnow.values.model import PartitionPlan, Plan, Status
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

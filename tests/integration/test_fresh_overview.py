@@ -11,14 +11,14 @@ from tests.support.world import TOPIC, FakeClock, World, build_versions, open_wo
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ServiceError
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.compaction import overview
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.topics import overview
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store.overview import Overview
+from winnow.store.rows import PartitionOverview, TopicOverview, Window
 from winnow.store.samples import ALL_TOPICS
-from winnow.store.values import PartitionOverview, TopicOverview, Window
 
 HOUR_MS = 3_600_000
 LAG_MS = 2 * HOUR_MS

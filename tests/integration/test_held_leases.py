@@ -10,13 +10,13 @@ import pytest
 
 from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, build_versions, open_world
-from winnow.model import Status
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
-from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import hold_leases
+from winnow.pipeline.spark.submit import JobOutcome, Progress
+from winnow.pipeline.topics.leases import hold_leases
 from winnow.planning.plans import PlanReference
+from winnow.values.model import Status
 
 IDLE = [f"idle{number:02}" for number in range(50)]
 

@@ -12,12 +12,12 @@ from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.store_fixtures import open_run
 from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.admin.partitions import pause_partitions
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.idle_topics import find_idle_topics
 from winnow.pipeline.context import open_context
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.partitions import pause_partitions
 
 HOUR_MS = 3_600_000
 

@@ -13,7 +13,7 @@ from tests.support.cli_runner import b64, record, winnow, write_lines
 from tests.support.foreign_tables import create_kafka_table, make_catalog, make_rows
 from tests.support.world import TOPIC, build_versions, open_world, write_jsonl
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.admin.topic_deletion import withdraw_topic
+from winnow.pipeline.topics.deletion import withdraw_topic
 
 Arguments = list[object]
 

@@ -36,13 +36,13 @@ from tests.support.world import (
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UndoRefusedError, UsageError
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
-from winnow.model import Record
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.sources.choices import Choices
 from winnow.sources.iceberg import source_table
 from winnow.sources.layouts.parquet_batches import read_stream_batches
+from winnow.values.model import Record
 
 TABLE = "lake.shop.orders"
 FIRST = [

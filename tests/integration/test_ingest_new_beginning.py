@@ -14,10 +14,10 @@ from tests.support.sample_archives import unpack_sample
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, write_jsonl
 from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import Record
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.sources.layouts.timestamps import format_milliseconds
+from winnow.values.model import Record
 
 REASON = "deleted and created again, or this is a mirror"
 

@@ -21,9 +21,9 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.errors import BadInputError
-from winnow.model import Record
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.values.model import Record
 
 KEYLESS = [record(2, None, b"lost-1", timestamp_ms=None), record(5, None, b"lost-2", headers=(("h", None),))]
 MIXED = [*build_versions(0, 2), KEYLESS[0], *build_versions(3, 2), KEYLESS[1]]

@@ -13,11 +13,11 @@ import pytest
 from tests.support.world import TOPIC, World, open_world
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest import ingest, stream
 from winnow.pipeline.ingest.append import PartitionAppender
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.pipeline.read.records import read_batches
 
 Row = tuple[int, int]
 """Partition and offset."""

@@ -14,9 +14,9 @@ import pytest
 from tests.support.cli_runner import b64, winnow
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, json_line, open_world, record
 from winnow.errors import BadInputError, UsageError
-from winnow.model import Record
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.values.model import Record
 
 Named = tuple[Record, str | None]
 """A record and the topic that it names."""

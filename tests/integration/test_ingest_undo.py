@@ -26,10 +26,8 @@ from winnow.errors import CommitConflictError, PlanVoidError, ServiceError, Undo
 from winnow.files import storage
 from winnow.log import reference_chains
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionState, Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.commit import IngestReport
@@ -37,8 +35,10 @@ from winnow.pipeline.ingest.history import IngestCall, list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
 from winnow.pipeline.ingest.undo import UndoReport, undo_ingest
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.sources.choices import Choices
 from winnow.store.projection import Projection
+from winnow.values.model import PartitionState, Record
 
 GRACE_MS = 3_600_000
 FIRST = build_versions(0, 6)

@@ -16,14 +16,14 @@ from winnow.config.settings import load_settings
 from winnow.errors import OtherInstallationError
 from winnow.files import storage
 from winnow.log.installation import create_installation, read_installation, replace_installation
-from winnow.model import Installation
 from winnow.pipeline.context import open_context
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.installation import check_installation
 from winnow.pipeline.installation import begin_installation_anew, take_warehouse_from_others
 from winnow.pipeline.installation_guard import MAXIMUM_AGE_MS
 from winnow.store.audit import AuditAction
-from winnow.store.values import Window
+from winnow.store.rows import Window
+from winnow.values.model import Installation
 
 Install = Callable[..., None]
 

@@ -14,10 +14,11 @@ from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, open_world, record
 from winnow.engine.events import PlanFailure
 from winnow.errors import ServiceError
-from winnow.pipeline.compaction import driver, job_progress
+from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
-from winnow.pipeline.compaction.job_progress import AirflowTask, record_progress
-from winnow.pipeline.compaction.spark_submit import JobOutcome
+from winnow.pipeline.spark import progress as job_progress
+from winnow.pipeline.spark.progress import AirflowTask, record_progress
+from winnow.pipeline.spark.submit import JobOutcome
 from winnow.planning.plans import PlanReference
 from winnow.store import RunState
 from winnow.store.run_progress import RunProgress

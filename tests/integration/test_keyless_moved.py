@@ -22,17 +22,17 @@ from tests.support.world import (
 from winnow.engine import rewrite, staging
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.model import Plan, Record
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.plan import build_reference
 from winnow.pipeline.compaction.publish import adopt_keyless_files, publish_attempt
 from winnow.pipeline.compaction.validate import add_plan_limits
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.quality.fact_table import compute_fact_table
 from winnow.quality.validation import validate_fact_table
-from winnow.results import StagingManifest, Verdict
+from winnow.values.model import Plan, Record
+from winnow.values.results import StagingManifest, Verdict
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

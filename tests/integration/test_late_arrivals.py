@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from oracle.surviving_records import compute_version
 from tests.support.world import World, open_world
-from winnow.model import Record
-from winnow.pipeline.admin.topics import alter_topic
-from winnow.strategies import Strategy
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 LATE_MS = 6 * HOUR_MS

@@ -23,15 +23,15 @@ from tests.support.random_logs import (
     write_segment_file,
 )
 from tests.support.world import TOPIC, World, open_world, record
-from winnow.engine import contested_keys
+from winnow.engine import duplicate_keys as contested_keys
 from winnow.engine.latest_records import build_latest_plan, read_latest_records
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import DamagedSegmentError, UsageError
 from winnow.files import storage
-from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.explain.latest import read_latest_batches
-from winnow.strategies import Strategy
+from winnow.pipeline.latest.records import read_latest_batches
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 STRATEGIES = list(Strategy)

@@ -22,11 +22,11 @@ from tests.support.random_logs import (
     write_segment_file,
 )
 from winnow.errors import UsageError
-from winnow.model import Record
-from winnow.pipeline.explain.latest_sql import LatestQuery, build_latest_sql
-from winnow.pipeline.explain.reader_names import SqlEngine
-from winnow.pipeline.explain.value_columns import JsonValues, parse_columns
-from winnow.strategies import Strategy
+from winnow.pipeline.latest.reader_names import SqlEngine
+from winnow.pipeline.latest.sql import LatestQuery, build_latest_sql
+from winnow.pipeline.latest.value_columns import JsonValues, parse_columns
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 
 def expect(records: list[Record], strategy: Strategy, log_start: int) -> set[tuple[object, ...]]:

@@ -22,14 +22,14 @@ from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead
-from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.compaction import latest_table
-from winnow.pipeline.compaction.latest_table import LatestUpdate, update_latest_table
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.strategies import Strategy
+from winnow.pipeline.latest import table as latest_table
+from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 STRATEGIES = list(Strategy)

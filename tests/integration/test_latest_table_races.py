@@ -36,19 +36,19 @@ from winnow.errors import (
 )
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
-from winnow.model import Segment
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.latest_table_files import drop_latest_table
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
-from winnow.pipeline.compaction import latest_table
-from winnow.pipeline.compaction.latest_table import update_latest_table
-from winnow.pipeline.compaction.topic_view import TopicView
 from winnow.pipeline.context import Context
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.services import check_latest_tables
+from winnow.pipeline.latest import table as latest_table
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.latest.table_files import drop_latest_table
+from winnow.pipeline.topics.deletion import delete_topic, restore_topic
+from winnow.pipeline.topics.topic_view import TopicView
 from winnow.planning.cleanable import PartitionLog
-from winnow.strategies import Strategy
+from winnow.values.model import Segment
+from winnow.values.strategies import Strategy
 
 __all__ = ["world"]  # the fixture
 
@@ -495,7 +495,7 @@ def test_table_of_a_topic_that_was_created_anew_is_written_anew(world: World) ->
     update(world)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LatestTable, "drop", lambda *_: None)
-        patch.setattr("winnow.pipeline.admin.topic_deletion.storage.delete", keep_side)
+        patch.setattr("winnow.pipeline.topics.deletion.storage.delete", keep_side)
         delete_topic(world.ctx, TOPIC, now=True)
     create(world)
     world.ingest([record(0, b"new", b"x")])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.world import TOPIC, World, open_world, record
-from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.report.receipts import format_receipt
 
 HOUR_MS = 3_600_000

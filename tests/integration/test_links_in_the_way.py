@@ -32,10 +32,10 @@ from winnow.errors import LinkedFolderError, PlanVoidError
 from winnow.files import local_tree, storage
 from winnow.log.snapshot_expiry import collect_references, find_state_path
 from winnow.log.staged_transaction import StagedTransaction
-from winnow.model import RetiredFile
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.store import tables
+from winnow.values.model import RetiredFile
 
 GRACE_MS = 1_000
 RECORDS = [*build_versions(0, 9), *build_versions(0, 4, partition=1)]

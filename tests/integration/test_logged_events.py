@@ -12,12 +12,13 @@ import pytest
 
 from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, build_versions, open_world
-from winnow.engine import spark, staging
+from winnow.engine import compaction_job as spark
+from winnow.engine import staging
 from winnow.files import storage
-from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.report.events import LoggedEvent, read_event
 
 without_spark = in_process_spark.without_spark

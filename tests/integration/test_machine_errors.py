@@ -30,11 +30,11 @@ from winnow.cli import app
 from winnow.engine.rewrite import compact_partition
 from winnow.pipeline.compaction import driver as running
 from winnow.pipeline.compaction.stage import stage_retention_plans
-from winnow.pipeline.compaction.spark_submit import JobOutcome
+from winnow.pipeline.spark.submit import JobOutcome
 from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE_NAME
-from winnow.results import StagingManifest
+from winnow.values.results import StagingManifest
 
 folder, limited = Path(sys.argv[1]), json.loads(sys.argv[2])
 

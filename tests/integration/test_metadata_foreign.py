@@ -11,12 +11,12 @@ import pytest
 
 from tests.support.steps import STEPS
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
-from winnow import documents
 from winnow.errors import ForeignTableError, FormatVersionError, WinnowError
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.state import StateReference
-from winnow.model import TopicState
+from winnow.values import documents
+from winnow.values.model import TopicState
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from tests.support.world import TOPIC, World, open_world, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.log.table import make_log_properties
-from winnow.model import Record
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.values.model import Record
 
 MARKERS = (b"KeyMarkerXYZZY", b"ValueMarkerXYZZY", b"HeaderMarkerXYZZY")
 KEY, VALUE, HEADER = MARKERS

@@ -33,14 +33,14 @@ from winnow.log import document_copies
 from winnow.log.snapshot_expiry import collect_references
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_adoption import adopt_all
-from winnow.pipeline.admin.topic_recovery import recover_topic
 from winnow.pipeline.compaction import driver
-from winnow.pipeline.compaction.latest_table import update_latest_table
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.context import open_context
 from winnow.pipeline.explain.changes import OffsetBounds, read_offset_changes
-from winnow.pipeline.explain.latest import read_latest_batches
+from winnow.pipeline.latest.records import read_latest_batches
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.topics.adoption import adopt_all
+from winnow.pipeline.topics.recovery import recover_topic
 
 BUCKET = "lake"
 LAKE = {"WINNOW_WAREHOUSE": f"s3://{BUCKET}/warehouse", "WINNOW_STAGING": f"s3://{BUCKET}/staging"}

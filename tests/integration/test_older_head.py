@@ -16,12 +16,12 @@ from winnow.errors import OlderHeadError, PlanVoidError
 from winnow.log import newer_metadata
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.older_head import accept_older_head
-from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_deletion import delete_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.doctor.older_catalog import check_older_catalog
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.topics.deletion import delete_topic
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store import RunState
 
 GRACE_MS = 3_600_000

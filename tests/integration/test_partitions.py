@@ -13,16 +13,16 @@ import pytest
 from tests.support.cli_runner import make_topic, winnow
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
 from winnow.errors import PlanVoidError, UsageError
-from winnow.model import PartitionState, Reason, TopicPartition
-from winnow.pipeline.admin.partitions import list_partitions, pause_partitions, resume_partitions
-from winnow.pipeline.admin.store_maintenance import rebuild_store
-from winnow.pipeline.audit import get_user_name
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.context import open_context
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.audit import get_user_name
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.marks import mark_uncleanable
+from winnow.pipeline.topics.partitions import list_partitions, pause_partitions, resume_partitions
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store import RunState
+from winnow.values.model import PartitionState, Reason, TopicPartition
 
 ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 ROW_KEYS = [

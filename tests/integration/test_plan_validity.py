@@ -12,11 +12,11 @@ from tests.support.world import TOPIC, FakeClock, World, build_versions, open_wo
 from winnow.clock import read_wall_clock_ms
 from winnow.log.head import Change
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic, create_topic
 from winnow.pipeline.compaction.plan_validity import VoidCause, check_plan_validity, explain_void
-from winnow.pipeline.leases import release_lease
+from winnow.pipeline.topics.definition import alter_topic, create_topic
+from winnow.pipeline.topics.leases import release_lease
+from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.store import Run
 
 MINE, NIGHT = "airflow:compact_topics:mine", "airflow:backfill_topics:night"

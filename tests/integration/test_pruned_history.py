@@ -14,12 +14,12 @@ from tests.support.cli_runner import winnow
 from tests.support.world import TOPIC, FakeClock, World, build_versions, list_visible_rows, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.model import RetiredFile
 from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.results import Receipt
 from winnow.store import RunState
+from winnow.values.model import RetiredFile
+from winnow.values.results import Receipt
 
 GRACE_MS = 3_600_000
 RETENTION_MS = 10 * GRACE_MS

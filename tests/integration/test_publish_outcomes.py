@@ -32,15 +32,15 @@ from winnow.errors import (
 from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.state import PLAN_PROPERTY
-from winnow.model import Status
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.planning.plans import PlanReference
-from winnow.results import Receipt
 from winnow.store import RunState
+from winnow.values.model import Status
+from winnow.values.results import Receipt
 
 
 @pytest.fixture

@@ -17,18 +17,18 @@ from tests.support.world import TOPIC, World, build_versions, compute_survivors,
 from winnow.engine import staging
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
-from winnow.model import Reason, TopicPartition
 from winnow.pipeline.compaction import validate as validation
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.facts import FactRecomputer
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.uncleanable import MINIMUM_BACK_OFF_MS
 from winnow.pipeline.compaction.validate import compute_fact_table, validate_attempt
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.marks import MINIMUM_BACK_OFF_MS
 from winnow.planning.plans import PlanReference
-from winnow.results import Receipt, StagingManifest
 from winnow.store import RunState
+from winnow.values.model import Reason, TopicPartition
+from winnow.values.results import Receipt, StagingManifest
 
 ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 

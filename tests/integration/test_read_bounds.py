@@ -16,8 +16,8 @@ from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.errors import DamagedSegmentError
 from winnow.files import parquet_writer, storage
 from winnow.files.checked_reading import BATCH_BYTES
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.read.records import read_batches
 
 PEAK = """
 import re, sys

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world
-from winnow.pipeline.explain.read import read_batches
+from winnow.pipeline.read.records import read_batches
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
-from winnow.model import TopicPartition
-from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable
+from winnow.pipeline.topics.marks import mark_uncleanable
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.planning.plans import PlanReference
 from winnow.store import CheckpointRow, Store
+from winnow.values.model import TopicPartition
 
 RECORDS = [*build_versions(0, 12), record(12, b"gone", None), *build_versions(0, 6, partition=1)]
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.world import NOW_MS, World, build_versions, open_world
 from winnow.errors import UsageError
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.open_restore import open_source
 from winnow.pipeline.restore.source_log import RestoreBound, SourceLog
 from winnow.pipeline.restore.verify_records import PartitionFigures
+from winnow.values.model import OffsetRange
 
 
 def open_log(world: World) -> SourceLog:

@@ -11,13 +11,13 @@ from tests.support.world import NOW_MS, TOPIC, World, open_world, record, run_be
 from winnow.clock import read_wall_clock_ms
 from winnow.engine.staging import read_plan
 from winnow.errors import PlanVoidError, UsageError
-from winnow.model import Reason, Record
 from winnow.pipeline.admin.delete_records import LOG_END, delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.marks import mark_uncleanable
+from winnow.values.model import Reason, Record
 
 DAY_MS = 86_400_000
 

@@ -16,11 +16,11 @@ from winnow.errors import DamagedSegmentError, UnknownTopicError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment
 from winnow.files.segments import ARROW_SCHEMA
-from winnow.model import Segment
 from winnow.pipeline.admin import scrub as module
 from winnow.pipeline.admin.scrub import DAY_MS, compute_bytes_left_today, open_scrub
-from winnow.pipeline.admin.topics import describe_topic
+from winnow.pipeline.topics.definition import describe_topic
 from winnow.report.alerts import AlertKind
+from winnow.values.model import Segment
 
 HOUR_MS = 3_600_000
 

@@ -14,7 +14,6 @@ import pytest
 from tests.support.dag_topics import build_old_lines, lose_a_record, make_topic, read_first_dirty_offsets, read_topic
 from tests.support.world import World, open_world
 from winnow.errors import ValidationFailedError
-from winnow.failures import TopicResults
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.batch import (
     PlanAttempt,
@@ -23,10 +22,11 @@ from winnow.pipeline.compaction.batch import (
 )
 from winnow.pipeline.compaction.batch_validation import validate_plans
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import HeldLeases, hold_leases
+from winnow.pipeline.topics.leases import HeldLeases, hold_leases
 from winnow.quality.gx_session import GxSession
-from winnow.results import Receipt
 from winnow.store import RunState
+from winnow.values.failures import TopicFailures
+from winnow.values.results import Receipt
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
@@ -56,8 +56,8 @@ def staged(ctx: Context, folder: Path) -> Iterator[tuple[list[PlanAttempt], Held
         yield attempts, leases
 
 
-def compact(ctx: Context, attempts: Sequence[PlanAttempt], leases: HeldLeases) -> tuple[list[Receipt], TopicResults]:
-    results = TopicResults(lambda _: None)
+def compact(ctx: Context, attempts: Sequence[PlanAttempt], leases: HeldLeases) -> tuple[list[Receipt], TopicFailures]:
+    results = TopicFailures(lambda _: None)
     passed = [each for each, _ in validate_plans(ctx, attempts, results, leases)]
     return list(publish_plans(ctx, passed, results, leases)), results
 
@@ -122,7 +122,7 @@ def test_publishing_loads_each_head_three_times_and_shares_few_connections(
     ctx: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking for the receipt, in the commit, and for the checkpoint after it."""
-    results = TopicResults(lambda _: None)
+    results = TopicFailures(lambda _: None)
     with staged(ctx, tmp_path) as (attempts, leases):
         passed = [each for each, _ in validate_plans(ctx, attempts, results, leases)]
         heads = count_calls(monkeypatch, TopicLog, "_load_head")

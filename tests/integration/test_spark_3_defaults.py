@@ -8,7 +8,7 @@ import pytest
 
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ConfigurationError
-from winnow.pipeline.compaction.spark_submit import open_properties_file
+from winnow.pipeline.spark.submit import open_properties_file
 
 
 @pytest.fixture

@@ -30,25 +30,25 @@ from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, FakeClock, World, list_visible_rows, open_world, write_jsonl
 from winnow.errors import UndoRefusedError
 from winnow.log.head import Head
-from winnow.model import Cleaning, Record
 from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.topic_view import load_topic_view
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.marks import mark_uncleanable
+from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.store import RunState
 from winnow.store.projection import Projection
-from winnow.strategies import Strategy
+from winnow.values.model import Cleaning, Record
+from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 LATER_MS = 4_102_444_800_000

@@ -24,7 +24,6 @@ from winnow.files import storage
 from winnow.log.snapshot_expiry import FileReferences
 from winnow.log.snapshot_expiry import collect_references as references_of
 from winnow.log.state import STATE_PROPERTY, StateReference
-from winnow.model import RetiredFile
 from winnow.pipeline.admin import sweep as sweeping
 from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
@@ -32,6 +31,7 @@ from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.planning.plans import PlanReference
 from winnow.store import RunState
+from winnow.values.model import RetiredFile
 
 GRACE_MS = 3_600_000
 DAY_MS = 86_400_000

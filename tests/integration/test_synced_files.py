@@ -13,7 +13,8 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.support.world import TOPIC, World, build_versions, open_world, record, write_jsonl
-from winnow.engine import spark, staging
+from winnow.engine import compaction_job as spark
+from winnow.engine import staging
 from winnow.files import storage
 from winnow.log.file_io import SyncedFileIO
 from winnow.log.topics import SYNCED_FILE_IO, TopicLogs

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.world import open_world, record
 from winnow.files import storage
-from winnow.pipeline.compaction.topic_view import load_topic_view
-from winnow.pipeline.explain.table_access import find_text_columns
+from winnow.pipeline.connect.table_access import find_text_columns
+from winnow.pipeline.topics.topic_view import load_topic_view
 
 AVRO = b"\x00\x00\x00\x00\x07\x06Ann"
 """Confluent's framing of an Avro string, which is valid UTF-8, too."""

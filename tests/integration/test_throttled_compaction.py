@@ -14,7 +14,7 @@ from winnow.engine import staging
 from winnow.engine.rewrite import MAXIMUM_BATCH_ROWS, compact_partition
 from winnow.engine.task_resources import Throttle
 from winnow.pipeline.compaction.stage import build_job_arguments
-from winnow.results import StagedPartition
+from winnow.values.results import StagedPartition
 
 RATE = 1000.0
 

@@ -33,15 +33,15 @@ from winnow.errors import (
 )
 from winnow.files import storage
 from winnow.log import deleted_topics
-from winnow.pipeline.admin import topic_deletion
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.partitions import pause_partitions
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_deletion import delete_topic, describe_contents, restore_topic
-from winnow.pipeline.admin.topics import alter_topic, list_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.topics import deletion as topic_deletion
+from winnow.pipeline.topics.definition import alter_topic, list_topics
+from winnow.pipeline.topics.deletion import delete_topic, describe_contents, restore_topic
+from winnow.pipeline.topics.partitions import pause_partitions
 
 GRACE_MS = 3_600_000
 RECORDS = [*build_versions(0, 9), record(9, None, b"keyless"), *build_versions(0, 4, partition=1)]

@@ -28,12 +28,12 @@ from winnow.errors import BadInputError, CommitConflictError, DamagedMetadataErr
 from winnow.files import storage
 from winnow.log.file_checksums import make_checksum_name
 from winnow.log.sql_catalog import LogSqlCatalog
-from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topic_adoption import adopt_all, adopt_topic
-from winnow.pipeline.admin.topic_recovery import recover_topic
 from winnow.pipeline.context import open_context
+from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
+from winnow.pipeline.topics.recovery import recover_topic
 from winnow.store.topic_heads import TopicHeads
+from winnow.values.model import Record
 
 
 class Home:
@@ -469,7 +469,7 @@ def test_a_catalog_whose_metadata_file_is_gone_is_set_to_the_newest_that_is_ther
 
 def test_a_deleted_topic_stays_deleted(world: World) -> None:
     """What is adopted is the topic as it was; it can be restored then."""
-    from winnow.pipeline.admin.topic_deletion import delete_topic, restore_topic
+    from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 
     location = world.head().location
     delete_topic(world.ctx, TOPIC)

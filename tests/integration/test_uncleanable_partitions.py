@@ -14,7 +14,8 @@ import pytest
 
 from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
-from winnow.engine import spark, staging
+from winnow.engine import compaction_job as spark
+from winnow.engine import staging
 from winnow.engine.damage import CopyCountError, explain_failure
 from winnow.engine.events import PartitionFailure, PlanFailure
 from winnow.engine.rewrite import compact_partition
@@ -29,24 +30,24 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import storage
-from winnow.model import PartitionPlan, Reason, Status, TopicPartition
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
-from winnow.pipeline.compaction.uncleanable import (
+from winnow.pipeline.context import Context
+from winnow.pipeline.spark.submit import JobOutcome, Progress
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.marks import (
     MINIMUM_BACK_OFF_MS,
     compute_back_off_ms,
     mark_failed_partitions,
     release_marks,
 )
-from winnow.pipeline.context import Context
-from winnow.pipeline.leases import hold_lease
 from winnow.planning.plans import PlanReference
-from winnow.results import Receipt
 from winnow.store import RunState
+from winnow.values.model import PartitionPlan, Reason, Status, TopicPartition
+from winnow.values.results import Receipt
 
 ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 MINUTE_MS = 60_000
@@ -321,7 +322,7 @@ def test_mark_that_cannot_be_committed_is_said_and_the_failure_all_the_same(
         raise CommitUnknownError("The catalog did not say.")
 
     truncate(world, 0)
-    monkeypatch.setattr("winnow.pipeline.compaction.uncleanable.mark_uncleanable", unknown)
+    monkeypatch.setattr("winnow.pipeline.topics.marks.mark_uncleanable", unknown)
     receipt = the_receipt(compact(world))
     assert receipt.status is Status.INVALID
     assert "The mark itself could not be committed (CommitUnknownError)" in receipt.message

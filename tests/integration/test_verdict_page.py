@@ -19,7 +19,7 @@ import pytest
 from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.errors import ValidationFailedError
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.results import Verdict
+from winnow.values.results import Verdict
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

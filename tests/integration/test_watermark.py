@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.world import TOPIC, World, build_versions, open_world, record
-from winnow.model import Record
-from winnow.pipeline.admin.topics import alter_topic
 from winnow.pipeline.monitor.watermark import Watermark, compute_watermark
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.values.model import Record
 
 HOUR_MS = 3_600_000
 

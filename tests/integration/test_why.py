@@ -16,11 +16,11 @@ from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world
 from winnow.errors import DamagedSegmentError, UnknownTopicError, UsageError
 from winnow.files import storage
 from winnow.files.partitioner import choose_partition
-from winnow.model import Record
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.strategies import Strategy
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 DAY_MS = 86_400_000
 LATE_MS = NOW_MS - 30 * DAY_MS

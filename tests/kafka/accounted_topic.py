@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.support.kafka_cluster import KafkaCluster
-from winnow.model import Record
+from winnow.values.model import Record
 
 IDENTITY = "number"
 """The header that tells one record from every other one of its topic."""

@@ -12,8 +12,8 @@ from tests.support.kafka_cluster import KafkaCluster, run_cluster
 from tests.support.kafka_java_admin import JavaAdmin, open_java_admin
 from tests.support.world import World
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
-from winnow.model import Record
 from winnow.pipeline.restore import write_records
+from winnow.values.model import Record
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import os
 import signal
 import sys
 
-from winnow.model import Segment
 from winnow.pipeline.ingest.range_process import main
 from winnow.pipeline.ingest.range_task import RangeWriter
+from winnow.values.model import Segment
 
 
 def _finish_and_die(writer: RangeWriter) -> tuple[Segment, ...]:

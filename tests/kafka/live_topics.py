@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.waiting import wait_until
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.model import Headers, Record
+from winnow.values.model import Headers, Record
 
 BASE_MS = 1_760_000_000_000
 ODD_KEYS = (b"", b"a", b"\x00", b"\xff\xfe", "schlüssel".encode(), b"k" * 300)

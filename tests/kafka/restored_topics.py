@@ -19,9 +19,9 @@ from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import Record
 from winnow.pipeline.restore.restore import restore_topic
 from winnow.pipeline.restore.restore_request import RestoreReport, RestoreRequest
+from winnow.values.model import Record
 
 NOW_MS: Final = 1_760_000_000_000
 SMALL: Final = 1_500

@@ -24,16 +24,16 @@ from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.errors import BadInputError, ConfigurationError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.pipeline.admin.store_maintenance import rebuild_store
-from winnow.pipeline.admin.topics import describe_topic
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
 from winnow.pipeline.monitor.watch import watch_topics
-from winnow.pipeline.topic_sources import list_missing_topics, set_following
+from winnow.pipeline.topics.definition import describe_topic
+from winnow.pipeline.topics.sources import list_missing_topics, set_following
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.report import alert_templates
+from winnow.store.rows import Window
 from winnow.store.source_states import SourceKind
-from winnow.store.values import Window
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 READS = (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS)

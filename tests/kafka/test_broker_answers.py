@@ -19,9 +19,9 @@ from winnow.errors import ServiceError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.model import Headers
 from winnow.pipeline.ingest.kafka import KafkaRequest
 from winnow.pipeline.ingest.kafka_following import follow_topics
+from winnow.values.model import Headers
 
 NO_OFFSET = -1001
 Row: TypeAlias = tuple[int, bytes | None, bytes | None, int, Headers]

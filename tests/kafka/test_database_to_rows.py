@@ -39,7 +39,7 @@ from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
-from winnow.pipeline.admin.topics import alter_topic
+from winnow.pipeline.topics.definition import alter_topic
 
 PREFIX = "shop"
 PARTITIONS = 2

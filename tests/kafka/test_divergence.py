@@ -20,14 +20,12 @@ from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
 from tests.support.world import World, compute_survivors, open_world, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.epochs import LeaderEpoch
 from winnow.errors import BadInputError, CommitConflictError, PlanVoidError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import Record
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest import kafka, kafka_spark
 from winnow.pipeline.ingest.commit import IngestCommit, IngestReport
@@ -39,7 +37,9 @@ from winnow.pipeline.ingest.kafka_taking import plan_taking
 from winnow.pipeline.ingest.log_cut import RemovedRecords
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.store.audit import AuditAction
-from winnow.store.values import Window
+from winnow.store.rows import Window
+from winnow.values.epochs import LeaderEpoch
+from winnow.values.model import Record
 
 KEPT, LOST, BESIDE = 40, 30, 15
 """Records of partition 0 that its broker still has; those that it lost once they were read; records of partition 1."""

@@ -18,15 +18,15 @@ from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, write_jsonl
 from winnow.cli.checkpoints import list_checkpoints
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.epochs import Epoch
 from winnow.errors import BadInputError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.model import Record
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.sources.layouts.log_files import parse_topic_id
+from winnow.values.epochs import Epoch
+from winnow.values.model import Record
 
 
 @dataclass

@@ -15,12 +15,10 @@ from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, run_between_head_and_commit, write_jsonl
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.epochs import Epoch, LeaderEpoch
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import Record
 from winnow.pipeline.ingest import kafka_spark
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -28,6 +26,8 @@ from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, choose_topi
 from winnow.pipeline.ingest.kafka_reading import ReadingRules
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.planning.kafka_configuration import TakingRules
+from winnow.values.epochs import Epoch, LeaderEpoch
+from winnow.values.model import Record
 
 
 @pytest.fixture

@@ -16,21 +16,21 @@ import pytest
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.world import World, open_world, write_jsonl
-from winnow import documents
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import RunAgainError, ServiceError
 from winnow.files import storage
-from winnow.ingest_plans import IngestPlan, IngestRange, PlannedObject
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.model import OffsetRange
 from winnow.pipeline.ingest import kafka_processes, range_processes
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
 from winnow.pipeline.ingest.range_process import Assignment
 from winnow.pipeline.ingest.range_processes import choose_processes
+from winnow.values import documents
+from winnow.values.epochs import KAFKA_LAYOUT
+from winnow.values.ingest_plans import IngestPlan, IngestRange, PlannedObject
+from winnow.values.model import OffsetRange
 
 
 @pytest.fixture

@@ -15,15 +15,15 @@ from winnow.clock import read_wall_clock_ms
 from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.pipeline.admin.topics import alter_topic, describe_topic
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_following import follow_topics
+from winnow.pipeline.topics.definition import alter_topic, describe_topic
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.store.audit import AuditAction
-from winnow.store.values import Window
+from winnow.store.rows import Window
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 SYNC = TakingRules(takes=True)

@@ -22,11 +22,11 @@ from winnow.errors import BadInputError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import Headers, Record
 from winnow.pipeline.ingest import kafka_new_epoch
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, preview_epoch
 from winnow.pipeline.ingest.kafka_reading import ReadingRules
+from winnow.values.model import Headers, Record
 
 Row = tuple[int, bytes | None, bytes | None, int, Headers]
 

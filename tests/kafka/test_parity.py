@@ -19,9 +19,9 @@ from parity.own_topics import make_own_topics
 from parity.random_topics import DAY_MS, make_topics
 from parity.segment_headers import Batch, BrokerSegment
 from winnow.engine.rewrite import compact_partition
-from winnow.model import Cleaning as History
-from winnow.model import OffsetRange, PartitionPlan, PartitionState, Plan, Record
-from winnow.results import StagedPartition
+from winnow.values.model import Cleaning as History
+from winnow.values.model import OffsetRange, PartitionPlan, PartitionState, Plan, Record
+from winnow.values.results import StagedPartition
 
 SEED = 16
 LOGS = 28

@@ -31,12 +31,12 @@ from winnow.errors import (
 from winnow.kafka.group_offsets import GroupOffsets
 from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.log.pinned_snapshots import unpin_snapshots
-from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.restore import write_records
 from winnow.pipeline.restore.offset_translation import read_group_file
 from winnow.pipeline.restore.restore import abandon_restore
 from winnow.pipeline.restore.source_log import RestoreBound
+from winnow.values.model import Record
 
 
 def test_every_record_comes_back_as_it_was(

@@ -15,7 +15,7 @@ import pytest
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
 from tests.support.world import World
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.model import Record
+from winnow.values.model import Record
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 PLACES = 30 if IS_LONG else 3

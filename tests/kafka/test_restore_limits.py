@@ -17,13 +17,13 @@ from winnow.kafka.client import make_consumer
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import Record
 from winnow.pipeline.restore import open_restore, write_records
 from winnow.pipeline.restore.record_sizes import compute_record_sizes
 from winnow.pipeline.restore.restore import restore_topic
 from winnow.pipeline.restore.restore_request import RestoreRequest
 from winnow.store.audit import AuditAction
-from winnow.store.values import Window
+from winnow.store.rows import Window
+from winnow.values.model import Record
 
 LARGE = random.Random(1).randbytes(5_000_000)
 

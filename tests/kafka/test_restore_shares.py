@@ -35,11 +35,11 @@ from tests.support.world import TOPIC, World
 from winnow.errors import DamagedSegmentError, ServiceError, TopicBusyError, UsageError
 from winnow.kafka.group_offsets import GroupOffsets
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import Record
 from winnow.pipeline.restore import open_restore, share_names, share_processes
 from winnow.pipeline.restore.offset_translation import read_group_file
 from winnow.pipeline.restore.restore import abandon_restore
 from winnow.pipeline.restore.share_process import Share
+from winnow.values.model import Record
 
 PARTITIONS = 3
 

@@ -18,7 +18,7 @@ from winnow.errors import (
     TopicBusyError,
 )
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import Record
+from winnow.values.model import Record
 
 
 class Answering:

@@ -27,8 +27,8 @@ from winnow.errors import (
 )
 from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.target_topic import TargetTopic
-from winnow.model import Record
 from winnow.pipeline.restore import write_records
+from winnow.values.model import Record
 
 
 def test_the_target_has_the_topics_configuration_at_the_end_and_loses_nothing_before(

@@ -23,7 +23,7 @@ from winnow.errors import ConfigurationError
 from winnow.kafka.client_settings import ClientSettings, read_client_properties, read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.model import Record
+from winnow.values.model import Record
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,13 +15,13 @@ from tests.kafka.test_ingest_kafka import ingest
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.world import open_world
 from winnow.embedded.kafka_broker import KafkaBroker
-from winnow.epochs import LeaderEpoch
 from winnow.errors import BadInputError, RunAgainError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.range_reader import TRUNCATION_PAUSES_S, BrokerRange, RangeReader, TruncatedRangeError
-from winnow.model import Record
 from winnow.pipeline.ingest import kafka, kafka_reading, kafka_spark
+from winnow.values.epochs import LeaderEpoch
+from winnow.values.model import Record
 
 THERE = 10
 """Records that a partition has when its reading begins."""

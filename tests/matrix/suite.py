@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from oracle.surviving_records import compute_survivors
-from winnow.model import Record
-from winnow.strategies import Strategy
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 PARTITIONS = 2
 RECORDS = 600

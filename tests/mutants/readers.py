@@ -31,7 +31,7 @@ READERS = (
     .changes("changes._choose_bounds", never("cleaned"))
     .caught_by("test_state_before_a_compaction_is_asked_by_snapshot_and_refused_by_offset"),
     Mutant("query-forgets-the-log-start", "a query shows records that were deleted below the log start")
-    .changes("latest.build_query", replace("LatestQuery(A, B, C, D)", "LatestQuery(A, B, {}, D)"))
+    .changes("records.build_query", replace("LatestQuery(A, B, C, D)", "LatestQuery(A, B, {}, D)"))
     .caught_by("test_query_leaves_out_records_below_the_log_start_and_says_that_it_grows_old"),
     Mutant("order-of-others-claimed", "files name a sort order that somebody else declared")
     .changes("find_sort_order_id", return_value("declared.order_id"))

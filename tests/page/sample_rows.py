@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from winnow.model import PartitionState, Reason, Severity, Status, Uncleanable
-from winnow.results import Failure, PartitionReceipt, Receipt, Verdict
 from winnow.store import RunState, Store
-from winnow.store.values import PartitionOverview, TopicOverview
+from winnow.store.rows import PartitionOverview, TopicOverview
+from winnow.values.model import PartitionState, Reason, Severity, Status, Uncleanable
+from winnow.values.results import Failure, PartitionReceipt, Receipt, Verdict
 
 NOW_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000

@@ -11,9 +11,9 @@ from tests.page.sample_rows import NOW_MS, put
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ServiceError
 from winnow.report.alerts import AlertKind
-from winnow.results import OpenAlert
 from winnow.store import Store
-from winnow.store.values import Window
+from winnow.store.rows import Window
+from winnow.values.results import OpenAlert
 
 HOUR_MS = 3_600_000
 OWN = {"X-Winnow-Page": "1"}

@@ -11,12 +11,12 @@ from sqlalchemy import text
 from tests.page.conftest import ReadFrom, Visitor
 from tests.page.sample_rows import BIG, DAY_MS, HOUR_MS, NOW_MS, put, put_marks, put_run, put_verdict
 from winnow.clock import read_wall_clock_ms
-from winnow.model import Severity
-from winnow.results import NO_FIGURES, extract_figures
 from winnow.store import RunState, Store
 from winnow.store.ingest_lag import IngestLag
 from winnow.store.segment_checks import FileCheck
 from winnow.store.source_states import SourceKind, SourceState
+from winnow.values.model import Severity
+from winnow.values.results import NO_FIGURES, extract_figures
 
 TOPIC_ROW = {
     "topic": "orders",

@@ -19,9 +19,9 @@ from tests.page.sample_rows import (
     put_verdict,
     topic_picture,
 )
-from winnow.model import OverviewState, Severity
 from winnow.store import RunState, Store
-from winnow.store.values import TopicFilter, TopicSort, Window
+from winnow.store.rows import TopicFilter, TopicSort, Window
+from winnow.values.model import OverviewState, Severity
 
 OVERDUE: dict[str, Any] = {"deadline_ms": NOW_MS - 1, "eligible": True}
 DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}

@@ -13,20 +13,20 @@ import pytest
 from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.model import OverviewState, Reason, Record
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.admin.partitions import pause_partitions, resume_partitions
-from winnow.pipeline.admin.store_maintenance import rebuild_store
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.admin.topics import alter_topic, create_topic, describe_topic
 from winnow.pipeline.compaction.assess import assess_topics
-from winnow.pipeline.compaction.overview import refresh_overview
-from winnow.pipeline.compaction.uncleanable import mark_uncleanable, release_marks
 from winnow.pipeline.explain.explain import explain_compaction
-from winnow.results import Receipt
+from winnow.pipeline.topics.definition import alter_topic, create_topic, describe_topic
+from winnow.pipeline.topics.marks import mark_uncleanable, release_marks
+from winnow.pipeline.topics.overview import refresh_overview
+from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store.overview import Overview
 from winnow.store.projection import Projection
-from winnow.store.values import PartitionOverview, TopicOverview, TopicSummary, Window
+from winnow.store.rows import PartitionOverview, TopicOverview, TopicSummary, Window
+from winnow.values.model import OverviewState, Reason, Record
+from winnow.values.results import Receipt
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 

@@ -81,7 +81,7 @@ def list_readers() -> list[int]:
             state = (place / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if b"winnow.questions" in arguments and int(state[1]) == os.getpid() and state[0] != "Z":
+        if b"winnow.log_reader" in arguments and int(state[1]) == os.getpid() and state[0] != "Z":
             found.append(int(place.name))
     return found
 
@@ -178,7 +178,7 @@ def test_process_ends_with_the_process_that_started_it(folder: Path, tmp_path: P
     """Killed without a word, as a machine's owner does: its reader sees the end of its standard input."""
     starter = (
         "import subprocess, sys, time\n"
-        "reader = subprocess.Popen([sys.executable, '-m', 'winnow.questions', '60', '2000000000'], "
+        "reader = subprocess.Popen([sys.executable, '-m', 'winnow.log_reader', '60', '2000000000'], "
         "stdin=subprocess.PIPE, start_new_session=True)\n"
         "print(reader.pid, flush=True)\n"
         "time.sleep(60)\n"

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 from tests.page.conftest import Visitor
 from tests.support import reader_lake
 from tests.support.reader_lake import OTHERS, PLANTED, PLANTED_HEADER, PLANTED_KEY
-from winnow.store.values import Window
+from winnow.store.rows import Window
 
 OWN = {"X-Winnow-Page": "1"}
 RECORDS = "api/topics/orders/records"

@@ -21,13 +21,13 @@ from sqlalchemy import func, select
 
 from tests.support.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
-from winnow.model import Record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.pipeline.leases import hold_lease
-from winnow.results import Verdict
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.store import RunState, tables
+from winnow.values.model import Record
+from winnow.values.results import Verdict
 
 PERIOD: Final = 6
 """Rounds after which everything happens again."""

@@ -20,7 +20,7 @@ def look(_):
     import pyspark
     yield {
         "pyspark": pyspark.__file__,
-        "engine": "winnow.engine.spark" in sys.modules,
+        "engine": "winnow.engine.compaction_job" in sys.modules,
         "pandas": "pandas" in sys.modules,
     }
 

@@ -13,10 +13,10 @@ import pytest
 from winnow.config.settings import Settings, load_settings
 from winnow.engine.executor_probe import probe_executor, try_places
 from winnow.files import storage
-from winnow.pipeline.compaction.spark_submit import build_spark_conf
 from winnow.pipeline.doctor.check_runner import CheckResult, CheckStatus
 from winnow.pipeline.doctor.executors import judge_executors
 from winnow.pipeline.doctor.machine import check_java_and_spark
+from winnow.pipeline.spark.submit import build_spark_conf
 
 HERE = ".".join(map(str, sys.version_info[:2]))
 EXPECTED = {"winnow": "1.2.3", "pyspark": "4.1.3", "pyarrow": "26.0.1", "duckdb": "2.0.0"}

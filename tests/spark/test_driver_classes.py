@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from winnow.config.settings import load_settings
-from winnow.pipeline.compaction.spark_submit import run_job
+from winnow.pipeline.spark.submit import run_job
 
 _PROGRAM = """
 from pyspark import SparkContext

@@ -19,8 +19,8 @@ from tests.support.world import FakeClock, World, build_versions, compute_surviv
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ConfigurationError
 from winnow.files import storage
-from winnow.model import Record
 from winnow.store import RunState
+from winnow.values.model import Record
 
 ORDERS = [*build_versions(0, 500, keys=20), *build_versions(7, 300, keys=300, partition=2)]
 USERS = [*build_versions(0, 50), record(50, b"gone", b"x"), record(51, b"gone", None)]

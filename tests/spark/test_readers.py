@@ -22,18 +22,18 @@ from tests.support.reader_environments import find_environment, list_requirement
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import World, build_versions, open_world, record
 from winnow.log.namespaces import DEFAULT_NAMESPACE
-from winnow.model import Record
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.compaction.latest_table import update_latest_table
-from winnow.pipeline.compaction.topic_view import load_topic_view
-from winnow.pipeline.explain.connect import WRITERS, write_connection
-from winnow.pipeline.explain.latest import build_query, choose_table
-from winnow.pipeline.explain.latest_sql import build_latest_sql
-from winnow.pipeline.explain.latest_view import replace_view
-from winnow.pipeline.explain.reader_names import ReaderName, SqlEngine
-from winnow.pipeline.explain.table_access import StoreKind, describe_access
-from winnow.pipeline.explain.value_columns import parse_columns
-from winnow.strategies import Strategy
+from winnow.pipeline.connect.connect import WRITERS, write_connection
+from winnow.pipeline.connect.table_access import StoreKind, describe_access
+from winnow.pipeline.latest.reader_names import ReaderName, SqlEngine
+from winnow.pipeline.latest.records import build_query, choose_table
+from winnow.pipeline.latest.sql import build_latest_sql
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.latest.value_columns import parse_columns
+from winnow.pipeline.latest.view import replace_view
+from winnow.pipeline.topics.topic_view import load_topic_view
+from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 HEADER = "it's v"
 

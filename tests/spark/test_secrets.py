@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from winnow.config.settings import load_settings
-from winnow.pipeline.compaction.spark_submit import run_job
+from winnow.pipeline.spark.submit import run_job
 
 SECRET = "hunter2=\\: #! \u00fc\U0001f511 'x'"
 """Every character that a file of Java's properties could take for something else."""

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from winnow.engine import staging
-from winnow.pipeline.admin.topics import create_topic, describe_topic
 from winnow.pipeline.context import Context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import create_topic, describe_topic
 
 DAY_MS = 86_400_000
 GROUP = ("compact", "validate", "publish", "report")

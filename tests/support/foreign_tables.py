@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.utils.config import Config
 
 from tests.support.sample_archives import SAMPLES
-from winnow.model import Record
+from winnow.values.model import Record
 
 CATALOG = "lake"
 SAMPLE_PLACE = "/tmp/doors/iceberg/warehouse/iceberg-metadata"

@@ -17,15 +17,15 @@ from typing import Any
 from tests.support import generated_trends
 from winnow.clock import read_wall_clock_ms
 from winnow.config.topic import TopicConfig, list_entries
-from winnow.documents import dump_json
-from winnow.model import Reason, Severity, Status
-from winnow.results import Failure, PartitionReceipt, Receipt, Verdict
 from winnow.store import bulk_statements, tables
 from winnow.store.assessments import make_sort_key
 from winnow.store.database import Database
 from winnow.store.migration import migrate
 from winnow.store.page_tables import SampleTable
 from winnow.store.tables import Base
+from winnow.values.documents import dump_json
+from winnow.values.model import Reason, Severity, Status
+from winnow.values.results import Failure, PartitionReceipt, Receipt, Verdict
 
 SEED = 7
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from winnow.results import Receipt
 from winnow.store import page_tables
 from winnow.store.projection import sum_receipt
 from winnow.store.samples import ALL_TOPICS, HOURLY_MS
+from winnow.values.results import Receipt
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HISTORY_DAYS = 30

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from winnow.embedded.kafka_jars import resolve_jars
-from winnow.pipeline.explain.connect_python import SQLITE_JAR
-from winnow.pipeline.explain.table_access import ICEBERG_VERSION
+from winnow.pipeline.connect.python_programs import SQLITE_JAR
+from winnow.pipeline.connect.table_access import ICEBERG_VERSION
 
 RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}"
 PACKAGES_LINE = '    .config("spark.jars.packages", packages)\n'

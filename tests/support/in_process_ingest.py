@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from winnow import documents
 from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_plan, read_ingest_result, write_ingest_plan, write_ingest_result
 from winnow.errors import WinnowError
 from winnow.files import storage
-from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest.range_work import carry_out_part
+from winnow.pipeline.ingest.range_work import run_ingest_task
 from winnow.pipeline.ingest.spool import Progress
+from winnow.values import documents
+from winnow.values.ingest_plans import IngestPlan, IngestResult
 
 
 def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:
@@ -24,7 +24,7 @@ def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | No
     for unit in build_units("", planned):
         assert unit.ingest is not None
         part = documents.load_json(IngestPlan, documents.dump_json(unit.ingest))
-        results.append(carry_out_part(part, unit.number, folder, ctx.budget))
+        results.append(run_ingest_task(part, unit.number, folder, ctx.budget))
     outcome = write_ingest_result(plan, "app-1", results)
     assert outcome.sha256 is not None
     return read_ingest_result(plan, "app-1", outcome.sha256)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from winnow.engine import staging
+from winnow.engine.compaction_job import build_units, run_unit, write_plan_manifest
 from winnow.engine.events import emit_outcomes, parse_event, parse_failure
-from winnow.engine.spark import build_units, run_unit, write_plan_manifest
 from winnow.pipeline.compaction import driver
-from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark.submit import JobOutcome, Progress
 from winnow.planning.plans import PlanReference
 
 

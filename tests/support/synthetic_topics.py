@@ -17,10 +17,10 @@ from pathlib import Path
 
 from winnow.config.settings import load_settings
 from winnow.log.head import Change, Head
-from winnow.model import Append, Cleaning, PartitionState, Reason, RetiredFile, Segment, Status
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.context import Context, open_context
-from winnow.results import PartitionReceipt, Receipt
+from winnow.pipeline.topics.definition import create_topic
+from winnow.values.model import Append, Cleaning, PartitionState, Reason, RetiredFile, Segment, Status
+from winnow.values.results import PartitionReceipt, Receipt
 
 DAY_MS = 86_400_000
 SEGMENT_RECORDS = 1_000_000

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from oracle import surviving_records
-from winnow import __version__, documents
+from winnow import __version__
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE_NAME, compact_partition
@@ -21,20 +21,21 @@ from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.log.head import Change, Committed, Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionState, Record, Segment, TopicState
-from winnow.pipeline.admin.topics import create_topic
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.explain.read import read_batches
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import create_topic
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.planning.plans import PlanReference
-from winnow.results import Receipt, StagingManifest, Verdict
 from winnow.store import RunState
-from winnow.strategies import Strategy
+from winnow.values import documents
+from winnow.values.model import PartitionState, Record, Segment, TopicState
+from winnow.values.results import Receipt, StagingManifest, Verdict
+from winnow.values.strategies import Strategy
 
 NOW_MS = 1_760_000_000_000
 TOPIC = "orders"

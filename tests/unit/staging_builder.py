@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 from winnow.files.fingerprint import CONTENT_FINGERPRINT, WINNERS_FINGERPRINT
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA, locate_keyless_move_file, make_keyless_move_id
 from winnow.files.segments import ARROW_SCHEMA
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment, Severity
 from winnow.pipeline.compaction.plan_limits import PlanExcess
 from winnow.quality.fact_table import FactRow, compute_fact_table
 from winnow.quality.validation import validate_fact_table
-from winnow.results import Failure, PartitionFacts, Rewrite, StagedPartition, StagingManifest, Verdict
-from winnow.strategies import Strategy
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment, Severity
+from winnow.values.results import Failure, PartitionFacts, Rewrite, StagedPartition, StagingManifest, Verdict
+from winnow.values.strategies import Strategy
 
 SECRET_KEY = "secret-key-of-a-customer"
 SECRET_VALUE = "secret-value-of-a-customer"

@@ -19,7 +19,7 @@ from winnow.report.alerts import (
     make_link,
     make_recovery,
 )
-from winnow.results import OpenAlert
+from winnow.values.results import OpenAlert
 
 AT_MS = 1_760_000_000_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000

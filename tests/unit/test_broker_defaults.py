@@ -18,7 +18,7 @@ from winnow.config.definitions import DEFINITIONS, TOPIC_KEY_OF_BROKER_NAME, Def
 from winnow.config.settings import Settings, load_settings
 from winnow.config.topic import TopicConfig, list_entries
 from winnow.errors import ConfigurationError
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 DOUBLE_MAX = "1.7976931348623157E308"

@@ -16,7 +16,7 @@ from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import read_segment
 from winnow.files.page_checksums import check_pages, list_column_chunks
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 RECORDS, GROUPS = 240, 2
 BARE_FLIPS, BODY_FLIPS = 900, 150

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from winnow.errors import WinnowError
-from winnow.pipeline.admin.partitions import (
+from winnow.pipeline.topics.partitions import (
     CleaningEvent,
     CleaningState,
     CleaningStateKind,

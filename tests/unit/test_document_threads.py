@@ -7,7 +7,7 @@ import sys
 
 MANY_KINDS_AT_ONCE = """
 import sys, threading, types
-from winnow.documents import load_json
+from winnow.values.documents import load_json
 
 sys.setswitchinterval(1e-6)
 FIELDS = "".join(f"    field_{n}: int | None = None\\n" for n in range(20))

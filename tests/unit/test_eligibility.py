@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from oracle.log_model import LogModel
 from oracle.model_values import NO_MAX_LAG_MS, ModelConfig
-from winnow.model import Append, PartitionState, Reason, Record, Segment, Uncleanable
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import Decision, assess, decide_eligibility
 from winnow.planning.next_change import find_next_change_ms
 from winnow.planning.plans import plan_partition
-from winnow.strategies import Strategy, name_total_order
+from winnow.values.model import Append, PartitionState, Reason, Record, Segment, Uncleanable
+from winnow.values.strategies import Strategy, name_total_order
 
 BASE_MS = 1_700_000_000_000
 

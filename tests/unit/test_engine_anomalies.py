@@ -19,9 +19,9 @@ from winnow.engine.winners import MAXIMUM_MALFORMED_OFFSETS
 from winnow.errors import WinnowError
 from winnow.files.partitioner import choose_partition
 from winnow.files.quarantine_files import make_keyless_move_id
-from winnow.model import Headers, OffsetRange, PartitionPlan, Plan, Reason, Record, Severity
-from winnow.results import PartitionFacts, StagedPartition, StagingManifest
-from winnow.strategies import Strategy
+from winnow.values.model import Headers, OffsetRange, PartitionPlan, Plan, Reason, Record, Severity
+from winnow.values.results import PartitionFacts, StagedPartition, StagingManifest
+from winnow.values.strategies import Strategy
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from winnow.engine.task_resources import MAXIMUM_SHARED_CONNECTION_BYTES, ConnectionPool, TaskBudget
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 SMALL = (Segment("file:///log/0.parquet", 0, 0, 9, 10, 1_000, None, None, 0),)
 LARGE = (Segment("file:///log/1.parquet", 0, 0, 9, 10, MAXIMUM_SHARED_CONNECTION_BYTES + 1, None, None, 0),)

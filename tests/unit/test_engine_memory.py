@@ -21,8 +21,8 @@ from winnow.engine.task_resources import TaskBudget, open_connection
 from winnow.errors import LinkedFolderError
 from winnow.files.duckdb_connection import MINIMUM_MEMORY_BYTES
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
-from winnow.model import PartitionPlan, Plan, Reason, Segment
-from winnow.strategies import Strategy
+from winnow.values.model import PartitionPlan, Plan, Reason, Segment
+from winnow.values.strategies import Strategy
 
 MIB = 1 << 20
 Rows = npt.NDArray[np.int64]

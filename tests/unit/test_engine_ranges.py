@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 from oracle.surviving_records import compute_survivors
 from tests.support.examples import choose_examples
 from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from winnow.engine import splitting
+from winnow.engine import task_planning as splitting
+from winnow.engine.compaction_job import build_units, run_unit, write_plan_manifest
 from winnow.engine.rewrite import compact_partition
 from winnow.engine.scheduling import Result, run_in_rounds
-from winnow.engine.spark import build_units, run_unit, write_plan_manifest
-from winnow.engine.splitting import PartUnit, ShareUnit, WorkUnit
+from winnow.engine.task_planning import PartUnit, ShareUnit, WorkUnit
 from winnow.engine.task_resources import TaskBudget
 from winnow.engine.winners import MAXIMUM_MALFORMED_OFFSETS
 from winnow.log.snapshot_expiry import list_attempt_files
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment
-from winnow.results import StagedPartition
-from winnow.strategies import Strategy
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment
+from winnow.values.results import StagedPartition
+from winnow.values.strategies import Strategy
 
 URI = "plans/plan.json"
 

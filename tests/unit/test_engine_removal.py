@@ -20,16 +20,17 @@ from hypothesis import strategies as st
 from oracle.surviving_records import compute_survivors
 from tests.support.examples import choose_examples
 from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from winnow.engine import contested_keys, rewrite, winners
+from winnow.engine import duplicate_keys as contested_keys
+from winnow.engine import rewrite, winners
 from winnow.engine import survivors as tables
 from winnow.engine.rewrite import compact_partition
 from winnow.engine.task_resources import TaskBudget, Throttle, open_connection
 from winnow.engine.winners import KeyShare
 from winnow.files import duckdb_connection
 from winnow.files.partitioner import choose_partition
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason, Record
-from winnow.results import StagedPartition
-from winnow.strategies import Strategy
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Reason, Record
+from winnow.values.results import StagedPartition
+from winnow.values.strategies import Strategy
 
 _rows = st.lists(
     st.tuples(

@@ -17,9 +17,9 @@ from winnow.engine.rewrite import compact_partition
 from winnow.engine.task_resources import TaskBudget
 from winnow.engine.winners import build_greatest_offset_sql
 from winnow.errors import UsageError
-from winnow.model import OffsetRange, PartitionPlan, Plan, Reason
-from winnow.results import StagedPartition
-from winnow.strategies import Strategy
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Reason
+from winnow.values.results import StagedPartition
+from winnow.values.strategies import Strategy
 
 _rows = st.lists(
     st.tuples(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from winnow.epochs import (
+from winnow.values.epochs import (
     MAXIMUM_LEADER_EPOCHS,
     Epoch,
     LeaderEpoch,

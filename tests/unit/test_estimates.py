@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracle import surviving_records
-from winnow.model import Cleaning, OffsetRange, PartitionPlan, Reason, Record, Segment, Status
 from winnow.planning.estimates import (
     WINNER_ENTRY_BYTES,
     Basis,
@@ -19,8 +18,9 @@ from winnow.planning.estimates import (
     estimate_plan,
     find_cleaned_offset,
 )
-from winnow.results import PartitionReceipt, Receipt
-from winnow.strategies import Strategy
+from winnow.values.model import Cleaning, OffsetRange, PartitionPlan, Reason, Record, Segment, Status
+from winnow.values.results import PartitionReceipt, Receipt
+from winnow.values.strategies import Strategy
 
 
 def segment(first: int, records: int, *, tombstones: int = 0, keyless: int = 0, size_bytes: int = 1000) -> Segment:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winnow.config.settings import load_settings
-from winnow.model import Status
 from winnow.pipeline.monitor.metrics import estimate_parallelism
 from winnow.report.forecast import Outlook, PendingPartition, forecast_deadlines, measure_pace
-from winnow.results import PartitionReceipt, Receipt
+from winnow.values.model import Status
+from winnow.values.results import PartitionReceipt, Receipt
 
 NOW_MS = 1_000_000
 

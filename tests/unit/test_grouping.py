@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winnow.engine.read_ranges import SegmentSurvivors, group_segments
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 
 def _segment(number: int, size_bytes: int, records: int = 100) -> Segment:

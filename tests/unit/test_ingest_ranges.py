@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.ingest_plans import OFFSETS_END, OffsetExtent
 from winnow.planning.ingest_ranges import Arrival, divide_arrivals, find_uncovered, list_arrivals
+from winnow.values.ingest_plans import OFFSETS_END, OffsetExtent
 
 EXTENTS = st.lists(
     st.dictionaries(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from winnow.model import OffsetRange
 from winnow.pipeline.ingest.kafka_overlap import (
     COMPARED_OFFSETS,
     Fingerprint,
@@ -13,6 +12,7 @@ from winnow.pipeline.ingest.kafka_overlap import (
     compare_partition,
     digest_bytes,
 )
+from winnow.values.model import OffsetRange
 
 
 def make(names: str, offsets: Iterable[int] | None = None, *, times: Sequence[int | None] = ()) -> list[Fingerprint]:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from winnow.epochs import Epoch
 from winnow.errors import BadInputError, ServiceError, UsageError
 from winnow.kafka.cluster import BrokerOffsets, BrokerTopic
 from winnow.kafka.range_reader import BrokerRange
-from winnow.model import OffsetRange, PartitionState, TopicState
 from winnow.pipeline.ingest.kafka_reading import ReadingRules, plan_reading, skip_known
+from winnow.values.epochs import Epoch
+from winnow.values.model import OffsetRange, PartitionState, TopicState
 
 BEGINS = ReadingRules(begins_epoch=True)
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from oracle import surviving_records
 from oracle.log_model import LogModel
 from oracle.model_values import ModelConfig
-from winnow.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Record, Segment
 from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_retention
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import assess
 from winnow.planning.plans import plan_partition
-from winnow.strategies import Strategy
+from winnow.values.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Record, Segment
+from winnow.values.strategies import Strategy
 
 HEADER = "v"
 LATE_MS = 6

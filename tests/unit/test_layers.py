@@ -31,11 +31,11 @@ LIGHT = (
     "winnow.embedded.bundle",
     "winnow.embedded.java",
     "winnow.errors",
-    "winnow.model",
+    "winnow.values.model",
     "winnow.planning.eligibility",
     "winnow.planning.estimates",
     "winnow.planning.plans",
-    "winnow.results",
+    "winnow.values.results",
 )
 PACKAGES = ("winnow", "oracle", "demo", "bench", "parity", "plugins")
 
@@ -94,7 +94,7 @@ def test_every_contract_holds(scripts: Path, root: Path) -> None:
         ("winnow/pipeline/breach.py", "import airflow", "Airflow only where its home is prepared"),
         ("winnow/engine/breach.py", "import winnow.log", "Imports run downwards only"),
         ("winnow/files/breach.py", "import winnow.planning.plans", "Imports run downwards only"),
-        ("winnow/newroom.py", "import winnow.model", "Imports run downwards only"),
+        ("winnow/newroom.py", "import winnow.values.model", "Imports run downwards only"),
         ("winnow/log/breach.py", "import winnow.planning.eligibility", "Adapters carry out decisions and make none"),
         (
             "winnow/pipeline/monitor/breach.py",
@@ -104,7 +104,7 @@ def test_every_contract_holds(scripts: Path, root: Path) -> None:
         ("winnow/pipeline/compaction/breach.py", "import winnow.pipeline.ingest", "Commands do not import one another"),
         ("oracle/breach.py", "import winnow.planning.eligibility", "The oracle shares nothing"),
         ("winnow/engine/breach.py", "import winnow_airflow", "The product knows nothing of what uses it"),
-        ("plugins/winnow_airflow/newroom.py", "import winnow.model", "Airflow's tasks stand on steps"),
+        ("plugins/winnow_airflow/newroom.py", "import winnow.values.model", "Airflow's tasks stand on steps"),
         (
             "plugins/winnow_airflow/metrics.py",
             "import winnow_airflow.compaction_steps",

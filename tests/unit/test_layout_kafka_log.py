@@ -33,7 +33,6 @@ from tests.support.record_batch_encoder import (
 )
 from winnow.errors import BadInputError
 from winnow.files.record_batch import RECORD_SCHEMA
-from winnow.model import TopicPartition
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
 from winnow.sources.layouts.log_files import (
@@ -51,6 +50,7 @@ from winnow.sources.layouts.log_files import (
 )
 from winnow.sources.layouts.log_segments import Tail
 from winnow.sources.layouts.objects import ReadOptions, StoredObject
+from winnow.values.model import TopicPartition
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "logdirs"
 TOPICS = ("codec-zstd", "compacted", "log-append-time", "txn")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from winnow.model import Assessment, PartitionState, Reason, RetiredFile, Status, TopicState, Uncleanable
 from winnow.report.metric_formats import format_exposition
 from winnow.report.metrics import (
     METRICS,
@@ -19,7 +18,8 @@ from winnow.report.metrics import (
     sum_measurements,
 )
 from winnow.report.receipts import compare_with_plan, format_receipt
-from winnow.results import PartitionReceipt, Receipt, RunFigures
+from winnow.values.model import Assessment, PartitionState, Reason, RetiredFile, Status, TopicState, Uncleanable
+from winnow.values.results import PartitionReceipt, Receipt, RunFigures
 
 AS_OF_MS = 4_000_000_000_000
 

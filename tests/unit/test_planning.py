@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from winnow.engine.splitting import WorkUnit, pack_units
-from winnow.model import PartitionPlan, Reason, Segment
+from winnow.engine.task_planning import WorkUnit, pack_units
 from winnow.planning.cleanable import Rules
 from winnow.planning.plans import PlanReference, TopicFacts, make_batch_label, make_plan, pack_batches
-from winnow.strategies import Strategy
+from winnow.values.model import PartitionPlan, Reason, Segment
+from winnow.values.strategies import Strategy
 
 RULES = Rules(True, Strategy.OFFSET, 0.5, 0, 1_000, 1 << 20, 1_000)
 FACTS = TopicFacts("orders", "uuid", "file:///t/data", 86_400_000, "1.0")

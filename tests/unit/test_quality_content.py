@@ -12,9 +12,9 @@ import pytest
 
 from tests.unit.staging_builder import SECRET_VALUE, Case, Scene, arrow, record, stage
 from winnow.errors import ConfigurationError
-from winnow.model import Record, Severity
 from winnow.quality.content_validation import COLUMNS, make_record_frame, validate_content
-from winnow.results import Failure
+from winnow.values.model import Record, Severity
+from winnow.values.results import Failure
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

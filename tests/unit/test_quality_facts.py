@@ -26,12 +26,12 @@ from tests.unit.staging_builder import (
 from winnow.errors import ServiceError
 from winnow.files import duckdb_connection
 from winnow.files.fingerprint import WINNERS_FINGERPRINT, combine_fingerprints
-from winnow.model import OffsetRange, Record, Severity
 from winnow.quality.fact_table import compute_fact_table, make_fact_row
-from winnow.quality.key_census import EXACT, HASHED, CensusResult, KeyCensus
+from winnow.quality.key_check_spilling import EXACT, HASHED, CensusResult, KeyCensus
 from winnow.quality.recomputation import recompute_facts
-from winnow.results import Rewrite
-from winnow.strategies import Strategy
+from winnow.values.model import OffsetRange, Record, Severity
+from winnow.values.results import Rewrite
+from winnow.values.strategies import Strategy
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -14,8 +14,8 @@ from oracle.surviving_records import compute_survivors, compute_version
 from tests.unit.staging_builder import Case, Scene, list_failed, stage
 from tests.unit.test_engine_anomalies import HEADER, compacted, keyed, planned, scene_of
 from winnow.engine import winners
-from winnow.model import Headers, Record
-from winnow.strategies import Strategy
+from winnow.values.model import Headers, Record
+from winnow.values.strategies import Strategy
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -13,14 +13,14 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 from tests.unit.staging_builder import Scene, build_orders_cases, stage
-from winnow.model import Severity
 from winnow.quality import shared_validation
 from winnow.quality.fact_table import FactRow
 from winnow.quality.gx_session import GxSession
 from winnow.quality.shared_validation import FactTable, validate_fact_tables
 from winnow.quality.suites import SuiteFindings, load_suite
 from winnow.quality.validation import validate_fact_table
-from winnow.results import Failure, Verdict
+from winnow.values.model import Severity
+from winnow.values.results import Failure, Verdict
 
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")
 

@@ -10,10 +10,10 @@ import pytest
 
 from winnow.embedded.bundle import find_bundled_folder
 from winnow.errors import ConfigurationError
-from winnow.model import Severity
 from winnow.quality.content_validation import load_content_suite
 from winnow.quality.fact_table import COMPARED_COLUMNS, FINDING_COLUMNS
 from winnow.quality.suites import convert_to_gx, list_suites, load_suite
+from winnow.values.model import Severity
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -15,12 +15,12 @@ from jinja2 import Environment
 
 from tests.unit.staging_builder import SECRET_KEY, SECRET_VALUE, Scene, build_orders_cases, list_failed, stage
 from winnow.errors import ConfigurationError
-from winnow.model import Severity
 from winnow.quality.fact_table import FactRow
 from winnow.quality.gx_session import get_session
 from winnow.quality.suites import STRUCTURAL_SUITE, load_suite
 from winnow.quality.validation import build_site_index, prepare_first_judgement, validate_fact_table
-from winnow.results import Verdict
+from winnow.values.model import Severity
+from winnow.values.results import Verdict
 
 # GX imports deprecated modules of the standard library.
 pytestmark = pytest.mark.filterwarnings("ignore:module .sre_[a-z]+. is deprecated:DeprecationWarning")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from winnow import documents
 from winnow.cli.receipts import make_document
-from winnow.model import OffsetRange, Reason, Status
 from winnow.quality.fact_table import COMPARED_COLUMNS, FINDING_COLUMNS
-from winnow.results import (
+from winnow.values import documents
+from winnow.values.model import OffsetRange, Reason, Status
+from winnow.values.results import (
     PartitionFacts,
     PartitionReceipt,
     Receipt,

@@ -22,8 +22,8 @@ from oracle.surviving_records import (
     prune_history,
     read_header_version,
 )
-from winnow.model import Cleaning, Headers, Reason, Record
-from winnow.strategies import Strategy
+from winnow.values.model import Cleaning, Headers, Reason, Record
+from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -13,7 +13,7 @@ from winnow.config import layers
 from winnow.config.masking import mask
 from winnow.config.setting_fields import MAPS, NAMES
 from winnow.config.settings import Settings, load_settings, read_dag_prefix
-from winnow.engine.splitting import DEFAULT_GIANT_BYTES
+from winnow.engine.task_planning import DEFAULT_GIANT_BYTES
 from winnow.errors import ConfigurationError
 
 

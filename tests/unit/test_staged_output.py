@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from winnow.model import PartitionPlan, Reason, Segment
 from winnow.pipeline.compaction.staged_files import find_misfits, is_below_attempt
-from winnow.results import PartitionFacts, Rewrite, StagedPartition
+from winnow.values.model import PartitionPlan, Reason, Segment
+from winnow.values.results import PartitionFacts, Rewrite, StagedPartition
 
 DATA = "s3://lake/winnow/orders/data"
 PLAN, ATTEMPT = "0123456789abcdef", "a-1"

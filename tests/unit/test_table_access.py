@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from winnow.errors import UsageError
-from winnow.pipeline.explain.connect import WRITERS
-from winnow.pipeline.explain.connect_engines import connect_clickhouse, connect_flink, connect_trino
-from winnow.pipeline.explain.connect_python import connect_duckdb, connect_pyiceberg, connect_spark
-from winnow.pipeline.explain.reader_names import ReaderName
-from winnow.pipeline.explain.table_access import (
+from winnow.pipeline.connect.connect import WRITERS
+from winnow.pipeline.connect.engines import connect_clickhouse, connect_flink, connect_trino
+from winnow.pipeline.connect.python_programs import connect_duckdb, connect_pyiceberg, connect_spark
+from winnow.pipeline.connect.table_access import (
     PASSWORD_VARIABLE,
     CatalogKind,
     Property,
@@ -22,6 +21,7 @@ from winnow.pipeline.explain.table_access import (
     _make_property,
     name_variable,
 )
+from winnow.pipeline.latest.reader_names import ReaderName
 
 POSTGRES = "postgresql+psycopg://winnow:s/e@cret@db:5433/lake?sslmode=require"
 ACCESS = TableAccess(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.engine.splitting import WorkUnit, pack_units, plan_tasks
+from winnow.engine.task_planning import WorkUnit, pack_units, plan_tasks
 from winnow.engine.task_resources import MAXIMUM_BURST_SECONDS, TaskBudget, Throttle, ThrottleMeter
 
 

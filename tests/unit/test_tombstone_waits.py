@@ -17,7 +17,9 @@ from tests.unit.staging_builder import MEMORY_LIMIT_BYTES
 from winnow.engine.rewrite import compact_partition
 from winnow.engine.survivors import MAXIMUM_EXTENDED_RANGES, join_nearest_ranges
 from winnow.engine.task_resources import TaskBudget
-from winnow.model import (
+from winnow.pipeline.compaction.partition_states import MAXIMUM_HISTORY_ENTRIES, apply_cleaning
+from winnow.quality.recomputation import IndependentFacts, recompute_facts
+from winnow.values.model import (
     Cleaning,
     OffsetRange,
     PartitionPlan,
@@ -27,9 +29,7 @@ from winnow.model import (
     Record,
     Segment,
 )
-from winnow.pipeline.compaction.partition_states import MAXIMUM_HISTORY_ENTRIES, apply_cleaning
-from winnow.quality.recomputation import IndependentFacts, recompute_facts
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 _rows = st.lists(
     st.tuples(

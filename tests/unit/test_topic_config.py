@@ -8,7 +8,7 @@ import pytest
 from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, Definition
 from winnow.config.topic import KeylessPolicy, TopicConfig, is_topic_key, list_entries, make_unknown_key_error
 from winnow.errors import ConfigurationError
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 LONG_MIN = -(2**63)
 INT_MAX = 2**31 - 1

@@ -24,9 +24,9 @@ from winnow.cli.output import (
 from winnow.clock import format_ms
 
 if TYPE_CHECKING:
-    from winnow.model import Assessment, Reason
     from winnow.pipeline.monitor.metrics import TopicsForecast
     from winnow.report.forecast import DeadlineForecast
+    from winnow.values.model import Assessment, Reason
 
 _OUTLOOK_WORDS = {
     "overdue": "the deadline has passed",
@@ -197,15 +197,15 @@ def format_decision(reason: Reason, *, eligible: bool) -> str:
 
 def format_legend(reasons: Iterable[Reason]) -> None:
     """Explain the reasons in a table, in the order in which they are checked."""
-    from winnow.model import Reason
     from winnow.report.receipts import explain_reason
+    from winnow.values.model import Reason
 
     used = set(reasons)
     print_lines("\n".join(f"{reason.value}: {explain_reason(reason)}" for reason in Reason if reason in used))
 
 
 def _show_closing_times(shown: Sequence[Assessment]) -> None:
-    from winnow.model import Reason
+    from winnow.values.model import Reason
 
     waiting = [a for a in shown if a.reason is Reason.NO_CLOSED_SEGMENT and a.active_closes_ms is not None]
     if not waiting:

@@ -41,7 +41,7 @@ def list_entries(
 
     Example: winnow audit list --topic orders
     """
-    from winnow.store.values import Window
+    from winnow.store.rows import Window
 
     with open_installation(to_read=True) as ctx:
         found = ctx.store.audit.list_entries(Window(size=limit), topic=topic, actor=actor, action=action)

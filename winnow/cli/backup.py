@@ -19,7 +19,7 @@ from winnow.cli.output import (
     print_table,
     write_json,
 )
-from winnow.cli.progress import JobProgress
+from winnow.cli.progress import JobBar
 from winnow.errors import ValidationFailedError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _end_with_left_out(left_out: Mapping[str, str], what: str) -> None:
         exit_with(ValidationFailedError.exit_code)
 
 
-class _Progress(JobProgress):
+class _Progress(JobBar):
     """A bar over the bytes of the topic at hand on a terminal; elsewhere a line as each topic begins."""
 
     def __init__(self) -> None:

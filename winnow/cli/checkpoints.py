@@ -20,11 +20,11 @@ from winnow.cli.output import (
     print_table,
     write_json,
 )
-from winnow.epochs import describe_offset
+from winnow.values.epochs import describe_offset
 
 if TYPE_CHECKING:
-    from winnow.model import Cleaning
     from winnow.pipeline.context import Context
+    from winnow.values.model import Cleaning
 
 SHOW = "show"
 """The command behind ``winnow checkpoints [TOPIC]``; it is never typed."""

@@ -52,8 +52,8 @@ def compact(
             refuse_future(ctx, as_of)
         as_of_ms = resolve_as_of(ctx, as_of)
         chosen = choose_topics(ctx, topics)
-        from winnow.pipeline.audit import record_request
         from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
+        from winnow.pipeline.topics.audit import record_request
         from winnow.store.audit import AuditAction
 
         outcome = CompactionOutcome()
@@ -70,8 +70,8 @@ def compact(
             write_json([make_document(receipt) for receipt in outcome.receipts])
         exit_with(outcome.exit_code)
         return
-    from winnow.model import Status
     from winnow.report.receipts import format_receipt
+    from winnow.values.model import Status
 
     said = {error.message for error in outcome.errors}
     for receipt in outcome.receipts:

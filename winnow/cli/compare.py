@@ -17,8 +17,8 @@ from winnow.cli.output import (
     print_table,
     write_json,
 )
-from winnow.cli.progress import JobProgress
-from winnow.strategies import Strategy
+from winnow.cli.progress import JobBar
+from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
     from winnow.pipeline.explain.compare import Comparison, ComparisonSide, DifferingKey
@@ -151,7 +151,7 @@ def _show_sample(found: Comparison) -> None:
     print_table(["partition", *now, "instead", *now[1:]], rows, right=(1, 3, 5, 7))
 
 
-class _Progress(JobProgress):
+class _Progress(JobBar):
     """Shows the events of a comparison: a bar over bytes on a terminal, a line per partition elsewhere."""
 
     def __init__(self) -> None:

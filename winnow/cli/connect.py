@@ -8,7 +8,7 @@ import typer
 
 from winnow.cli.options import Json, Topic, open_installation
 from winnow.cli.output import print_lines, write_json
-from winnow.pipeline.explain.reader_names import ReaderName
+from winnow.pipeline.latest.reader_names import ReaderName
 
 
 def connect(
@@ -29,7 +29,7 @@ def connect(
     Example: winnow connect orders --for trino
     """
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.explain.connect import write_connection
+        from winnow.pipeline.connect.connect import write_connection
 
         written = write_connection(ctx, topic, reader)
     if as_json:

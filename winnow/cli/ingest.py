@@ -239,7 +239,7 @@ def withdraw_created(ctx: Context, created: Mapping[str, str], topics: Iterable[
 
     ``created``: the uuid of the table of each topic that it created.
     """
-    from winnow.pipeline.admin.topic_deletion import withdraw_topics
+    from winnow.pipeline.topics.deletion import withdraw_topics
 
     for sentence in withdraw_topics(ctx, {topic: created[topic] for topic in topics if topic in created}):
         print_message(sentence)

@@ -13,10 +13,10 @@ from winnow.cli.options import Topic, open_installation
 from winnow.cli.output import format_count, print_lines, print_message
 from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
 from winnow.errors import UsageError
-from winnow.pipeline.explain.reader_names import SqlEngine
+from winnow.pipeline.latest.reader_names import SqlEngine
 
 if TYPE_CHECKING:
-    from winnow.pipeline.explain.value_columns import ValueReader
+    from winnow.pipeline.latest.value_columns import ValueReader
 
 
 def latest(
@@ -118,7 +118,7 @@ def latest(
         return
     standard_output = sys.stdout
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.explain.latest import make_state_schema, read_latest_batches, select_state
+        from winnow.pipeline.latest.records import make_state_schema, read_latest_batches, select_state
 
         values = _make_reader(column or (), avro_schema, confluent=confluent)
         found = hint_if_none(read_latest_batches(ctx, topic, partition=partition, key=wanted_key, limit=limit), typed)
@@ -134,8 +134,8 @@ def latest(
 
 def _update_table(topic: str) -> None:
     with open_installation() as ctx:
-        from winnow.pipeline.compaction.latest_table import update_latest_table
-        from winnow.pipeline.leases import hold_lease
+        from winnow.pipeline.latest.table import update_latest_table
+        from winnow.pipeline.topics.leases import hold_lease
 
         with hold_lease(ctx, topic):
             done = update_latest_table(ctx, topic)
@@ -156,8 +156,8 @@ def _update_table(topic: str) -> None:
 
 def _drop_table(topic: str) -> None:
     with open_installation() as ctx:
-        from winnow.pipeline.admin.latest_table_files import drop_latest_table
-        from winnow.pipeline.leases import hold_lease
+        from winnow.pipeline.latest.table_files import drop_latest_table
+        from winnow.pipeline.topics.leases import hold_lease
 
         with hold_lease(ctx, topic):
             deleted = drop_latest_table(ctx, topic)
@@ -181,7 +181,7 @@ def _check_options(
 
 
 def _make_reader(columns: list[str] | tuple[()], avro_schema: Path | None, *, confluent: bool) -> ValueReader | None:
-    from winnow.pipeline.explain.value_columns import AvroValues, JsonValues, parse_columns
+    from winnow.pipeline.latest.value_columns import AvroValues, JsonValues, parse_columns
 
     if avro_schema is not None:
         return AvroValues(avro_schema, confluent=confluent)
@@ -189,14 +189,14 @@ def _make_reader(columns: list[str] | tuple[()], avro_schema: Path | None, *, co
 
 
 def _write_query(topic: str, engine: SqlEngine | None, columns: list[str] | tuple[()], *, text: bool) -> None:
-    from winnow.pipeline.explain.latest_sql import build_latest_sql
-    from winnow.pipeline.explain.value_columns import parse_columns
+    from winnow.pipeline.latest.sql import build_latest_sql
+    from winnow.pipeline.latest.value_columns import parse_columns
 
     parsed = parse_columns(columns)
     with open_installation(to_read=engine is not None) as ctx:
-        from winnow.pipeline.compaction.topic_view import load_topic_view
-        from winnow.pipeline.explain.latest import build_query, choose_table
-        from winnow.pipeline.explain.latest_view import replace_view
+        from winnow.pipeline.latest.records import build_query, choose_table
+        from winnow.pipeline.latest.view import replace_view
+        from winnow.pipeline.topics.topic_view import load_topic_view
 
         view = load_topic_view(ctx, topic)
         if engine is None:

@@ -92,7 +92,7 @@ def scrub(
     """
     with open_installation() as ctx, ProgressBar("Reading segments") as bar:
         from winnow.pipeline.admin.scrub import Scrub
-        from winnow.pipeline.audit import record_request
+        from winnow.pipeline.topics.audit import record_request
         from winnow.store.audit import AuditAction
 
         work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, progress=bar.move)
@@ -157,7 +157,7 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
     """
     with open_installation() as ctx:
         from winnow.pipeline.admin.sweep import sweep_topics
-        from winnow.pipeline.audit import record_request
+        from winnow.pipeline.topics.audit import record_request
         from winnow.store.audit import AuditAction
 
         chosen = choose_topics(ctx, topics) + ([] if topics else ctx.log.list_deleted())
@@ -183,7 +183,7 @@ def rebuild(topics: Topics = None) -> None:
     Example: winnow store rebuild
     """
     with open_installation() as ctx:
-        from winnow.pipeline.admin.store_maintenance import rebuild_store
+        from winnow.pipeline.topics.stored_rows import rebuild_store
 
         outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: rebuild_store(ctx, [topic]))
     rebuilt = [topic for per_topic in outcome.results for topic in per_topic]

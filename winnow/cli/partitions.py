@@ -13,7 +13,7 @@ from winnow.cli.options import Json, Reason, Topic, open_installation
 from winnow.cli.output import MAXIMUM_ROWS, format_count, format_short_time, print_lines, print_table, write_json
 
 if TYPE_CHECKING:
-    from winnow.pipeline.admin.partitions import PartitionRow
+    from winnow.pipeline.topics.partitions import PartitionRow
 
 Partitions = Annotated[
     list[int] | None,
@@ -39,7 +39,7 @@ def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) 
     Example: winnow partitions list orders
     """
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.admin.partitions import list_partitions
+        from winnow.pipeline.topics.partitions import list_partitions
 
         found = list_partitions(ctx, topic, partition)
     if as_json:
@@ -57,8 +57,8 @@ def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Js
     Example: winnow partitions pause orders --partition 3 --by restore-42
     """
     with open_installation() as ctx:
-        from winnow.pipeline.admin.partitions import pause_partitions
-        from winnow.pipeline.audit import get_user_name
+        from winnow.pipeline.topics.audit import get_user_name
+        from winnow.pipeline.topics.partitions import pause_partitions
 
         found = pause_partitions(ctx, topic, partition, by=get_user_name() if by is None else by)
     back = f"winnow partitions resume {topic}{_parse_partitions(partition)}" + (
@@ -81,8 +81,8 @@ def resume(
     Example: winnow partitions resume orders --partition 3 --by restore-42
     """
     with open_installation() as ctx:
-        from winnow.pipeline.admin.partitions import resume_partitions
-        from winnow.pipeline.audit import get_user_name
+        from winnow.pipeline.topics.audit import get_user_name
+        from winnow.pipeline.topics.partitions import resume_partitions
 
         found = resume_partitions(ctx, topic, partition, by=get_user_name() if by is None else by, everybody=everybody)
     held = sorted({name for row in found for name in row.paused_by})
@@ -105,8 +105,8 @@ def release(topic: Topic, partition: Partitions = None, reason: Reason = None, a
     Example: winnow partitions release orders --partition 3
     """
     with open_installation() as ctx:
-        from winnow.pipeline.admin.partitions import list_partitions, release_partitions
-        from winnow.pipeline.audit import get_user_name
+        from winnow.pipeline.topics.audit import get_user_name
+        from winnow.pipeline.topics.partitions import list_partitions, release_partitions
 
         by = f"released by {get_user_name()}"
         released = release_partitions(ctx, topic, partition, why=f"{by}: {reason}" if reason else by)

@@ -110,7 +110,7 @@ class ProgressBar:
             self._progress.update(self._phases.pop(name), description=description, ended_s=time.monotonic())
 
 
-class JobProgress:
+class JobBar:
     """A bar over the bytes of Spark applications. Subclasses say how far an event moves it."""
 
     def __init__(self, description: str, expected_bytes_per_second: float | None = None) -> None:
@@ -127,7 +127,7 @@ class JobProgress:
         self._bar.__exit__(kind, error, trace)
 
 
-class CompactionProgress(JobProgress):
+class CompactionProgress(JobBar):
     """Shows the events of compactions: submitted, started, partition, plan. Several Spark applications add up."""
 
     def __init__(self, expected_bytes_per_second: float | None = None) -> None:

@@ -21,8 +21,8 @@ from winnow.errors import RunAgainError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from winnow.epochs import Epoch
     from winnow.pipeline.context import Context
+    from winnow.values.epochs import Epoch
 
 
 class Format(StrEnum):
@@ -184,14 +184,14 @@ def _read_wanted(
     if quarantined:
         return _read_quarantined(ctx, topic, wanted.partition, wanted.limit)
     if latest:
-        from winnow.pipeline.explain.latest import read_latest_batches
+        from winnow.pipeline.latest.records import read_latest_batches
 
         return read_latest_batches(ctx, topic, partition=wanted.partition, key=wanted.key, limit=wanted.limit)
     return _read_published(ctx, topic, wanted)
 
 
 def _read_published(ctx: Context, topic: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    from winnow.pipeline.explain.read import read_batches
+    from winnow.pipeline.read.records import read_batches
 
     try:
         yield from read_batches(ctx, topic, **asdict(wanted))

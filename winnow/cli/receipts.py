@@ -20,10 +20,10 @@ from winnow.cli.output import (
 from winnow.errors import UnknownTopicError
 
 if TYPE_CHECKING:
-    from winnow.model import Status
     from winnow.pipeline.context import Context
-    from winnow.results import PartitionReceipt, Receipt
     from winnow.store import Run
+    from winnow.values.model import Status
+    from winnow.values.results import PartitionReceipt, Receipt
 
 
 _KEY_ORDER = (
@@ -87,9 +87,9 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
     Raises:
         UnknownTopicError: there is no such topic, and no run of one.
     """
-    from winnow.model import Status
-    from winnow.results import Receipt
     from winnow.store import RunState
+    from winnow.values.model import Status
+    from winnow.values.results import Receipt
 
     ended = {
         RunState.INVALID: Status.INVALID,
@@ -125,8 +125,8 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
 
 def _find_failed_status(run: Run) -> Status:
     """Find how the receipt of a run calls its failure in Spark: invalid where partitions were marked, else refused."""
-    from winnow.model import Status
     from winnow.pipeline.compaction.batch import RUN_AGAIN
+    from winnow.values.model import Status
 
     return Status.REFUSED if run.message.endswith(RUN_AGAIN) else Status.INVALID
 
@@ -139,7 +139,7 @@ def _check_known(ctx: Context, topic: str) -> None:
 
 
 def _show_receipts(found: Sequence[Receipt]) -> None:
-    from winnow.model import Status
+    from winnow.values.model import Status
 
     rows = []
     for receipt in found[:MAXIMUM_ROWS]:

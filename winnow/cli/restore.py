@@ -14,7 +14,7 @@ from winnow.cli.command_errors import exit_with
 from winnow.cli.ingest_kafka import BootstrapServers, ClientProperties
 from winnow.cli.options import Json, complete_topic, open_installation
 from winnow.cli.output import format_bytes, format_count, print_lines, print_message, print_table, write_json
-from winnow.cli.progress import JobProgress
+from winnow.cli.progress import JobBar
 from winnow.clock import parse_as_of
 from winnow.errors import UsageError
 
@@ -353,7 +353,7 @@ def _show(report: RestoreReport) -> None:
     print_lines(f"Offsets of both sides: {report.offsets_file}")
 
 
-class _Progress(JobProgress):
+class _Progress(JobBar):
     """A bar over the log's bytes on a terminal; elsewhere a line as each phase begins."""
 
     def __init__(self) -> None:

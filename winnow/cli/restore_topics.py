@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from winnow.cli.command_errors import report_problem
 from winnow.cli.output import format_bytes, print_message
-from winnow.cli.progress import JobProgress
+from winnow.cli.progress import JobBar
 from winnow.errors import WinnowError, find_worst_exit_code
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def restore_each(
     return outcomes
 
 
-class TopicsProgress(JobProgress):
+class TopicsProgress(JobBar):
     """One bar over the bytes of all topics, each read three times; elsewhere a line as each phase begins."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:

@@ -13,7 +13,7 @@ from winnow.cli.output import format_bytes, format_count, format_short_time, pri
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.admin.topic_deletion import DeletionReport, TopicContents
+    from winnow.pipeline.topics.deletion import DeletionReport, TopicContents
 
 
 def delete(
@@ -33,7 +33,7 @@ def delete(
     Example: winnow topics delete orders
     """
     with open_installation(reason=reason) as ctx:
-        from winnow.pipeline.admin.topic_deletion import delete_topic, describe_contents
+        from winnow.pipeline.topics.deletion import delete_topic, describe_contents
 
         if now and not yes:
             _confirm(describe_contents(ctx, topic))
@@ -52,7 +52,7 @@ def restore(topic: Topic, reason: Reason = None) -> None:
     Example: winnow topics restore orders
     """
     with open_installation(reason=reason) as ctx:
-        from winnow.pipeline.admin.topic_deletion import restore_topic
+        from winnow.pipeline.topics.deletion import restore_topic
 
         restored = restore_topic(ctx, topic)
     done = f"Restored topic {topic}." if restored else f"Topic {topic} is not deleted; nothing was changed."

@@ -22,7 +22,7 @@ from winnow.cli.output import (
 from winnow.errors import DamagedMetadataError, UsageError, WinnowError, find_worst_exit_code
 
 if TYPE_CHECKING:
-    from winnow.pipeline.admin.topic_recovery import FoundSnapshot, RecoveryReport
+    from winnow.pipeline.topics.recovery import FoundSnapshot, RecoveryReport
 
 Metadata = Annotated[
     str | None,
@@ -67,7 +67,7 @@ def recover(
     Example: winnow topics recover orders --yes --reason "catalog restored from Tuesday's backup"
     """
     with open_installation(to_read=not yes, reason=reason) as ctx:
-        from winnow.pipeline.admin.topic_recovery import recover_topic
+        from winnow.pipeline.topics.recovery import recover_topic
 
         report = recover_topic(ctx, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
     _show(report, f"recover {topic}{' --rebuild-state' if rebuild_state else ''}", as_json=as_json)
@@ -108,8 +108,8 @@ def adopt(
     if every == (topic is not None) or (location is None) == (topic is not None):
         raise UsageError("Name a topic and the folder of its table, or give --all. Nothing was changed.")
     with open_installation(to_read=not yes, reason=reason, any_installation=take_over) as ctx:
-        from winnow.pipeline.admin.topic_adoption import adopt_all, adopt_topic
         from winnow.pipeline.installation import take_warehouse_from_others
+        from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
 
         if take_over and yes:
             take_warehouse_from_others(ctx)

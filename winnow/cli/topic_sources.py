@@ -36,7 +36,7 @@ def follow(topic: Topic, reason: Reason = None) -> None:
 def _set_following(topic: str, reason: str | None, *, follows: bool) -> None:
     with open_installation(reason=reason) as ctx:
         from winnow.pipeline.monitor.missing_records import is_followed
-        from winnow.pipeline.topic_sources import set_following
+        from winnow.pipeline.topics.sources import set_following
 
         is_named = is_followed(ctx.settings, topic)
         changed = set_following(ctx, topic, follows=follows)

@@ -25,8 +25,8 @@ from winnow.cli.topic_sources import format_source
 from winnow.errors import ServiceError, UsageError, WinnowError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.admin.topics import TopicDescription
     from winnow.pipeline.context import Context
+    from winnow.pipeline.topics.definition import TopicDescription
 
 
 def create(
@@ -44,7 +44,7 @@ def create(
     """
     overrides = parse_config(config)
     with open_installation(reason=reason) as ctx:
-        from winnow.pipeline.admin.topics import create_topic
+        from winnow.pipeline.topics.definition import create_topic
 
         found = create_topic(ctx, topic, partitions, overrides)
     _print_notices(found)
@@ -144,7 +144,7 @@ def describe(topic: Topic, as_json: Json = False) -> None:
     Example: winnow topics describe orders
     """
     with open_installation(to_read=True) as ctx:
-        from winnow.pipeline.admin.topics import describe_topic
+        from winnow.pipeline.topics.definition import describe_topic
 
         found = describe_topic(ctx, topic)
     if as_json:
@@ -243,7 +243,7 @@ def alter(
         print_lines(f"Next: winnow assess {topic}")
         return
     with open_installation(reason=reason) as ctx:
-        from winnow.pipeline.admin.topics import alter_topic
+        from winnow.pipeline.topics.definition import alter_topic
 
         found = alter_topic(
             ctx, topic, changes, delete_config or [], partitions=partitions, accept_present=accept_config

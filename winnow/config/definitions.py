@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 MAXIMUM_LONG = 2**63 - 1
 

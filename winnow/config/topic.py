@@ -23,7 +23,7 @@ from winnow.config.kafka_settings import KafkaRecord, describe_recorded
 from winnow.config.names import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 COMPACT, DELETE = "compact", "delete"
 

@@ -21,7 +21,7 @@ def main() -> None:
 
     # A task whose imports fail reports that itself.
     with suppress(ImportError):
-        import winnow.engine.spark  # noqa: F401
+        import winnow.engine.compaction_job  # noqa: F401
         from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 
         keep_pandas_out_of_pyarrow()

@@ -24,7 +24,7 @@ from winnow.errors import (
 )
 from winnow.files import storage, storage_health
 from winnow.files.segments import ARROW_SCHEMA
-from winnow.model import PartitionPlan, Segment
+from winnow.values.model import PartitionPlan, Segment
 
 PROBE_BATCH_ROWS = 4_096
 

@@ -15,12 +15,12 @@ from winnow.engine import staging
 from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanFailure, PlanOutcome, emit_event
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
-from winnow.engine.splitting import WorkUnit, plan_tasks
 from winnow.engine.staging import FactValues, write_facts
+from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import WinnowError
-from winnow.model import PartitionPlan, Plan
-from winnow.results import StagedPartition, StagingManifest
+from winnow.values.model import PartitionPlan, Plan
+from winnow.values.results import StagedPartition, StagingManifest
 
 PairPartitions = Callable[[Plan, StagingManifest], Sequence[tuple[PartitionPlan, StagedPartition]]]
 """Returns a plan and a staged result for each partition of an attempt."""
@@ -47,8 +47,8 @@ def recompute_facts(
 ) -> list[PlanOutcome]:
     """Recompute what ``attempt`` staged of each plan, and write the facts beside its staging manifest.
 
-    Arguments, budget and ``maximum_tasks`` are those of :func:`winnow.engine.spark.run_plans`. Outcomes are per plan;
-    their document is that of the facts.
+    Arguments, budget and ``maximum_tasks`` are those of :func:`winnow.engine.compaction_job.run_plans`. Outcomes are
+    per plan; their document is that of the facts.
     """
     plans, refused = staging.read_usable_plans(arguments)
     plan_uris = list(plans)

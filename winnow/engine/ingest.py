@@ -16,12 +16,12 @@ from winnow.clock import read_wall_clock_ms
 from winnow.engine.events import PlanOutcome, emit_event, print_log_line
 from winnow.engine.ingest_documents import read_ingest_plan, write_ingest_result
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
-from winnow.engine.splitting import WorkUnit, plan_tasks
 from winnow.engine.staging import parse_plan_argument
+from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
-from winnow.epochs import KAFKA_LAYOUT
 from winnow.files import storage
-from winnow.ingest_plans import IngestPlan, RangeFailure, RangeResult
+from winnow.values.epochs import KAFKA_LAYOUT
+from winnow.values.ingest_plans import IngestPlan, RangeFailure, RangeResult
 
 RECORD_BYTES = 256
 """What a record at a broker counts as, beside objects whose bytes are known: brokers tell offsets only."""

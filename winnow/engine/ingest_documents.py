@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 
-from winnow import documents
 from winnow.engine.events import PlanOutcome
 from winnow.errors import PlanVoidError, WinnowError
 from winnow.files import storage
-from winnow.ingest_plans import IngestPlan, IngestResult, RangeFailure, RangeResult
+from winnow.values import documents
+from winnow.values.ingest_plans import IngestPlan, IngestResult, RangeFailure, RangeResult
 
 
 def compute_ingest_plan_id(plan: IngestPlan) -> str:

@@ -17,7 +17,7 @@ from winnow.engine.task_resources import TaskBudget
 from winnow.engine.winners import build_greatest_offset_sql, build_scan_sql
 from winnow.files import duckdb_connection, storage
 from winnow.files.page_checksums import check_pages
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     import duckdb

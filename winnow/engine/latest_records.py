@@ -19,7 +19,7 @@ from winnow.engine.winners import pick_winners
 from winnow.files import storage
 from winnow.files.page_checksums import check_pages
 from winnow.files.segments import ARROW_SCHEMA, cast_to_segment_schema
-from winnow.model import OffsetRange, PartitionPlan, Segment
+from winnow.values.model import OffsetRange, PartitionPlan, Segment
 
 MAXIMUM_BATCH_ROWS = 8_192
 

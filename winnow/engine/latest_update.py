@@ -24,8 +24,8 @@ from winnow.files import storage
 from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
 from winnow.files.page_checksums import check_local_pages
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
-from winnow.model import Segment
-from winnow.strategies import Strategy
+from winnow.values.model import Segment
+from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from winnow.engine.survivors import SURVIVORS_TABLE, compute_maximum_join_rows, find_offset_table
 from winnow.files import storage
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     import duckdb

@@ -32,8 +32,8 @@ from winnow.files.quarantine_files import (
     make_keyless_move_id,
 )
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
-from winnow.model import PartitionPlan, Plan, Segment
-from winnow.results import PartitionFacts, Rewrite, StagedPartition, extract_figures
+from winnow.values.model import PartitionPlan, Plan, Segment
+from winnow.values.results import PartitionFacts, Rewrite, StagedPartition, extract_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable

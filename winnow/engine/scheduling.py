@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from winnow.engine.splitting import (
+from winnow.engine.task_planning import (
     WorkUnit,
     build_part_units,
     build_share_units,

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from winnow import documents
-from winnow.documents import compute_document_id
 from winnow.engine.events import PlanFailure, PlanOutcome
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.files import storage
 from winnow.files.file_names import is_plan_id, is_staged_file
-from winnow.model import Plan
-from winnow.results import StagingManifest
+from winnow.values import documents
+from winnow.values.documents import compute_document_id
+from winnow.values.model import Plan
+from winnow.values.results import StagingManifest
 
 MAXIMUM_CONCURRENT_DOCUMENTS = 16
 

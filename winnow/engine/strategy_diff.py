@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winnow import documents
 from winnow.engine.survivors import count_per_segment
 from winnow.engine.task_resources import TaskBudget, Throttle
 from winnow.engine.winners import (
@@ -20,8 +19,9 @@ from winnow.errors import WinnowError
 from winnow.files import duckdb_connection, storage
 from winnow.files.duckdb_connection import quote_file_list
 from winnow.files.page_checksums import check_local_pages
-from winnow.model import OffsetRange, PartitionPlan, Reason, Segment
-from winnow.strategies import Strategy
+from winnow.values import documents
+from winnow.values.model import OffsetRange, PartitionPlan, Reason, Segment
+from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
     import duckdb

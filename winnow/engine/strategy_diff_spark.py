@@ -9,11 +9,9 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from winnow import documents
 from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanOutcome, emit_event
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
-from winnow.engine.splitting import WorkUnit, plan_tasks
 from winnow.engine.strategy_diff import (
     DiffPartition,
     DiffRequest,
@@ -24,8 +22,10 @@ from winnow.engine.strategy_diff import (
     compare_partition,
     read_request,
 )
+from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
 from winnow.files import storage
+from winnow.values import documents
 
 
 def run_comparison(
@@ -33,8 +33,8 @@ def run_comparison(
 ) -> PlanOutcome:
     """Carry out a comparison and write its result beside the request, nothing else.
 
-    Budget and ``maximum_tasks`` are those of :func:`winnow.engine.spark.run_plans`. The outcome is that of a plan, with
-    the comparison's id and the result as document.
+    Budget and ``maximum_tasks`` are those of :func:`winnow.engine.compaction_job.run_plans`. The outcome is that of a
+    plan, with the comparison's id and the result as document.
     """
     request = read_request(request_uri)
     with open_spark_context(app_name) as context:

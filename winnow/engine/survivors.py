@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from winnow.errors import WinnowError
 from winnow.files import duckdb_connection, storage
 from winnow.files.duckdb_connection import quote_file_list
-from winnow.model import OffsetRange, PartitionPlan, Segment
+from winnow.values.model import OffsetRange, PartitionPlan, Segment
 
 if TYPE_CHECKING:
     import duckdb

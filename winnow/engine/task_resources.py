@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlparse
 
 from winnow.files import duckdb_connection, storage
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from winnow.engine import contested_keys
+from winnow.engine import duplicate_keys as contested_keys
 from winnow.engine.survivors import (
     SUPERSEDING_TABLE,
     compute_maximum_join_rows,
@@ -18,9 +18,9 @@ from winnow.errors import UsageError
 from winnow.files import duckdb_connection
 from winnow.files.duckdb_connection import quote_file_list, quote_literal
 from winnow.files.fingerprint import EMPTY_FINGERPRINT, WINNERS_HASH, combine_fingerprints, make_fingerprint_sql
-from winnow.model import OffsetRange, PartitionPlan, Segment
-from winnow.results import NO_FIGURES, RunFigures, sum_figures
-from winnow.strategies import Strategy
+from winnow.values.model import OffsetRange, PartitionPlan, Segment
+from winnow.values.results import NO_FIGURES, RunFigures, sum_figures
+from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
     import duckdb
@@ -76,7 +76,7 @@ class WinnerCounts:
     """Counts of the winners' scan over the planned segments, and the survivors of each in the plan's order.
 
     Byte figures are 0: nothing is copied yet. ``malformed_offsets`` has the lowest
-    :data:`MAXIMUM_MALFORMED_OFFSETS`; ``extended`` is as in :class:`winnow.results.PartitionFacts`.
+    :data:`MAXIMUM_MALFORMED_OFFSETS`; ``extended`` is as in :class:`winnow.values.results.PartitionFacts`.
     """
 
     figures: RunFigures

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
 
-from winnow import documents
+from winnow.values import documents
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from winnow.files import storage
 from winnow.files.page_checksums import check_pages, list_column_chunks
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA, FileFigures, cast_to_segment_schema, read_offsets
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 BATCH_ROWS = 8_192
 BATCH_BYTES = 16 << 20

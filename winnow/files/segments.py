@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.files.parquet_writer import RollingParquetWriter
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 Offsets = npt.NDArray[np.int64]
 

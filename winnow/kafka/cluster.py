@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from winnow.clock import read_wall_clock_ms
 from winnow.config.kafka_settings import Origin, SourceSetting
 from winnow.config.topic import is_topic_key
-from winnow.epochs import format_topic_id
 from winnow.errors import WinnowError
 from winnow.kafka.answers import check_offsets, find_leaderless
 from winnow.kafka.client import NOTHING_CHANGED, ConnectionTrouble, explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
+from winnow.values.epochs import format_topic_id
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

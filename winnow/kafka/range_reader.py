@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from winnow.epochs import UNKNOWN_LEADER_EPOCH, LeaderEpoch, append_leader_epochs
 from winnow.errors import RunAgainError, ServiceError
 from winnow.files.record_batch import RECORD_SCHEMA, make_headers
 from winnow.kafka.client import NOTHING_CHANGED, explain_kafka_error, make_consumer
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.garbage_collection import collect_rarely
+from winnow.values.epochs import UNKNOWN_LEADER_EPOCH, LeaderEpoch, append_leader_epochs
 
 if TYPE_CHECKING:
     from confluent_kafka import Message, TopicPartition

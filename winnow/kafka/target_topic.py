@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from winnow.epochs import format_topic_id
 from winnow.errors import BadInputError, ConfigurationError, ServiceError
 from winnow.kafka.answers import check_offsets
 from winnow.kafka.client import explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import REQUEST_TIMEOUT_S, BrokerTopic, Cluster
+from winnow.values.epochs import format_topic_id
 
 VISIBLE_TIMEOUT_S = 30.0
 """Maximum wait until every broker knows a new topic, or until the markers of a transaction are written."""

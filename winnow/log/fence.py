@@ -18,7 +18,7 @@ from dataclasses import replace
 from winnow.log.head import Change, Head
 from winnow.log.table import FENCE_PROPERTY
 from winnow.log.topic_log import TopicLog
-from winnow.results import Receipt
+from winnow.values.results import Receipt
 
 
 class _NoCommitNeededError(Exception):

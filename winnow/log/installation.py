@@ -13,7 +13,7 @@ from typing import Final
 
 from winnow.errors import ConfigurationError, FormatVersionError
 from winnow.files import storage
-from winnow.model import Installation
+from winnow.values.model import Installation
 
 FORMAT_VERSION: Final = 1
 SETTLING_SECONDS: Final = 0.2

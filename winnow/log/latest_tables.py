@@ -24,7 +24,7 @@ from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY, make_table_properties
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

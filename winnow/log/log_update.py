@@ -29,7 +29,7 @@ from winnow.log.manifests import (
     reduce_garbage_collection,
 )
 from winnow.log.table import LOG_SPEC, make_data_file
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.avro.file import AvroOutputFile

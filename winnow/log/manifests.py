@@ -36,7 +36,7 @@ from pyiceberg.types import NestedField, StructType
 from winnow.errors import WinnowError
 from winnow.files.segments import FIELD_IDS
 from winnow.log.file_checksums import has_checksum, make_damage_error, read_checked
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.avro.reader import Reader

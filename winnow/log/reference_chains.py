@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from winnow import documents
-from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import WinnowError
 from winnow.log.document_copies import Document, read_document, write_document
 from winnow.log.document_places import DocumentKind, DocumentPlaces, make_ledger_name
 from winnow.log.state import CHAIN_FORMAT
-from winnow.model import ChainReference, IngestLedger, IngestReference, ReceiptReference, TopicState
+from winnow.values import documents
+from winnow.values.epochs import KAFKA_LAYOUT
+from winnow.values.model import ChainReference, IngestLedger, IngestReference, ReceiptReference, TopicState
 
 R = TypeVar("R", ReceiptReference, IngestReference)
 

@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from winnow import documents
 from winnow.errors import DamagedMetadataError, ForeignTableError
 from winnow.log.document_copies import Document, read_document, write_document
 from winnow.log.document_places import DocumentKind, DocumentPlaces
-from winnow.model import PartitionState, ReceiptReference, TopicState
-from winnow.results import Receipt
+from winnow.values import documents
+from winnow.values.model import PartitionState, ReceiptReference, TopicState
+from winnow.values.results import Receipt
 
 STATE_PROPERTY = "winnow.state"
 PLAN_PROPERTY = "winnow.plan-id"

@@ -23,8 +23,8 @@ from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_configur
 from winnow.log.state import PLAN_PROPERTY, STATE_PROPERTY
 from winnow.log.table_recovery import ChosenMetadata, find_missing_segments
 from winnow.log.warehouse_survey import FoundMetadata
-from winnow.model import Append, PartitionState, Segment, TopicState
-from winnow.results import Receipt
+from winnow.values.model import Append, PartitionState, Segment, TopicState
+from winnow.values.results import Receipt
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

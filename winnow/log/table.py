@@ -26,7 +26,7 @@ from pyiceberg.types import (
 from winnow.config.kafka_settings import KafkaRecord
 from winnow.files.segments import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_property, make_kafka_property
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction

@@ -43,7 +43,7 @@ from winnow.log.raised_head import KnownNumbers, make_raised_change
 from winnow.log.state import STATE_PROPERTY, StateReference, read_receipt, read_state
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

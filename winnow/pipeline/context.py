@@ -18,10 +18,10 @@ from winnow.config.settings import Settings, load_settings
 from winnow.files import object_store, private_files
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
-from winnow.model import AIRFLOW_HOLDER
 from winnow.pipeline.installation_guard import InstallationGuard
 from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
+from winnow.values.model import AIRFLOW_HOLDER
 
 if TYPE_CHECKING:
     from winnow.engine.task_resources import TaskBudget

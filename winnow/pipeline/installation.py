@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from winnow.log.installation import read_installation, replace_installation
-from winnow.model import Installation
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.installation_guard import make_installation
+from winnow.pipeline.topics.audit import record_action
 from winnow.store.audit import AuditAction
+from winnow.values.model import Installation
 
 
 def begin_installation_anew(ctx: Context) -> Installation:

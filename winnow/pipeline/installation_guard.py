@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from winnow.errors import OtherInstallationError, ServiceError, WinnowError
 from winnow.log.installation import create_installation, read_installation
-from winnow.model import Installation
+from winnow.values.model import Installation
 
 if TYPE_CHECKING:
     from winnow.clock import Clock

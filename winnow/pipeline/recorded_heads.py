@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from winnow.clock import Clock
-from winnow.model import TopicHead
 from winnow.store import Store
+from winnow.values.model import TopicHead
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from winnow.model import (
+from winnow.values.model import (
     Append,
     PartitionState,
     Segment,
 )
-from winnow.strategies import Strategy, name_total_order
+from winnow.values.strategies import Strategy, name_total_order
 
 MAXIMUM_LONG = 2**63 - 1
 

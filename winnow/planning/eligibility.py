@@ -11,15 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from winnow.model import (
-    ELIGIBLE_REASONS,
-    Assessment,
-    Cleaning,
-    OffsetRange,
-    PartitionState,
-    Reason,
-    Segment,
-)
 from winnow.planning.cleanable import (
     MAXIMUM_LONG,
     CleanableRange,
@@ -32,7 +23,16 @@ from winnow.planning.cleanable import (
     is_whole_log_dirty,
     list_dirty_segments,
 )
-from winnow.strategies import Strategy
+from winnow.values.model import (
+    ELIGIBLE_REASONS,
+    Assessment,
+    Cleaning,
+    OffsetRange,
+    PartitionState,
+    Reason,
+    Segment,
+)
+from winnow.values.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +383,7 @@ def _find_reason(
     in_progress: bool,
     backs_off: bool,
 ) -> Reason:
-    """Find the first reason that holds, in the order of :class:`winnow.model.Reason`.
+    """Find the first reason that holds, in the order of :class:`winnow.values.model.Reason`.
 
     Retention also runs where the cleaner does not: for uncleanable partitions and for policies without compact.
     """

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from winnow.model import Cleaning, OffsetRange, PartitionPlan, Segment, Status
-from winnow.results import PartitionReceipt, Receipt
+from winnow.values.model import Cleaning, OffsetRange, PartitionPlan, Segment, Status
+from winnow.values.results import PartitionReceipt, Receipt
 
 MAXIMUM_EARLIER_RUNS = 5
 """Maximum newest receipts of a topic that an estimate reads: smooths one odd run, cheap for 10,000 partitions."""

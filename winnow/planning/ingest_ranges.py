@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.ingest_plans import OFFSETS_END, IngestRange, OffsetExtent
-from winnow.model import OffsetRange, PartitionState, Segment
 from winnow.planning import cleanable
+from winnow.values.ingest_plans import OFFSETS_END, IngestRange, OffsetExtent
+from winnow.values.model import OffsetRange, PartitionState, Segment
 
 MINIMUM_RANGE_BYTES = 16 << 20
 """Below it, starting a task and a segment costs more than idle cores."""

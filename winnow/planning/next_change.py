@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from winnow.model import PartitionState, Segment
 from winnow.planning.cleanable import (
     MAXIMUM_LONG,
     PartitionLog,
@@ -23,6 +22,7 @@ from winnow.planning.cleanable import (
     list_dirty_segments,
 )
 from winnow.planning.eligibility import Decision, find_covering_entries
+from winnow.values.model import PartitionState, Segment
 
 
 def find_next_change_ms(log: PartitionLog, rules: Rules, decision: Decision, *, decided_ms: int) -> int | None:

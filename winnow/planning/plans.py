@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.documents import compute_plan_id
-from winnow.model import Assessment, PartitionPlan, Plan, Reason, Segment
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import (
     Retention,
@@ -17,7 +15,9 @@ from winnow.planning.eligibility import (
     make_tombstone_expiry,
     remove_retired,
 )
-from winnow.strategies import Strategy
+from winnow.values.documents import compute_plan_id
+from winnow.values.model import Assessment, PartitionPlan, Plan, Reason, Segment
+from winnow.values.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def make_urgency_key(plan: PartitionPlan) -> tuple[int, int, int]:
 def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPlan], *, as_of_ms: int) -> Plan:
     """Make the plan of one topic. Its id is a digest of the inputs, the configuration, the as-of and the version.
 
-    For the fields that the id leaves out see :func:`winnow.documents.compute_plan_id`.
+    For the fields that the id leaves out see :func:`winnow.values.documents.compute_plan_id`.
     """
     ordered = tuple(sorted(partitions, key=make_urgency_key))
     plan = Plan(

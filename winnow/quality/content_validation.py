@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError, ValidationBrokenError
-from winnow.model import Plan, Severity
 from winnow.quality import reading
 from winnow.quality.gx_runtime import (
     GX_LOCK,
@@ -31,7 +30,8 @@ from winnow.quality.gx_runtime import (
     make_ephemeral_context,
 )
 from winnow.quality.suites import RAISED, Suite, check_row_wise, convert_to_gx, load_suite
-from winnow.results import Failure, StagedPartition, StagingManifest
+from winnow.values.model import Plan, Severity
+from winnow.values.results import Failure, StagedPartition, StagingManifest
 
 if TYPE_CHECKING:
     import pandas as pd

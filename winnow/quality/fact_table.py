@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Protocol, Self
 
-from winnow import documents
 from winnow.errors import ValidationBrokenError, WinnowError
 from winnow.files import duckdb_connection
-from winnow.model import PartitionPlan, Plan, Reason
 from winnow.quality.recomputation import IndependentFacts, recompute_facts, recompute_facts_with
-from winnow.results import PartitionFacts, StagedPartition, StagingManifest
+from winnow.values import documents
+from winnow.values.model import PartitionPlan, Plan, Reason
+from winnow.values.results import PartitionFacts, StagedPartition, StagingManifest
 
 if TYPE_CHECKING:
     import duckdb

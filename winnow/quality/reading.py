@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from winnow.errors import BadInputError, ServiceError
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA, FileFigures, Offsets, read_offsets
-from winnow.model import Segment
+from winnow.values.model import Segment
 
 BATCH_ROWS = 131_072
 

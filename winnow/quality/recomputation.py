@@ -3,9 +3,9 @@
 It differs from the rewrite in method, so that no single mistake can hide in both. The rewrite reads with DuckDB, groups
 all records by key in SQL, and counts on the way. Here Arrow reads with page checksums verified: the new files in full,
 and the key and ordering columns of the inputs and of segments kept by reference. Survivors go into a hash table, every
-input record is looked up there (:mod:`winnow.quality.fast_key_census`), and NumPy extracts versions
-(:mod:`winnow.quality.versions`). DuckDB hashes what Arrow has read; it groups only to count a finding by the bytes of
-the keys, or where the survivors do not fit into memory.
+input record is looked up there (:mod:`winnow.quality.key_check_in_memory`), and NumPy extracts versions
+(:mod:`winnow.quality.record_versions`). DuckDB hashes what Arrow has read; it groups only to count a finding by the
+bytes of the keys, or where the survivors do not fit into memory.
 
 Statistics of row groups and pages are not used, not even for offsets: whoever wrote the data wrote them, too, and the
 checksum of a page is only compared when the page is read.
@@ -31,8 +31,7 @@ from winnow.files import duckdb_connection, storage_health
 from winnow.files.fingerprint import CONTENT_HASH, WINNERS_HASH
 from winnow.files.quarantine_files import make_keyless_move_id
 from winnow.files.segments import Offsets, read_offsets
-from winnow.model import OffsetRange, PartitionPlan, Plan, Segment
-from winnow.quality.fast_key_census import (
+from winnow.quality.key_check_in_memory import (
     KEY_HASH,
     SURVIVOR_BYTES,
     FastKeyCensus,
@@ -42,7 +41,7 @@ from winnow.quality.fast_key_census import (
     hash_records,
     stream_hashes,
 )
-from winnow.quality.key_census import (
+from winnow.quality.key_check_spilling import (
     COLUMNS,
     EXACT,
     HASHED,
@@ -53,9 +52,10 @@ from winnow.quality.key_census import (
     count_wrong_extensions,
 )
 from winnow.quality.reading import StagedFigures, read_readable_batches, read_staged_files
+from winnow.quality.record_versions import KEY_AND_OFFSET, HeaderFigures, Mask, Ordering, make_header_counter
 from winnow.quality.removal_checks import InputOffsets, count_keyless_not_quarantined
-from winnow.quality.versions import KEY_AND_OFFSET, HeaderFigures, Mask, Ordering, make_header_counter
-from winnow.results import StagedPartition
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Segment
+from winnow.values.results import StagedPartition
 
 if TYPE_CHECKING:
     import duckdb
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 class IndependentFacts(HeaderFigures):
     """The recomputed facts of one partition over [log start, next first dirty offset).
 
-    Fingerprints are as in :class:`winnow.results.PartitionFacts`. ``most_tombstones_expired`` counts the keys that have
-    no record left and ended with a tombstone of an expired range; 0 if the rewrite reports no expired ones.
+    Fingerprints are as in :class:`winnow.values.results.PartitionFacts`. ``most_tombstones_expired`` counts the keys
+    that have no record left and ended with a tombstone of an expired range; 0 if the rewrite reports no expired ones.
     All figures from ``wrong_extensions`` on are 0 in a sound result.
     """
 

@@ -14,8 +14,8 @@ from winnow.errors import BadInputError
 from winnow.files.fingerprint import CONTENT_HASH
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import Offsets, read_offsets
-from winnow.model import OffsetRange, Segment
 from winnow.quality import reading
+from winnow.values.model import OffsetRange, Segment
 
 if TYPE_CHECKING:
     import duckdb

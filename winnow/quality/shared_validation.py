@@ -27,7 +27,7 @@ from winnow.quality.gx_runtime import (
 from winnow.quality.gx_session import get_session
 from winnow.quality.suites import STRUCTURAL_SUITE, Suite, SuiteFindings, is_row_wise, load_suite
 from winnow.quality.validation import find_missing_value, validate_fact_table
-from winnow.results import Verdict
+from winnow.values.results import Verdict
 
 if TYPE_CHECKING:
     from winnow.quality.gx_session import GxSession

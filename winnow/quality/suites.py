@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from winnow.embedded.bundle import find_bundled_folder
 from winnow.errors import ConfigurationError
-from winnow.model import Severity
 from winnow.quality.gx_runtime import import_great_expectations
-from winnow.results import Failure
+from winnow.values.model import Severity
+from winnow.values.results import Failure
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite

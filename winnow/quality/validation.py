@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from winnow.model import Severity
 from winnow.quality.gx_runtime import (
     DEFAULT_KEPT_VALIDATIONS,
     GX_LOCK,
@@ -24,7 +23,8 @@ from winnow.quality.gx_runtime import (
 )
 from winnow.quality.gx_session import get_session
 from winnow.quality.suites import RAISED, STRUCTURAL_SUITE, Expectation, Suite, SuiteFindings, load_suite
-from winnow.results import Failure, Verdict
+from winnow.values.model import Severity
+from winnow.values.results import Failure, Verdict
 
 LOG = logging.getLogger(__name__)
 

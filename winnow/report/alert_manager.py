@@ -15,7 +15,6 @@ from typing import IO, Protocol
 
 from winnow.clock import Clock
 from winnow.config.settings import Settings
-from winnow.documents import dump_json, load_json
 from winnow.errors import ServiceError, WinnowError
 from winnow.report import events
 from winnow.report.alerts import (
@@ -29,7 +28,8 @@ from winnow.report.alerts import (
     make_recovery,
     make_reminders,
 )
-from winnow.results import Delivery, OpenAlert
+from winnow.values.documents import dump_json, load_json
+from winnow.values.results import Delivery, OpenAlert
 
 WEBHOOK = "webhook"
 

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from winnow.clock import format_duration, format_ms
 from winnow.errors import join_first
-from winnow.model import TopicPartition
-from winnow.results import OpenAlert
+from winnow.values.model import TopicPartition
+from winnow.values.results import OpenAlert
 
 MAXIMUM_SHOWN = 3
 """Maximum findings that a message describes; more are counted."""
@@ -190,7 +190,7 @@ def make_reminders(unmuted: Sequence[OpenAlert], *, at_ms: int, page_url: str | 
 
 
 def list_alert_keys(alert: Alert) -> list[str]:
-    """List the keys of the open alerts that ``alert`` is about, as :attr:`winnow.results.OpenAlert.key` has them."""
+    """List the keys of the open alerts that ``alert`` is about: :attr:`winnow.values.results.OpenAlert.key`."""
     return [OpenAlert(alert.kind, alert.topic, each, 0).key for each in alert.partitions or (None,)]
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from winnow.model import Status
-from winnow.results import Receipt
+from winnow.values.model import Status
+from winnow.values.results import Receipt
 
 
 class Outlook(StrEnum):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from winnow.model import STATES_HIDDEN_BY_PAUSE, Assessment, OverviewState, Reason, Status, TopicState
-from winnow.results import NO_FIGURES, Receipt, RunFigures, sum_figures
+from winnow.values.model import STATES_HIDDEN_BY_PAUSE, Assessment, OverviewState, Reason, Status, TopicState
+from winnow.values.results import NO_FIGURES, Receipt, RunFigures, sum_figures
 
 Value = float | int | None
 """None: unknown, or nothing to measure; the metric is left out."""

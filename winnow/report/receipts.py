@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_duration, format_ms
-from winnow.model import Reason, Status
-from winnow.results import PartitionReceipt, Receipt
+from winnow.values.model import Reason, Status
+from winnow.values.results import PartitionReceipt, Receipt
 
 _EXPLANATIONS = {
     Reason.IN_PROGRESS: "another run holds the topic",

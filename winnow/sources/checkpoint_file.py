@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.model import TopicPartition
 from winnow.sources.input_errors import open_to_read
+from winnow.values.model import TopicPartition
 
 VERSION = 0
 INT_MAX = 2**31 - 1

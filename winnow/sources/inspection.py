@@ -19,10 +19,10 @@ from winnow.errors import BadInputError
 from winnow.sources.archive import Archive
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.confluent_layout import CONFLUENT
-from winnow.sources.layouts.confluent_placing import count_overlaps, find_unordered
 from winnow.sources.layouts.console import NULL
 from winnow.sources.layouts.console_layout import CONSOLE
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading
+from winnow.sources.layouts.flush_offsets import count_overlaps, find_unordered
 from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, list_log_findings, survey_object
 from winnow.sources.layouts.layout import Finding, FindingKind
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk

@@ -3,7 +3,7 @@
 Only this package imports SQLAlchemy and Alembic.
 """
 
+from winnow.store.rows import CheckpointRow, Lease, OpenIngest, RetiredRow, Run, RunState
 from winnow.store.store import Store
-from winnow.store.values import CheckpointRow, Lease, OpenIngest, RetiredRow, Run, RunState
 
 __all__ = ["CheckpointRow", "Lease", "OpenIngest", "RetiredRow", "Run", "RunState", "Store"]

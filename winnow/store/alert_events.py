@@ -12,11 +12,11 @@ from typing import Final
 from sqlalchemy import Index, Integer, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from winnow.results import OpenAlert
 from winnow.store import bulk_statements
 from winnow.store.database import StorePart
+from winnow.store.rows import Listed, Window
 from winnow.store.tables import Base
-from winnow.store.values import Listed, Window
+from winnow.values.results import OpenAlert
 
 _number = count()
 """Keeps keys that one process writes within a millisecond distinct and ordered."""

@@ -8,12 +8,12 @@ from enum import StrEnum
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 
-from winnow.results import OpenAlert
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventKind, note_events
 from winnow.store.alerts import make_open_alert
 from winnow.store.database import StorePart
-from winnow.store.values import Listed, Window
+from winnow.store.rows import Listed, Window
+from winnow.values.results import OpenAlert
 
 MAXIMUM_REASON_CHARACTERS = 1_000
 """Maximum characters of a reason; longer ones are cut."""

@@ -12,10 +12,10 @@ from typing import Final
 from sqlalchemy import ColumnElement, delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from winnow.results import Delivery, OpenAlert
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventKind, make_ordered_key, note_events
 from winnow.store.database import StorePart
+from winnow.values.results import Delivery, OpenAlert
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
 """Composes messages (channel and document) from the alerts that a call opened or closed (at least one)."""

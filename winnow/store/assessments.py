@@ -11,14 +11,14 @@ from typing import Final
 from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.orm import Session
 
-from winnow.model import Assessment, Reason
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.deadlines import read_deadlines, write_deadlines
 from winnow.store.idle_topics import IdleTopic
+from winnow.store.rows import PartitionOverview, TopicOverview
 from winnow.store.samples import write_samples
 from winnow.store.table_health import TableHealth, write_table_health
-from winnow.store.values import PartitionOverview, TopicOverview
+from winnow.values.model import Assessment, Reason
 
 _ASSESSMENT_COLUMNS: Final = tuple(
     field.name for field in fields(Assessment) if field.name not in {"reason", "active_closes_ms"}

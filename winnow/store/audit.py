@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from winnow.store import tables
 from winnow.store.audit_chain import AuditChainReport, append_entry, check_chain, lock_chain
 from winnow.store.database import StorePart
-from winnow.store.values import Listed, Window
+from winnow.store.rows import Listed, Window
 
 MAXIMUM_TEXT_CHARACTERS: Final = 1_000
 """Maximum characters of a reason or a detail; longer ones are cut."""

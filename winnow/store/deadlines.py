@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.page_tables import DeadlineTable
-from winnow.store.values import PartitionOverview
+from winnow.store.rows import PartitionOverview
 
 
 @dataclass(frozen=True, slots=True)

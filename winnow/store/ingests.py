@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, select, update
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.values import OpenIngest
+from winnow.store.rows import OpenIngest
 
 
 class Ingests(StorePart):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Final
 
-from winnow.model import Installation
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.values.model import Installation
 
 _ONLY: Final = 1
 """The key of the only row."""

@@ -10,14 +10,14 @@ from typing import Final
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from winnow.model import OverviewState
 from winnow.store import tables
 from winnow.store.database import StorePart
 from winnow.store.overview import STATES, join_marks, make_partition_rank, make_rank, partition_overview, pause
 from winnow.store.receipt_figures import sum_saved_bytes
+from winnow.store.rows import Run, RunState
 from winnow.store.runs import make_run
 from winnow.store.samples import sum_overviews
-from winnow.store.values import Run, RunState
+from winnow.values.model import OverviewState
 
 WORKING: Final = (
     *(RunState.PLANNED, RunState.COMPACTING, RunState.STAGED, RunState.VALIDATED),

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from winnow.clock import format_ms
 from winnow.errors import TopicBusyError
-from winnow.model import AIRFLOW_HOLDER
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
-from winnow.store.values import Lease
+from winnow.store.rows import Lease
+from winnow.values.model import AIRFLOW_HOLDER
 
 
 class Leases(StorePart):

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
-from winnow.model import STATES_HIDDEN_BY_PAUSE, OverviewState
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.topic_rows import is_former_life
-from winnow.store.values import (
+from winnow.store.rows import (
     AppendedRecords,
     Listed,
     MarkView,
@@ -30,6 +28,8 @@ from winnow.store.values import (
     TopicsView,
     Window,
 )
+from winnow.store.topic_rows import is_former_life
+from winnow.values.model import STATES_HIDDEN_BY_PAUSE, OverviewState
 
 if TYPE_CHECKING:
     from winnow.store.assessments import AssessedTopic

@@ -11,15 +11,15 @@ from typing import Final
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from winnow.documents import dump_json, load_json
 from winnow.errors import WinnowError
-from winnow.model import Cleaning, PartitionState, RetiredFile, TopicPartition, Uncleanable
-from winnow.results import Receipt
 from winnow.store import bulk_statements, page_tables, tables
 from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.retired_files import insert_retired
+from winnow.store.rows import CheckpointRow
 from winnow.store.topic_rows import is_former_life, remove_rows
-from winnow.store.values import CheckpointRow
+from winnow.values.documents import dump_json, load_json
+from winnow.values.model import Cleaning, PartitionState, RetiredFile, TopicPartition, Uncleanable
+from winnow.values.results import Receipt
 
 
 def read_checkpoints(session: Session, topics: Sequence[str]) -> list[CheckpointRow]:

@@ -9,11 +9,11 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from winnow.errors import WinnowError
-from winnow.model import RetiredFile
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.rows import RETIRED_KINDS, RetiredRow
 from winnow.store.topic_rows import is_former_life
-from winnow.store.values import RETIRED_KINDS, RetiredRow
+from winnow.values.model import RetiredFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class RunProgress:
     topics: tuple[str, ...]
 
 
-class JobProgress(StorePart):
+class SparkJobs(StorePart):
     """Transitions of runs, which :class:`winnow.store.runs.Runs` writes, and their Spark applications."""
 
     def record(self, job: SparkJob, plans: Iterable[PlanProgress]) -> None:

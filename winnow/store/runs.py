@@ -33,14 +33,14 @@ from typing import Final
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
-from winnow.documents import dump_json, load_json
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
-from winnow.results import Verdict
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.rows import Run, RunState
 from winnow.store.run_progress import PLANNING, note_transition
 from winnow.store.topic_rows import refuse_former_life
-from winnow.store.values import Run, RunState
+from winnow.values.documents import dump_json, load_json
+from winnow.values.results import Verdict
 
 
 class Verdicts(StorePart):
@@ -238,7 +238,7 @@ class Runs(StorePart):
             if not moved and not (run.status is state is RunState.PUBLISHED):
                 if run.attempt != attempt:
                     raise _make_replaced_error(run, attempt)
-                raise _make_illegal_error(run, state) if seen in {None, run.status} else _check_moved(run, seen)
+                raise _make_illegal_error(run, state) if seen in {None, run.status} else _make_moved_error(run, seen)
             if moved:
                 note_transition(session, plan_id, state.value, now_ms, attempt)
             return run
@@ -401,7 +401,7 @@ def _make_replaced_error(run: Run, attempt: str) -> PlanVoidError:
     )
 
 
-def _check_moved(run: Run, seen: RunState | None) -> RunAgainError:
+def _make_moved_error(run: Run, seen: RunState | None) -> RunAgainError:
     return RunAgainError(
         f"The run of plan {run.plan_id} of topic {run.topic} was {seen} and is {run.status} by now: another process "
         "works on it. Nothing was changed. Run it again."

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.page_tables import SampleTable
-from winnow.store.values import TopicOverview
+from winnow.store.rows import TopicOverview
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS

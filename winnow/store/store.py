@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from winnow.store.audit import AuditLog
     from winnow.store.deadlines import Deadlines
     from winnow.store.divergences import Divergences
-    from winnow.store.history import History
     from winnow.store.idle_topics import IdleTopics
     from winnow.store.ingest_lag import IngestLags
     from winnow.store.ingests import Ingests
@@ -27,12 +26,13 @@ if TYPE_CHECKING:
     from winnow.store.lake_summary import LakeSummaries
     from winnow.store.leases import Leases
     from winnow.store.overview import Overview
-    from winnow.store.overview_history import Quality, RunHistory
     from winnow.store.portable_rows import PortableRows
     from winnow.store.projection import Projection
+    from winnow.store.pruning import History
     from winnow.store.receipt_figures import ReceiptFigures
     from winnow.store.retired_files import RetiredFiles
-    from winnow.store.run_progress import JobProgress
+    from winnow.store.run_progress import SparkJobs
+    from winnow.store.run_queries import Quality, RunHistory
     from winnow.store.runs import Runs, Verdicts
     from winnow.store.samples import Samples
     from winnow.store.segment_checks import SegmentChecks
@@ -48,7 +48,7 @@ PARTS: Final = {
     "idle_topics": ("idle_topics", "IdleTopics"),
     "runs": ("runs", "Runs"),
     "run_history": ("overview_history", "RunHistory"),
-    "job_progress": ("run_progress", "JobProgress"),
+    "job_progress": ("run_progress", "SparkJobs"),
     "ingests": ("ingests", "Ingests"),
     "ingest_lags": ("ingest_lag", "IngestLags"),
     "verdicts": ("runs", "Verdicts"),
@@ -89,7 +89,7 @@ class Store:
     idle_topics: IdleTopics
     runs: Runs
     run_history: RunHistory
-    job_progress: JobProgress
+    job_progress: SparkJobs
     ingests: Ingests
     ingest_lags: IngestLags
     verdicts: Verdicts

@@ -223,7 +223,7 @@ class TopicHeadTable(Base):
 
     ``table_uuid`` is the id of the life, and ``life`` its number: a topic that was removed and created again has
     another. Rows stay when the topic is removed: a catalog from before may come back. The other columns are those of
-    :class:`winnow.model.TopicHead`.
+    :class:`winnow.values.model.TopicHead`.
     """
 
     __tablename__ = "winnow_topic_head"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, bindparam, case, func, or_, select, update
 
-from winnow.model import TopicHead
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.rows import RunState
 from winnow.store.topic_rows import remove_rows
-from winnow.store.values import RunState
+from winnow.values.model import TopicHead
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert

@@ -15,10 +15,10 @@ from winnow.clock import format_ms
 from winnow.config.owners import may_act
 from winnow.errors import WinnowError
 from winnow.report.alerts import SEVERITIES, AlertKind, format_partitions
-from winnow.results import OpenAlert
 from winnow.store.alert_events import AlertEventKind
 from winnow.store.alert_handling import AlertState, HandledAlert
 from winnow.store.audit import AuditAction, AuditEntry
+from winnow.values.results import OpenAlert
 from winnow_airflow.page.access import may_view, own_request, require_right_to
 from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep, WindowDep
 from winnow_airflow.page.request_body import RequestBody

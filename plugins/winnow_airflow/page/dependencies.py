@@ -10,9 +10,9 @@ from fastapi import Depends, Query
 
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
-from winnow.model import OverviewState
 from winnow.store import RunState, Store
-from winnow.store.values import TopicFilter, Window
+from winnow.store.rows import TopicFilter, Window
+from winnow.values.model import OverviewState
 
 MAXIMUM_PAGE_SIZE = 200
 MAXIMUM_PAGE_NUMBER = 1_000_000

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from winnow.clock import format_ms
-from winnow.store.values import RunView, TopicSummary
+from winnow.store.rows import RunView, TopicSummary
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import LakeDep, NowDep, RunFilterDep, TopicFilterDep
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from winnow.store.deadlines import DeadlineDay
 from winnow.store.receipt_figures import RunRank
-from winnow.store.values import Window
+from winnow.store.rows import Window
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
 from winnow_airflow.page.responses import Document, describe

@@ -1,4 +1,4 @@
-"""Asks questions that need the log of ``winnow.questions``, a process per question with limits, never the api-server.
+"""Asks questions that need the log of ``winnow.log_reader``, a process per question with limits, never the api-server.
 
 A process is killed with its whole group at its limits, when its client goes away, and when the api-server ends. After
 each answer one process is started ahead, because loading the libraries takes most of the time.
@@ -139,7 +139,7 @@ async def _start(settings: Settings) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "winnow.questions",
+        "winnow.log_reader",
         str(page.reader_seconds),
         str(page.reader_memory_bytes),
         stdin=asyncio.subprocess.PIPE,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from winnow.store.values import Listed, Window
+from winnow.store.rows import Listed, Window
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

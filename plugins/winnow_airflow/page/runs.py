@@ -8,9 +8,9 @@ from dataclasses import MISSING, fields
 
 from fastapi import APIRouter, HTTPException
 
-from winnow.model import AIRFLOW_HOLDER
-from winnow.results import PartitionReceipt, RunFigures, Verdict, sum_figures
-from winnow.store.values import RunView
+from winnow.store.rows import RunView
+from winnow.values.model import AIRFLOW_HOLDER
+from winnow.values.results import PartitionReceipt, RunFigures, Verdict, sum_figures
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.data_docs import find_page
 from winnow_airflow.page.dependencies import Lake, LakeDep, RunFilterDep, WindowDep

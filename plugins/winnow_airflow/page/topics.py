@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 
-from winnow.model import OverviewState, Reason
 from winnow.report.receipts import explain_reason
-from winnow.store.values import PartitionView, TopicSort, TopicSummary
+from winnow.store.rows import PartitionView, TopicSort, TopicSummary
+from winnow.values.model import OverviewState, Reason
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import LakeDep, NowDep, TopicFilterDep, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page

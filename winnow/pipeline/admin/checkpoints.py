@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from winnow.errors import UnknownTopicError
-from winnow.model import Cleaning, PartitionState, TopicState
-from winnow.pipeline.audit import record_action
-from winnow.pipeline.compaction.state_change import change_states
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.state_change import change_states
 from winnow.sources.checkpoint_file import CheckpointEntry
 from winnow.store.audit import AuditAction
+from winnow.values.model import Cleaning, PartitionState, TopicState
 
 OPERATION = "import-checkpoint"
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
 from winnow.errors import UsageError
-from winnow.model import PartitionState, Segment, TopicState
-from winnow.pipeline.audit import record_action
-from winnow.pipeline.compaction.state_change import change_states
-from winnow.pipeline.compaction.uncleanable import select_partitions
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.marks import select_partitions
+from winnow.pipeline.topics.state_change import change_states
 from winnow.store.audit import AuditAction
-from winnow.strategies import Strategy
+from winnow.values.model import PartitionState, Segment, TopicState
+from winnow.values.strategies import Strategy
 
 LOG_END = -1
 """Offset that stands for the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""

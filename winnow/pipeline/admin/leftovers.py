@@ -26,9 +26,9 @@ from winnow.log.snapshot_expiry import (
     list_kept_states,
     list_visible_quarantine_ingests,
 )
-from winnow.model import RetiredFile, TopicState, VoidedIngest
 from winnow.pipeline.context import Context
 from winnow.store import OpenIngest, Run
+from winnow.values.model import RetiredFile, TopicState, VoidedIngest
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from winnow import documents
 from winnow.errors import DamagedMetadataError, UsageError
 from winnow.files import storage
 from winnow.log.document_copies import write_document
@@ -24,13 +23,14 @@ from winnow.log.reference_chains import list_ingest_references
 from winnow.log.snapshot_expiry import expire_snapshots, list_unreadable_snapshots
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import WarehouseSurvey
-from winnow.model import TopicHead, TopicState
-from winnow.pipeline.admin.store_maintenance import rebuild_store
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import hold_lease
-from winnow.results import Receipt
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store.audit import AuditAction
+from winnow.values import documents
+from winnow.values.model import TopicHead, TopicState
+from winnow.values.results import Receipt
 
 MAXIMUM_NAMED_FILES = 3
 

@@ -25,13 +25,13 @@ from winnow.log import reference_chains
 from winnow.log.document_places import is_former
 from winnow.log.head import Head
 from winnow.log.snapshot_expiry import list_state_documents
-from winnow.model import Segment
 from winnow.pipeline.context import Context
 from winnow.report import alert_templates
 from winnow.report.alerts import AlertKind, Finding
 from winnow.report.events import log_event
 from winnow.report.receipts import format_human_bytes
 from winnow.store.segment_checks import FileCheck
+from winnow.values.model import Segment
 
 DAY_MS = 86_400_000
 MAXIMUM_CHECKS_PER_WRITE = 64

@@ -34,21 +34,21 @@ from winnow.log.snapshot_expiry import (
     plan_quarantine_expiry,
 )
 from winnow.log.topic_log import TopicLog
-from winnow.model import RetiredFile, TopicState
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
-from winnow.pipeline.admin.latest_table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
-from winnow.pipeline.admin.store_maintenance import prune_history
-from winnow.pipeline.admin.topic_deletion import find_grace_ms, remove_topic
 from winnow.pipeline.compaction.open_runs import settle_open_runs
-from winnow.pipeline.compaction.overview import refresh_overview, suppress_overview_errors
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.latest.table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
+from winnow.pipeline.topics.deletion import find_grace_ms, remove_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.overview import refresh_overview, suppress_overview_errors
+from winnow.pipeline.topics.stored_rows import prune_history
 from winnow.report.alerts import AlertKind
 from winnow.report.events import log_event
 from winnow.store import OpenIngest
 from winnow.store.table_health import TopicSweep
+from winnow.values.model import RetiredFile, TopicState
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from winnow import documents
 from winnow.clock import format_ms
 from winnow.errors import DamagedBackupError, FormatVersionError, ServiceError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.files.file_copies import FileDigest, compute_data_digest, compute_file_digest
 from winnow.log.table_pointers import TableRole
+from winnow.values import documents
 
 FORMAT: Final = 1
 MARKER: Final = "winnow-backup.json"

@@ -26,7 +26,6 @@ from winnow.errors import (
 from winnow.log.catalog_access import wait_before_retry
 from winnow.log.table_files import find_path_below
 from winnow.log.table_pointers import TopicPointers, read_pointers
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.backup.backup_place import (
     ROWS_OF_PART,
     Backup,
@@ -37,7 +36,8 @@ from winnow.pipeline.backup.backup_place import (
 )
 from winnow.pipeline.backup.topic_copies import TopicCopy, Watcher
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import hold_lease
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.store.audit import AuditAction
 
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from winnow import documents
 from winnow.errors import UsageError, WinnowError, join_first
 from winnow.files import storage
 from winnow.files.file_copies import ContentDiffersError, compute_file_digest, copy_file
@@ -21,14 +20,15 @@ from winnow.log.fence import make_fence_change
 from winnow.log.head import Change, Head
 from winnow.log.table_files import DOCUMENTS, find_path_below, open_table_walk
 from winnow.log.table_pointers import TableRole, find_namespace, list_registered, register_table
-from winnow.pipeline.admin.store_maintenance import rebuild_store
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.backup.backup_place import Backup, BackupPlace, CopiedFile, CopiedTopic, make_damage_error
-from winnow.pipeline.backup.parallel_work import work_on_each
 from winnow.pipeline.backup.topic_copies import Watcher
 from winnow.pipeline.backup.verify import DIFFERENT, MISSING
 from winnow.pipeline.context import Context
+from winnow.pipeline.parallel import iterate_parallel
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store.audit import AuditAction
+from winnow.values import documents
 
 MAXIMUM_NAMED: Final = 3
 """Things named by a refusal."""
@@ -175,7 +175,7 @@ class _Restore:
         places = {path: _list_places(topic, file) for path, file in files.items()}
         what, done_bytes = f"Restoring {topic.topic}", 0
         self._watch(what, 0, topic.size_bytes)
-        for file, _ in work_on_each(files.values(), lambda each: self._restore_file(each, places[each.path])):
+        for file, _ in iterate_parallel(lambda file: self._restore_file(file, places[file.path]), files.values()):
             done_bytes += file.size_bytes
             self._watch(what, done_bytes, topic.size_bytes)
         storage.sync(place for both in places.values() for place in both)

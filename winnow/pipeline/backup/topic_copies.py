@@ -14,7 +14,7 @@ from winnow.log.table import TOPIC_PROPERTY
 from winnow.log.table_files import FileKind, TableFile, TableWalk, find_path_below, open_table_walk
 from winnow.log.table_pointers import TableRole, TopicPointers
 from winnow.pipeline.backup.backup_place import BackupPlace, CopiedFile, CopiedTable, CopiedTopic
-from winnow.pipeline.backup.parallel_work import work_on_each
+from winnow.pipeline.parallel import iterate_parallel
 
 Watcher = Callable[[str, int, int], None]
 """Is told what is being done, and how many bytes of it are done and in all."""
@@ -105,7 +105,7 @@ class TopicCopy:
         what = f"Copying {self._pointers.topic}"
         written: list[str] = []
         self._watch(what, 0, total_bytes)
-        for each, digest in work_on_each(missing, self._copy_one):
+        for each, digest in iterate_parallel(self._copy_one, missing):
             if digest is None:
                 continue
             written.append(self._place.locate_file(each.path))

@@ -11,8 +11,8 @@ from winnow.files import storage
 from winnow.files.file_copies import compute_file_digest
 from winnow.log.table_files import FileKind, find_path_below, open_table_walk
 from winnow.pipeline.backup.backup_place import BackupPlace, CopiedFile, CopiedTable, CopiedTopic
-from winnow.pipeline.backup.parallel_work import work_on_each
 from winnow.pipeline.backup.topic_copies import Watcher
+from winnow.pipeline.parallel import iterate_parallel
 
 MISSING: Final = "is missing"
 DIFFERENT: Final = "is not what was written"
@@ -102,7 +102,7 @@ class _TopicCheck:
         done_bytes, total_bytes = 0, self._topic.size_bytes
         what = f"Verifying {self._topic.topic}"
         self._watch(what, 0, total_bytes)
-        for file, wrong in work_on_each(files.values(), self._find_difference):
+        for file, wrong in iterate_parallel(self._find_difference, files.values()):
             if wrong is not None:
                 self._add(f"files/{file.path}", wrong)
             done_bytes += file.size_bytes

@@ -11,17 +11,17 @@ from itertools import islice
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.files import storage
-from winnow.model import Assessment
 from winnow.pipeline.compaction.idle_topics import compute_rules_digest, make_idle_topic
-from winnow.pipeline.compaction.overview import build_overview, record_assessed_topics, suppress_overview_errors
-from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import find_topics_held_by_others, is_held_by_another
+from winnow.pipeline.topics.leases import find_topics_held_by_others, is_held_by_another
+from winnow.pipeline.topics.overview import build_overview, record_assessed_topics, suppress_overview_errors
+from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning import eligibility
 from winnow.planning.eligibility import Decision
 from winnow.report.events import log_event
 from winnow.store.assessments import AssessedTopic
 from winnow.store.idle_topics import IdleTopic
+from winnow.values.model import Assessment
 
 MAXIMUM_TOPICS_PER_WRITE = 200
 """Maximum topics whose assessments are recorded in one transaction."""

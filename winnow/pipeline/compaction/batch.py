@@ -2,7 +2,7 @@
 
 Shell and Airflow call these steps and no others. The shell runs them in one process and publishes each topic as soon as
 it is validated; in Airflow each step is a task.
-Failures go to the :class:`winnow.failures.TopicResults` of the caller.
+Failures go to the :class:`winnow.values.failures.TopicFailures` of the caller.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Final
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
 from winnow.errors import PlanVoidError, RunAgainError, ServiceError, WinnowError, make_error
-from winnow.failures import TopicFailure, TopicResults
 from winnow.files.storage_health import make_service_error
-from winnow.model import Status
 from winnow.pipeline.compaction.open_runs import close_run, lock_topic
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.compaction.spark_submit import JobOutcome
 from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans
-from winnow.pipeline.compaction.topic_threads import map_side_by_side
-from winnow.pipeline.compaction.uncleanable import mark_failed_partitions
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import HeldLeases
+from winnow.pipeline.parallel import map_parallel
+from winnow.pipeline.spark.submit import JobOutcome
+from winnow.pipeline.topics.leases import HeldLeases
+from winnow.pipeline.topics.marks import mark_failed_partitions
 from winnow.planning.plans import PlanReference
-from winnow.results import Receipt
+from winnow.values.failures import TopicFailure, TopicFailures
+from winnow.values.model import Status
+from winnow.values.results import Receipt
 
 Submit = Callable[[Sequence[PlanReference]], JobOutcome]
 """Runs Spark on plans and waits for it."""
@@ -75,7 +75,7 @@ def stage_plans(
     ctx: Context,
     plans: Sequence[PlanReference],
     attempt: str,
-    results: TopicResults,
+    results: TopicFailures,
     submit: Submit,
     *,
     closes_failed: bool = False,
@@ -94,7 +94,7 @@ def stage_plans(
             return plan
         return None
 
-    begun = [plan for plan in map_side_by_side(begin, plans) if plan is not None]
+    begun = [plan for plan in map_parallel(begin, plans) if plan is not None]
     failures: dict[str, PlanFailure] = {}
     outcome = JobOutcome()
     reading = begun
@@ -125,7 +125,7 @@ def stage_plans(
             results.add(found)
         return None
 
-    return [plan for plan in map_side_by_side(end, begun) if plan is not None]
+    return [plan for plan in map_parallel(end, begun) if plan is not None]
 
 
 def _judge_failure(
@@ -159,7 +159,7 @@ def _judge_failure(
 
 
 def publish_plans(
-    ctx: Context, attempts: Iterable[PlanAttempt], results: TopicResults, leases: HeldLeases
+    ctx: Context, attempts: Iterable[PlanAttempt], results: TopicFailures, leases: HeldLeases
 ) -> Iterator[Receipt]:
     """Publish validated attempts side by side, one commit for each topic, and move its checkpoint; yield each receipt.
 
@@ -173,7 +173,7 @@ def publish_plans(
             return publish_attempt(ctx, each.plan.plan_id, each.attempt)
         return None
 
-    yield from (receipt for receipt in map_side_by_side(publish, attempts) if receipt is not None)
+    yield from (receipt for receipt in map_parallel(publish, attempts) if receipt is not None)
 
 
 def convert_to_winnow_error(what: str, problem: Exception, places: Sequence[str]) -> WinnowError:

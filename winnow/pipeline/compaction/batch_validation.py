@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from winnow.failures import TopicResults
-from winnow.model import Status
 from winnow.pipeline.compaction.batch import PlanAttempt
 from winnow.pipeline.compaction.facts import FactRecomputer
-from winnow.pipeline.compaction.spark_submit import Progress
-from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.compaction.validate import (
     PreparedAttempt,
     conclude_validation,
@@ -21,10 +17,14 @@ from winnow.pipeline.compaction.validate import (
     prepare_attempt,
 )
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import HeldLeases
+from winnow.pipeline.parallel import map_parallel
+from winnow.pipeline.spark.submit import Progress
+from winnow.pipeline.topics.leases import HeldLeases
 from winnow.quality import start_import
 from winnow.quality.validation import build_site_index
-from winnow.results import Verdict
+from winnow.values.failures import TopicFailures
+from winnow.values.model import Status
+from winnow.values.results import Verdict
 
 MAXIMUM_SMALL_BYTES = 64 << 20
 """Attempts at plans that read up to this many bytes are validated together; a larger one is not kept waiting."""
@@ -33,7 +33,7 @@ MAXIMUM_SMALL_BYTES = 64 << 20
 def validate_plans(
     ctx: Context,
     attempts: Sequence[PlanAttempt],
-    results: TopicResults,
+    results: TopicFailures,
     leases: HeldLeases,
     *,
     progress: Progress | None = None,
@@ -57,7 +57,7 @@ def validate_plans(
 
 
 def _validate_together(
-    ctx: Context, attempts: Sequence[PlanAttempt], results: TopicResults, leases: HeldLeases, facts: FactRecomputer
+    ctx: Context, attempts: Sequence[PlanAttempt], results: TopicFailures, leases: HeldLeases, facts: FactRecomputer
 ) -> Iterator[tuple[PlanAttempt, Verdict]]:
     """Validate ``attempts`` with one run of the suite; yield those that passed."""
 
@@ -70,7 +70,7 @@ def _validate_together(
             return prepare_attempt(ctx, each.plan.plan_id, each.attempt, facts)
         return None
 
-    found = list(zip(attempts, map_side_by_side(prepare, attempts), strict=True))
+    found = list(zip(attempts, map_parallel(prepare, attempts), strict=True))
     yield from ((each, known) for each, known in found if isinstance(known, Verdict))
     ready = [(each, prepared) for each, prepared in found if isinstance(prepared, PreparedAttempt)]
     if not ready:
@@ -86,5 +86,5 @@ def _validate_together(
         return None
 
     work = [(*both, outcome) for both, outcome in zip(ready, judged, strict=True)]
-    verdicts = map_side_by_side(lambda arguments: conclude(*arguments), work)
+    verdicts = map_parallel(lambda arguments: conclude(*arguments), work)
     yield from ((each, verdict) for (each, _), verdict in zip(ready, verdicts, strict=True) if verdict is not None)

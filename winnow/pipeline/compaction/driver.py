@@ -15,8 +15,6 @@ from winnow.errors import (
     ValidationFailedError,
     find_worst_exit_code,
 )
-from winnow.failures import TopicFailure, TopicResults
-from winnow.model import Status
 from winnow.pipeline.compaction.batch import (
     PlanAttempt,
     convert_to_winnow_error,
@@ -24,17 +22,19 @@ from winnow.pipeline.compaction.batch import (
     publish_plans,
     stage_plans,
 )
-from winnow.pipeline.compaction.job_progress import observe_too, record_progress
 from winnow.pipeline.compaction.plan import pack_batches
 from winnow.pipeline.compaction.plan_validity import explain_void
-from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress
 from winnow.pipeline.compaction.stage import submit_plans
-from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import HeldLeases, hold_leases
+from winnow.pipeline.parallel import map_parallel
+from winnow.pipeline.spark.progress import observe_too, record_progress
+from winnow.pipeline.spark.submit import JobOutcome, Progress
+from winnow.pipeline.topics.leases import HeldLeases, hold_leases
 from winnow.planning.plans import PlanReference
 from winnow.quality import start_import
-from winnow.results import Receipt
+from winnow.values.failures import TopicFailure, TopicFailures
+from winnow.values.model import Status
+from winnow.values.results import Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class CompactionOutcome:
         return find_worst_exit_code(error.exit_code for error in self.errors)
 
 
-class _ShellResults(TopicResults):
+class _ShellResults(TopicFailures):
     """Turns each failure into the topic's receipt and error."""
 
     def __init__(self, ctx: Context, outcome: CompactionOutcome, *, as_of_ms: int, leaves_held: bool) -> None:
@@ -142,7 +142,7 @@ def compact_topics(
                     results.add_idle(topic, f"Nothing of {topic} is eligible now. See why with: winnow assess {topic}")
             return None
 
-        plans = [plan for plan in map_side_by_side(plan_one, names) if plan is not None]
+        plans = [plan for plan in map_parallel(plan_one, names) if plan is not None]
         for batch in pack_batches(plans):
             outcome.receipts.extend(_compact_batch(ctx, batch.plans, attempt, results, leases, progress))
     order = {topic: number for number, topic in enumerate(names)}
@@ -155,7 +155,7 @@ def _compact_batch(
     ctx: Context,
     plans: Sequence[PlanReference],
     attempt: str,
-    results: TopicResults,
+    results: TopicFailures,
     leases: HeldLeases,
     progress: Progress | None,
 ) -> list[Receipt]:
@@ -175,5 +175,5 @@ def _compact_batch(
     attempts = [PlanAttempt(plan, attempt) for plan in staged]
     passed = (each for each, _ in validate_plans(ctx, attempts, results, leases, progress=progress))
     receipts = list(publish_plans(ctx, passed, results, leases))
-    map_side_by_side(lambda plan: leases.release(plan.topic), plans)
+    map_parallel(lambda plan: leases.release(plan.topic), plans)
     return receipts

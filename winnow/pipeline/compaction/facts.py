@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from winnow import documents
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
 from winnow.engine.staging import FactValues, read_facts
 from winnow.errors import ServiceError, ValidationBrokenError, WinnowError
-from winnow.model import Plan
-from winnow.pipeline.compaction.spark_submit import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark.submit import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.planning.plans import PlanReference
 from winnow.quality.fact_table import (
     FactRow,
@@ -33,7 +31,9 @@ from winnow.quality.fact_table import (
     pair_partitions,
     parse_figures,
 )
-from winnow.results import StagingManifest
+from winnow.values import documents
+from winnow.values.model import Plan
+from winnow.values.results import StagingManifest
 
 JOB_NAME = "facts"
 """The program, below jobs/, that recomputes facts."""

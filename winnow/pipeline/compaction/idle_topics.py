@@ -11,14 +11,15 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from winnow import __version__, documents
+from winnow import __version__
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
-from winnow.pipeline.compaction.topic_view import TopicView
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import find_topics_held_by_others
+from winnow.pipeline.topics.leases import find_topics_held_by_others
+from winnow.pipeline.topics.topic_view import TopicView
 from winnow.planning.eligibility import Decision
 from winnow.planning.next_change import find_next_change_ms
 from winnow.store.idle_topics import IdleTopic
+from winnow.values import documents
 
 MAXIMUM_PRESENT_DISTANCE_MS = 3_600_000
 """Maximum distance (ms) of an as-of from the present for its answer to be recorded: a backfill's is of no use later."""

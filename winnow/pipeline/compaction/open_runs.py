@@ -10,11 +10,11 @@ from winnow.pipeline.compaction.plan_validity import check_plan_validity
 from winnow.pipeline.compaction.publish import describe_not_published, move_checkpoint
 from winnow.pipeline.compaction.run_plan import set_void
 from winnow.pipeline.context import Context
-from winnow.pipeline.leases import HeldLeases, acquire_lease, hold_lease
+from winnow.pipeline.topics.leases import HeldLeases, acquire_lease, hold_lease
 from winnow.planning.plans import PlanReference
 from winnow.report.alerts import AlertKind
-from winnow.results import Receipt
 from winnow.store import Lease, Run
+from winnow.values.results import Receipt
 
 MAXIMUM_TRIES = 8
 """Maximum lookups of a run that changes while it is being closed."""

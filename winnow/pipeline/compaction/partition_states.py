@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 
-from winnow.model import Cleaning, OffsetRange, PartitionPlan, PartitionState, Plan, Segment
 from winnow.planning.cleanable import (
     PartitionLog,
     Rules,
@@ -17,7 +16,8 @@ from winnow.planning.cleanable import (
     is_whole_log_dirty,
 )
 from winnow.planning.eligibility import list_expired_ranges, make_tombstone_expiry
-from winnow.strategies import name_total_order
+from winnow.values.model import Cleaning, OffsetRange, PartitionPlan, PartitionState, Plan, Segment
+from winnow.values.strategies import name_total_order
 
 
 @dataclass(frozen=True, slots=True)

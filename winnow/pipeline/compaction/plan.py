@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from winnow import __version__, documents
+from winnow import __version__
 from winnow.config.topic import TopicConfig
 from winnow.engine import staging
 from winnow.files import storage
-from winnow.model import Assessment, Plan
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.compaction.overview import build_overview, record_assessed_topics, suppress_overview_errors
-from winnow.pipeline.compaction.topic_view import EarlierRuns, TopicView, build_rules, load_topic_view
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.overview import build_overview, record_assessed_topics, suppress_overview_errors
+from winnow.pipeline.topics.topic_view import EarlierRuns, TopicView, build_rules, load_topic_view
 from winnow.planning import plans as planning
 from winnow.planning.estimates import estimate_plan
 from winnow.planning.plans import Batch, PlanReference, TopicFacts, make_plan, plan_partition
 from winnow.report.events import log_event
 from winnow.store.assessments import AssessedTopic
+from winnow.values import documents
+from winnow.values.model import Assessment, Plan
 
 MAXIMUM_BATCH_BYTES = 64 << 30
 """Topics share a Spark application up to this many bytes; a larger topic has its own."""

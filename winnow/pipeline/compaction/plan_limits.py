@@ -18,14 +18,14 @@ from winnow.errors import PlanVoidError
 from winnow.files import storage
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Segment
 from winnow.pipeline.compaction.staged_files import count_misfits
-from winnow.pipeline.compaction.topic_view import build_rules
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.topic_view import build_rules
 from winnow.planning import cleanable, eligibility
 from winnow.planning.cleanable import PartitionLog, Rules
-from winnow.results import StagingManifest
-from winnow.strategies import Strategy
+from winnow.values.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Segment
+from winnow.values.results import StagingManifest
+from winnow.values.strategies import Strategy
 
 MAXIMUM_SHOWN_EXCESSES = 3
 """Maximum topic partitions that an error names."""

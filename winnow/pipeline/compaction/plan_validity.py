@@ -9,11 +9,11 @@ from enum import StrEnum
 from winnow.errors import PlanVoidError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionPlan, PartitionState, Plan, RetiredFile, Segment
 from winnow.pipeline.compaction.plan import compute_configuration_digest
 from winnow.pipeline.compaction.run_plan import read_run_plan
 from winnow.pipeline.context import Context
 from winnow.store import Run, RunState
+from winnow.values.model import PartitionPlan, PartitionState, Plan, RetiredFile, Segment
 
 _UNDO_PREFIX = "undo-"
 _REPLACEMENT_PREFIX = "diverged-"

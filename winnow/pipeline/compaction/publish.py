@@ -15,28 +15,28 @@ from winnow.log.fence import end_attempts
 from winnow.log.head import Change, Head
 from winnow.log.state import PLAN_PROPERTY
 from winnow.log.topic_log import TopicLog
-from winnow.model import PartitionPlan, Plan, Reason, RetiredFile, Segment, Status, TopicState
-from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_retention, count_ahead_of_time
 from winnow.pipeline.compaction.plan_limits import PlanLimits, build_limits, refuse_excess
 from winnow.pipeline.compaction.plan_validity import find_fence_violation, find_void
 from winnow.pipeline.compaction.run_plan import close_as_void, read_validated_attempt
 from winnow.pipeline.compaction.staged_files import check_staged_files
-from winnow.pipeline.compaction.topic_view import build_rules
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.overview import refresh_overview
+from winnow.pipeline.topics.topic_view import build_rules
 from winnow.report import alert_templates
 from winnow.report.alerts import PUBLISHED_AGAIN, AlertKind
 from winnow.report.events import log_event
 from winnow.report.receipts import describe_simulation
-from winnow.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest, extract_figures
 from winnow.store import Run, RunState
+from winnow.values.model import PartitionPlan, Plan, Reason, RetiredFile, Segment, Status, TopicState
+from winnow.values.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest, extract_figures
 
 
 def adopt_keyless_files(ctx: Context, plan: Plan, manifest: StagingManifest) -> str | None:
     """Add the attempt's files of keyless records to the quarantine's table.
 
     The same file is never added twice, so publishing again changes nothing. Call it before the log's commit, and let
-    that commit name the result in :attr:`winnow.model.TopicState.quarantine_ingests`.
+    that commit name the result in :attr:`winnow.values.model.TopicState.quarantine_ingests`.
 
     Returns:
         The ingest id of the moved records, None when the attempt moved none.
@@ -171,7 +171,7 @@ def move_checkpoint(
     refresh_overview(ctx, receipt.topic, head, live)
     if LATEST_TABLE in head.table.properties:
         # The engine takes a while to load, and most topics keep no such table.
-        from winnow.pipeline.compaction.latest_table import update_after_publish
+        from winnow.pipeline.latest.table import update_after_publish
 
         update_after_publish(ctx, receipt.topic, head)
     return receipt

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 
-from winnow import documents
 from winnow.engine import staging
 from winnow.errors import PlanVoidError, RunAgainError, ValidationFailedError
-from winnow.model import Plan
 from winnow.pipeline.context import Context
 from winnow.report.events import log_event
-from winnow.results import StagingManifest, Verdict
 from winnow.store import Run, RunState
+from winnow.values import documents
+from winnow.values.model import Plan
+from winnow.values.results import StagingManifest, Verdict
 
 
 def read_run_plan(run: Run) -> tuple[Plan, str]:

@@ -9,14 +9,14 @@ from winnow.config.settings import Settings
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
-from winnow.model import Plan
 from winnow.pipeline.compaction.plan_limits import is_below_own_tables
-from winnow.pipeline.compaction.spark_submit import JobOutcome, Progress, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.context import Context
+from winnow.pipeline.spark.submit import JobOutcome, Progress, build_engine_arguments, find_job_file, run_job
 from winnow.planning.plans import PlanReference
 from winnow.report.events import log_event
-from winnow.results import StagingManifest
 from winnow.store import RunState
+from winnow.values.model import Plan
+from winnow.values.results import StagingManifest
 
 JOB_NAME = "compact"
 """The program, below jobs/, that carries out plans."""

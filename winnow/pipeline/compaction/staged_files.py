@@ -13,8 +13,8 @@ from itertools import pairwise
 from winnow.errors import PlanVoidError
 from winnow.files import storage
 from winnow.files.quarantine_files import locate_keyless_move_folder
-from winnow.model import PartitionPlan, Plan, Segment
-from winnow.results import StagedPartition, StagingManifest
+from winnow.values.model import PartitionPlan, Plan, Segment
+from winnow.values.results import StagedPartition, StagingManifest
 
 
 def check_staged_files(plan: Plan, manifest: StagingManifest) -> None:

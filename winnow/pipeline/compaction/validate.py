@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from winnow import documents
 from winnow.errors import (
     CommitConflictError,
     PlanVoidError,
@@ -16,14 +15,13 @@ from winnow.errors import (
     WinnowError,
     join_first,
 )
-from winnow.model import Plan, Severity, Uncleanable
 from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
 from winnow.pipeline.compaction.plan_limits import PlanExcess, build_limits, find_excesses
 from winnow.pipeline.compaction.plan_validity import find_void
 from winnow.pipeline.compaction.run_plan import close_as_void, read_run_manifest, read_run_plan
 from winnow.pipeline.compaction.staged_files import count_misfits
-from winnow.pipeline.compaction.uncleanable import describe_marks, mark_uncleanable
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.marks import describe_marks, mark_uncleanable
 from winnow.quality import wait_until_ready
 from winnow.quality.content_validation import validate_content
 from winnow.quality.fact_table import FactRow
@@ -32,8 +30,10 @@ from winnow.quality.suites import SuiteFindings, load_suite
 from winnow.report import alert_templates
 from winnow.report.alerts import Finding, Situation
 from winnow.report.events import log_event
-from winnow.results import Failure, StagingManifest, Verdict
 from winnow.store import Run, RunState
+from winnow.values import documents
+from winnow.values.model import Plan, Severity, Uncleanable
+from winnow.values.results import Failure, StagingManifest, Verdict
 
 MAXIMUM_SHOWN_FAILURES = 3
 

@@ -7,9 +7,9 @@ from winnow.errors import WinnowError
 from winnow.files.storage import join
 from winnow.log.installation import read_installation
 from winnow.log.namespaces import Namespaces
-from winnow.model import Installation
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_failure_from_error, build_ok
 from winnow.pipeline.installation_guard import find_installation_to_read, make_refusal
+from winnow.values.model import Installation
 
 NAME = "installation"
 

@@ -22,9 +22,9 @@ from winnow.engine.events import parse_event
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import storage_health
 from winnow.files.storage import parse_local_path
-from winnow.pipeline.compaction.spark_submit import build_spark_conf, find_job_file, open_properties_file
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_ok, build_warning
 from winnow.pipeline.doctor.executors import judge_executors
+from winnow.pipeline.spark.submit import build_spark_conf, find_job_file, open_properties_file
 
 DISTRIBUTION_NAME = "winnow-log"
 MINIMUM_RECOMMENDED_DISK_BYTES = 5 * 2**30

@@ -11,10 +11,10 @@ from winnow.errors import OlderHeadError, WinnowError
 from winnow.log.head_age import compare_table, describe_for_readers, describe_newer_metadata
 from winnow.log.newer_metadata import find_newer_metadata, is_folder_newer
 from winnow.log.topics import MAXIMUM_QUESTIONS, TopicLogs
-from winnow.model import TopicHead
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_ok
 from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
+from winnow.values.model import TopicHead
 
 MAXIMUM_SHOWN_TOPICS = 3
 

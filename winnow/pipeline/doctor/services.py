@@ -163,7 +163,7 @@ def check_catalog(settings: Settings) -> list[CheckResult]:
 
 def check_latest_tables(logs: TopicLogs) -> list[CheckResult]:
     """Check whether tables of latest states reflect the newest publish of their topics; nothing if there are none."""
-    from winnow.pipeline.compaction.latest_table import describe_late_table
+    from winnow.pipeline.latest.table import describe_late_table
 
     late: dict[str, str] = {}
     try:

@@ -11,9 +11,9 @@ from winnow.engine.key_changes import LogExtent, read_key_changes
 from winnow.errors import UsageError
 from winnow.log.head import Head
 from winnow.log.state import read_receipt
-from winnow.pipeline.compaction.latest_state import explain_scan_errors, get_present_order
-from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
+from winnow.pipeline.latest.state import explain_scan_errors, get_present_order
+from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog, find_cleaned_offset
 
 

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from winnow import documents
 from winnow.config.topic import TopicConfig
 from winnow.engine import strategy_diff
 from winnow.engine.events import PlanFailure
@@ -24,12 +23,11 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import storage
-from winnow.model import Assessment
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.compaction.latest_state import get_present_order
-from winnow.pipeline.compaction.spark_submit import Progress, build_engine_arguments, find_job_file, run_job
-from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
+from winnow.pipeline.latest.state import get_present_order
+from winnow.pipeline.spark.submit import Progress, build_engine_arguments, find_job_file, run_job
+from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import (
     apply_retention,
@@ -39,7 +37,9 @@ from winnow.planning.eligibility import (
     remove_retired,
 )
 from winnow.planning.plans import PlanReference
-from winnow.strategies import Strategy
+from winnow.values import documents
+from winnow.values.model import Assessment
+from winnow.values.strategies import Strategy
 
 
 @dataclass(frozen=True, slots=True)

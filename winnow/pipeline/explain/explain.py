@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.model import Assessment, PartitionPlan, Reason
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.plan import build_plan
-from winnow.pipeline.compaction.topic_view import EarlierRuns, TopicView, load_topic_view
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.topic_view import EarlierRuns, TopicView, load_topic_view
 from winnow.planning.estimates import Basis, Estimate, Memory, NewKeyEstimator, estimate_plan
+from winnow.values.model import Assessment, PartitionPlan, Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from itertools import islice
 
 from winnow.log.reference_chains import list_ingest_references, read_ledger
 from winnow.log.state import read_receipt
-from winnow.model import Append, IngestReference, TopicState
-from winnow.pipeline.compaction.topic_view import TopicView
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.topic_view import TopicView
+from winnow.values.model import Append, IngestReference, TopicState
 
 
 class AbsenceVerdict(StrEnum):

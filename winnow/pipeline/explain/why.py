@@ -10,14 +10,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from winnow.engine.strategy_diff import RecordCoordinates, RecordOrder
-from winnow.epochs import describe_offset
 from winnow.errors import UsageError
 from winnow.files.partitioner import choose_partition
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.explain import why_answer
-from winnow.pipeline.explain.key_scan import KeyScan, find_segment
 from winnow.pipeline.explain.removals import Absence, explain_absence, find_covering_runs, list_partition_runs
 from winnow.pipeline.explain.why_answer import (
     FoundVerdict,
@@ -29,9 +26,12 @@ from winnow.pipeline.explain.why_answer import (
     TombstoneLife,
     WhyAnswer,
 )
+from winnow.pipeline.read.key_scan import KeyScan, find_segment
+from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
 from winnow.planning.eligibility import find_covering_entries, make_tombstone_expiry
-from winnow.strategies import Strategy
+from winnow.values.epochs import describe_offset
+from winnow.values.strategies import Strategy
 
 MAXIMUM_RECORDS = 100
 """Maximum records of a key that are listed, those with the highest offsets; all are counted."""

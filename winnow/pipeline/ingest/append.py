@@ -17,11 +17,11 @@ from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
-from winnow.model import Append, PartitionState, Segment, TopicState
 from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.values.model import Append, PartitionState, Segment, TopicState
 
 if TYPE_CHECKING:
-    from winnow.store.values import AppendedRecords
+    from winnow.store.rows import AppendedRecords
 
 Offsets = npt.NDArray[np.int64]
 
@@ -58,7 +58,7 @@ class PreparedSegments:
     def list_appended(self, after: TopicState) -> list[AppendedRecords]:
         """List what each partition got by the commit that led to the state ``after``."""
         # Spark executors import this module, and have no metadata store.
-        from winnow.store.values import AppendedRecords
+        from winnow.store.rows import AppendedRecords
 
         found: list[AppendedRecords] = []
         for partition, base in sorted(self.base.items()):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
-from winnow.pipeline.ingest.new_beginning import describe_two_beginnings
+from winnow.pipeline.ingest.recreated_topic import describe_two_beginnings
 
 FindNewest = Callable[[int, int], tuple[int | None, int]]
 """Given the number of a part and a partition."""

@@ -21,7 +21,19 @@ from winnow.files import storage
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.model import (
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
+from winnow.pipeline.ingest.history import check_same_log, keep_offsets
+from winnow.pipeline.ingest.log_cut import LogCut, RemovedRecords
+from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.pipeline.topics.leases import renew_in_background
+from winnow.pipeline.topics.overview import refresh_after_append
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.parquet import list_extra_columns
+from winnow.sources.record_input import RecordInput
+from winnow.sources.topic_filter import TopicFilter
+from winnow.store import OpenIngest
+from winnow.values.model import (
     Append,
     IngestLedger,
     KnownObject,
@@ -31,18 +43,6 @@ from winnow.model import (
     TablePosition,
     TopicState,
 )
-from winnow.pipeline.compaction.overview import refresh_after_append
-from winnow.pipeline.context import Context
-from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments
-from winnow.pipeline.ingest.history import check_same_log, keep_offsets
-from winnow.pipeline.ingest.log_cut import LogCut, RemovedRecords
-from winnow.pipeline.ingest.spool import SpooledFile
-from winnow.pipeline.leases import renew_in_background
-from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.parquet import list_extra_columns
-from winnow.sources.record_input import RecordInput
-from winnow.sources.topic_filter import TopicFilter
-from winnow.store import OpenIngest
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class IngestRequest:
 
 @dataclass(frozen=True, slots=True)
 class InputDescription:
-    """What the ledger says of an input; as :class:`winnow.model.IngestLedger`."""
+    """What the ledger says of an input; as :class:`winnow.values.model.IngestLedger`."""
 
     layout: str | None = None
     choices: Mapping[str, str] = field(default_factory=dict)

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import make_damage_error, read_segment
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.model import Segment
 from winnow.pipeline.ingest.kafka_overlap import COMPARED_RECORDS, Fingerprint, digest_bytes
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.model import Segment
 
 CREATE_TIME = 0
 _WIDER = 8

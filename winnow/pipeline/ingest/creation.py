@@ -9,8 +9,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from winnow.config.kafka_settings import KafkaRecord
 from winnow.errors import BadInputError
-from winnow.pipeline.audit import record_creation
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.audit import record_creation
 from winnow.sources.archive import Archive, count_partitions, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED

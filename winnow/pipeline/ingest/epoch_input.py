@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.epochs import Epoch, find_epoch_end
 from winnow.errors import BadInputError, UsageError
 from winnow.files.record_batch import MAXIMUM_OFFSET
-from winnow.model import TopicState
 from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, refuse_record
 from winnow.sources.record_input import InputPass, RecordInput
 from winnow.sources.topic_filter import TopicFilter
+from winnow.values.epochs import Epoch, find_epoch_end
+from winnow.values.model import TopicState
 
 LOG_OFFSETS = "log"
 """Says that offsets in files are those of the log, as `winnow read` writes them."""

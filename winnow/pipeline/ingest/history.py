@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import CommitConflictError
 from winnow.log import state as carried
 from winnow.log.head import Head
 from winnow.log.reference_chains import count_receipts, list_ingest_references, read_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, IngestLedger, IngestReference, PartitionState, Segment, TopicState
 from winnow.pipeline.context import Context
+from winnow.values.epochs import KAFKA_LAYOUT
+from winnow.values.model import Append, IngestLedger, IngestReference, PartitionState, Segment, TopicState
 
 INGEST_ID_PROPERTY = "winnow.ingest-id"
 """Property of a snapshot's summary: the ingest call that the snapshot committed, or undid."""

@@ -15,7 +15,6 @@ from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError, UsageError
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, split_by_partition
 from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
@@ -34,6 +33,7 @@ from winnow.pipeline.ingest.spark_ingest import (
 )
 from winnow.pipeline.ingest.spool import PartitionArrivals, Progress, Spool, SpooledFile
 from winnow.pipeline.ingest.stream import NotStreamableError, StreamingAppender
+from winnow.pipeline.topics.audit import record_action
 from winnow.report.events import log_event
 from winnow.sources.archive import Archive
 from winnow.sources.choices import Choices

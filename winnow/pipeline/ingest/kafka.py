@@ -11,17 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
-from winnow.failures import TopicFailure, TopicResults
 from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import OffsetRange, TopicState
-from winnow.pipeline.audit import record_action
-from winnow.pipeline.compaction.topic_threads import map_side_by_side
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.call_descriptions import describe_reading, describe_source
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
@@ -47,7 +42,7 @@ from winnow.pipeline.ingest.kafka_spark import append_on_one_application
 from winnow.pipeline.ingest.kafka_taking import Taking, describe_taken, plan_taking, record_taking
 from winnow.pipeline.ingest.known_divergences import compare_as_known
 from winnow.pipeline.ingest.log_cut import complete_cuts
-from winnow.pipeline.ingest.recreated_topics import (
+from winnow.pipeline.ingest.recreation_policy import (
     EmptyTopicError,
     begins_further_epoch,
     choose_rules,
@@ -56,10 +51,15 @@ from winnow.pipeline.ingest.recreated_topics import (
 )
 from winnow.pipeline.ingest.spark_ingest import LOCAL, SPARK
 from winnow.pipeline.ingest.spool import Progress
-from winnow.pipeline.topic_sources import UnfollowedError, close_failures, require_followed
+from winnow.pipeline.parallel import map_parallel
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.sources import UnfollowedError, close_failures, require_followed
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
+from winnow.values.epochs import KAFKA_LAYOUT
+from winnow.values.failures import TopicFailure, TopicFailures
+from winnow.values.model import OffsetRange, TopicState
 
 _log = logging.getLogger("winnow")
 
@@ -142,7 +142,7 @@ def ingest_kafka_topics(
     else:
         described = cluster.add_configurations(described)
     found = TopicDescriptions(date_open_transactions(cluster.settings, described), described.problems)
-    results = TopicResults(lambda _: None)
+    results = TopicFailures(lambda _: None)
     unfollowed: dict[str, str] = {}
 
     def prepare(item: tuple[str, str]) -> PreparedTopic | None:
@@ -158,7 +158,7 @@ def ingest_kafka_topics(
                 _log.info("Topic %s was created again in Kafka, and has no records yet; its epoch waits.", empty)
         return None
 
-    prepared = [each for each in map_side_by_side(prepare, topics.items()) if each is not None]
+    prepared = [each for each in map_parallel(prepare, topics.items()) if each is not None]
     offsets = sum(each.reading.offsets for each in prepared)
     if on is None:
         on = SPARK if offsets >= ctx.settings.ingest.spark_from_records else LOCAL
@@ -195,7 +195,7 @@ def _append_locally(
     ctx: Context,
     cluster: Cluster,
     prepared: Sequence[PreparedTopic],
-    results: TopicResults,
+    results: TopicFailures,
     as_of_ms: int,
     progress: Progress | None,
 ) -> list[IngestReport]:

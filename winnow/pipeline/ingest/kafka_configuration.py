@@ -23,13 +23,13 @@ from winnow.kafka.cluster import BrokerTopic
 from winnow.log.head import Change, Head
 from winnow.log.recorded_configuration import make_kafka_property, read_kafka_record
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.audit import record_action
-from winnow.pipeline.compaction.consequences import describe_consequences
-from winnow.pipeline.compaction.overview import refresh_overview
-from winnow.pipeline.compaction.topic_view import load_partition_logs
-from winnow.pipeline.compaction.uncleanable import release_marks
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.creation import CreatedTopics, create_topic
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.consequences import describe_consequences
+from winnow.pipeline.topics.marks import release_marks
+from winnow.pipeline.topics.overview import refresh_overview
+from winnow.pipeline.topics.topic_view import load_partition_logs
 from winnow.planning.kafka_configuration import (
     ConfigurationDecision,
     KeyDifference,

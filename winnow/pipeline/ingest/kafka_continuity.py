@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError, DamagedSegmentError, join_first
 from winnow.files.checked_reading import make_damage_error, read_segment
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.model import Segment
 from winnow.pipeline.ingest.kafka_reading import KafkaReading
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.model import Segment
 
 COMPARED_RECORDS = 500
 """Newest records of a partition that are compared."""

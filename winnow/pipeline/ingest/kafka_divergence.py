@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.epochs import UNKNOWN_LEADER_EPOCH, Epoch, LeaderEpoch
 from winnow.errors import BadInputError, DamagedSegmentError, join_first
 from winnow.files.checked_reading import make_damage_error, read_segment
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
-from winnow.model import Segment, TopicState
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.epochs import UNKNOWN_LEADER_EPOCH, Epoch, LeaderEpoch
+from winnow.values.model import Segment, TopicState
 
 COMPARED_RECORDS = 20
 """Maximum newest records of a partition that are compared at each call that reads something new of it."""

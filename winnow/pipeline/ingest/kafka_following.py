@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from winnow import documents
 from winnow.errors import WinnowError
-from winnow.failures import TopicFailure
 from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka_lag import confirm_complete_lags
-from winnow.pipeline.topic_sources import (
+from winnow.pipeline.topics.sources import (
     close_failures,
     end_gone,
     forget_unnamed,
@@ -28,6 +26,8 @@ from winnow.pipeline.topic_sources import (
     select_unfollowed,
 )
 from winnow.store.ingest_lag import CompleteTopic
+from winnow.values import documents
+from winnow.values.failures import TopicFailure
 
 
 @dataclass(frozen=True, slots=True)

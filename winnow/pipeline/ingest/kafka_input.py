@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from winnow.epochs import LeaderEpoch
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.sources.topic_filter import TopicFilter
+from winnow.values.epochs import LeaderEpoch
 
 
 class KafkaInput:

@@ -15,10 +15,10 @@ from winnow.config.topic import TopicConfig
 from winnow.errors import WinnowError
 from winnow.kafka.cluster import BrokerOffsets, BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.model import TopicState
 from winnow.pipeline.context import Context
 from winnow.planning.cleanable import MAXIMUM_LONG
 from winnow.store.ingest_lag import IngestLag
+from winnow.values.model import TopicState
 
 log = logging.getLogger("winnow")
 

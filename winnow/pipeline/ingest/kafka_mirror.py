@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.epochs import Epoch
 from winnow.errors import UsageError
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.offset_syncs import FoundSyncs, MirrorOrigin, find_offset_syncs
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.model import OffsetRange, Segment, TopicState
 from winnow.pipeline.ingest.compared_records import read_from, read_window
 from winnow.pipeline.ingest.kafka_overlap import COMPARED_OFFSETS, Fingerprint, PartitionOverlap
 from winnow.pipeline.ingest.mirror_alignment import Alignment, align_records
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.epochs import Epoch
+from winnow.values.model import OffsetRange, Segment, TopicState
 
 _MAXIMUM_READ = 2 * COMPARED_OFFSETS
 """Maximum offsets of a mirror's partition that are read from one beginning."""

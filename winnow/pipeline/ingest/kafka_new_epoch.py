@@ -12,7 +12,6 @@ from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import OffsetRange, Segment, TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.compared_records import read_newest, read_window
 from winnow.pipeline.ingest.kafka_divergence import compare_with_brokers
@@ -25,8 +24,9 @@ from winnow.pipeline.ingest.kafka_reading import (
     plan_reading,
     skip_known,
 )
-from winnow.pipeline.ingest.recreated_topics import refuse_empty, refuse_older_than_left
+from winnow.pipeline.ingest.recreation_policy import refuse_empty, refuse_older_than_left
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.model import OffsetRange, Segment, TopicState
 
 MAXIMUM_NAMED = 5
 

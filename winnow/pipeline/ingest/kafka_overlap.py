@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from winnow.model import OffsetRange
+from winnow.values.model import OffsetRange
 
 COMPARED_RECORDS = 500
 """Newest records of a partition of the log that are compared."""

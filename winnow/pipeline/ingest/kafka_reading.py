@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from winnow.epochs import Epoch, LeaderEpoch, append_leader_epochs, shorten_leader_epochs
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError, join_first
 from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange
-from winnow.model import OffsetRange, PartitionState, TopicState
 from winnow.pipeline.ingest.kafka_divergence import Comparison, Divergence, refuse_divergences
 from winnow.pipeline.ingest.log_cut import RemovedRecords
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.epochs import Epoch, LeaderEpoch, append_leader_epochs, shorten_leader_epochs
+from winnow.values.model import OffsetRange, PartitionState, TopicState
 
 MAXIMUM_NAMED = 5
 KEEP = "keep"

@@ -10,14 +10,10 @@ from dataclasses import dataclass, replace
 from winnow import __version__
 from winnow.engine.ingest import RECORD_BYTES
 from winnow.engine.ingest_documents import compute_ingest_plan_id
-from winnow.epochs import KAFKA_LAYOUT, LeaderEpoch, append_leader_epochs
 from winnow.errors import BadInputError, CommitConflictError, WinnowError, make_error
-from winnow.failures import TopicResults
-from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, PlannedObject
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.range_reader import BrokerRange, RangeReader, refuse_truncation
 from winnow.log.head import Head
-from winnow.model import OffsetRange
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.kafka_input import KafkaInput
@@ -29,6 +25,10 @@ from winnow.pipeline.ingest.spark_segments import SparkSegments
 from winnow.pipeline.ingest.spool import Progress, SpooledFile
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.objects import Offsets
+from winnow.values.epochs import KAFKA_LAYOUT, LeaderEpoch, append_leader_epochs
+from winnow.values.failures import TopicFailures
+from winnow.values.ingest_plans import IngestPlan, IngestRange, IngestResult, PlannedObject
+from winnow.values.model import OffsetRange
 
 MINIMUM_RANGE_OFFSETS = 250_000
 MAXIMUM_RANGE_OFFSETS = 4_000_000
@@ -39,7 +39,7 @@ RANGES_WANTED = 16
 def append_on_one_application(
     ctx: Context,
     requests: Sequence[tuple[IngestRequest, Head]],
-    results: TopicResults,
+    results: TopicFailures,
     *,
     properties_file: str | None,
     progress: Progress | None = None,

@@ -14,15 +14,15 @@ from winnow.errors import BadInputError, CommitConflictError, join_first
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import ReceiptEnds
 from winnow.pipeline.ingest.kafka_divergence import Divergence, compare_with_brokers
 from winnow.pipeline.ingest.kafka_reading import TAKE, ReadingRules
 from winnow.pipeline.ingest.log_cut import LogCut, RemovedRecords, plan_cut, record_cut
+from winnow.pipeline.topics.audit import record_action
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
-from winnow.strategies import Strategy
+from winnow.values.strategies import Strategy
 
 MAXIMUM_NAMED = 5
 

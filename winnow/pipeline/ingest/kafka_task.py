@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from winnow.engine.task_resources import Throttle
-from winnow.ingest_plans import IngestPlan, ObjectFacts, OffsetExtent, RangeResult, TaskFindings
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.pipeline.ingest.range_task import RangeWriter
 from winnow.pipeline.ingest.stream import OrderedWorker
 from winnow.sources.slice_digests import SliceDigests
+from winnow.values.ingest_plans import IngestPlan, ObjectFacts, OffsetExtent, RangeResult, TaskFindings
 
 BROKERS_CHOICE = "bootstrap-servers"
 """The name of the brokers among the choices of a plan and of a ledger."""

@@ -13,7 +13,6 @@ from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.recorded_configuration import read_kafka_record
-from winnow.model import TopicState
 from winnow.pipeline.ingest.append import (
     MAXIMUM_OFFSET,
     PreparedSegments,
@@ -22,6 +21,7 @@ from winnow.pipeline.ingest.append import (
     convert_to_timestamps,
 )
 from winnow.pipeline.ingest.spool import Spool, SpooledFile, format_file_numbers
+from winnow.values.model import TopicState
 
 MAXIMUM_BATCH_ROWS = 8_192
 MAXIMUM_ROWS_PER_APPEND = 50_000

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from winnow.config.names import is_topic_name
 from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, UnknownTopicError, UsageError, join_first
-from winnow.model import TopicState
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, InputDescription
 from winnow.pipeline.ingest.creation import CreatedTopics, create_topic, describe_default_policy
@@ -31,6 +30,7 @@ from winnow.sources.iceberg.source_table import SourceTable, TableFile, open_sou
 from winnow.sources.iceberg.table_archive import NAME, count_table_partitions, make_table_archive
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.topic_filter import OtherTopicError
+from winnow.values.model import TopicState
 
 _MAP_PREFIX = "map."
 MAXIMUM_COLUMNS_NAMED = 20

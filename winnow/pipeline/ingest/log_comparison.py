@@ -17,10 +17,10 @@ from winnow.files import duckdb_connection
 from winnow.files.checked_reading import check_before_duckdb, find_damaged_segment
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA
-from winnow.model import Segment
-from winnow.pipeline.ingest.new_beginning import describe_new_beginning
+from winnow.pipeline.ingest.recreated_topic import describe_new_beginning
 from winnow.pipeline.ingest.spool import Spool, format_file_numbers
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.epochs import shorten_newest_epoch
 from winnow.errors import CommitConflictError, DamagedSegmentError
 from winnow.files import storage
 from winnow.files.checked_reading import make_damage_error, read_segment
@@ -17,11 +16,12 @@ from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.files.segments import SegmentWriter, cast_to_segment_schema, read_offsets
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import Append, PartitionState, RetiredFile, Segment
-from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.plan_validity import is_replaced, name_replacement
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.overview import refresh_overview
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.epochs import shorten_newest_epoch
+from winnow.values.model import Append, PartitionState, RetiredFile, Segment
 
 
 @dataclass(frozen=True, slots=True)

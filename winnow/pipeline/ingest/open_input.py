@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from winnow.epochs import Epoch, format_topic_id
 from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import IngestLedger, KnownObject, TopicState
 from winnow.pipeline.ingest.commit import InputDescription
-from winnow.pipeline.ingest.new_beginning import describe_other_topic_id
+from winnow.pipeline.ingest.recreated_topic import describe_other_topic_id
 from winnow.sources.archive import Archive, ArchiveInput, open_archive, select_objects
 from winnow.sources.choices import Choices
 from winnow.sources.input_files import expand_paths
@@ -27,6 +25,8 @@ from winnow.sources.layouts.objects import ArchiveObject
 from winnow.sources.layouts.topic_ids import read_topic_ids
 from winnow.sources.layouts.winnow_layout import WINNOW
 from winnow.sources.record_input import FilesInput, RecordInput
+from winnow.values.epochs import Epoch, format_topic_id
+from winnow.values.model import IngestLedger, KnownObject, TopicState
 
 TOPIC_ID = "topic-id"
 """The name of the topic's id among the choices of a ledger."""

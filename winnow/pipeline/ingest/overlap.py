@@ -14,11 +14,11 @@ import pyarrow as pa
 from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import list_seen_digests
-from winnow.model import Segment, TopicState
 from winnow.pipeline.ingest.log_comparison import AbsentRecords, build_missing_offset_error, compare_with_log
-from winnow.pipeline.ingest.new_beginning import find_newest_timestamp
+from winnow.pipeline.ingest.recreated_topic import find_newest_timestamp
 from winnow.pipeline.ingest.spool import Spool, SpooledFile
 from winnow.planning import cleanable
+from winnow.values.model import Segment, TopicState
 
 
 def check_overlap(

@@ -13,14 +13,14 @@ from winnow import __version__
 from winnow.engine.ingest_documents import compute_ingest_plan_id
 from winnow.errors import BadInputError
 from winnow.files.quarantine_files import locate_ingest_folder
-from winnow.ingest_plans import IngestPlan, OffsetExtent
 from winnow.log.head import Head
-from winnow.model import PartitionState, Segment
 from winnow.pipeline.ingest.planned_objects import plan_object
 from winnow.planning.ingest_ranges import Arrival, add_log, choose_range_bytes, divide_arrivals, list_arrivals
 from winnow.sources.archive import ArchiveInput
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading
 from winnow.sources.layouts.objects import FieldForm, ReadOptions
+from winnow.values.ingest_plans import IngestPlan, OffsetExtent
+from winnow.values.model import PartitionState, Segment
 
 PROBED_OBJECTS = 3
 SURVEYED_BYTES = 128 << 20

@@ -1,6 +1,6 @@
 """Reads the objects of one range of a distributed ingest: the records in the range, and what the objects hold.
 
-Each object is accounted for by one task (:class:`winnow.ingest_plans.IngestRange`): that task notes its digests,
+Each object is accounted for by one task (:class:`winnow.values.ingest_plans.IngestRange`): that task notes its digests,
 offsets and number of records. From objects of other ranges only the records in the range are taken.
 """
 
@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.engine.task_resources import Throttle
-from winnow.ingest_plans import IngestPlan, ObjectFacts, OffsetExtent, PlannedObject, TaskFindings
-from winnow.model import OffsetRange
 from winnow.pipeline.ingest.planned_objects import count_evidence, open_planned_input
 from winnow.pipeline.ingest.stream import OrderedWorker
 from winnow.sources.archive import ArchiveInput, ArchivePass
@@ -24,6 +22,8 @@ from winnow.sources.layouts.encoding import Reading
 from winnow.sources.layouts.parquet_footers import read_footer_offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.slice_digests import SliceDigests
+from winnow.values.ingest_plans import IngestPlan, ObjectFacts, OffsetExtent, PlannedObject, TaskFindings
+from winnow.values.model import OffsetRange
 
 
 class LackingOffsetError(Exception):

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from winnow.engine.task_resources import TaskBudget
 from winnow.engine.worker_process import WorkerSocket
-from winnow.ingest_plans import IngestPlan, RangeFailure, RangeResult
-from winnow.pipeline.ingest.range_work import carry_out_part
+from winnow.pipeline.ingest.range_work import run_ingest_task
+from winnow.values.ingest_plans import IngestPlan, RangeFailure, RangeResult
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A part to carry out; as the arguments of :func:`winnow.pipeline.ingest.range_work.carry_out_part`."""
+    """A part to carry out; as the arguments of :func:`winnow.pipeline.ingest.range_work.run_ingest_task`."""
 
     plan: IngestPlan
     number: int
@@ -45,7 +45,7 @@ def main(descriptor: int) -> None:
 
 
 def _carry_out(socket: WorkerSocket, assigned: Assignment) -> None:
-    done = carry_out_part(
+    done = run_ingest_task(
         assigned.plan,
         assigned.number,
         assigned.folder,

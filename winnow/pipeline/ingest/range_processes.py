@@ -18,10 +18,10 @@ from winnow.engine.task_resources import TaskBudget
 from winnow.engine.worker_process import WorkerEndedError, WorkerProcess
 from winnow.errors import ServiceError, make_error
 from winnow.files import storage
-from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeResult
 from winnow.pipeline.ingest.range_process import Answer, Assignment
 from winnow.pipeline.ingest.spool import Progress
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeResult
 
 APPLICATION = "processes"
 """Stands where the id of a Spark application stands: in names of folders and in results."""

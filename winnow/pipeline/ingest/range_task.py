@@ -18,14 +18,14 @@ from winnow.engine.task_resources import TaskBudget, Throttle
 from winnow.errors import ServiceError
 from winnow.files import storage
 from winnow.files.segments import SegmentWriter
-from winnow.ingest_plans import IngestPlan, IngestRange, RangeResult, RecordPlace, TaskFindings
-from winnow.model import Segment
 from winnow.pipeline.ingest.append import MAXIMUM_OFFSET, build_offset_overflow_error, build_segment_batch
 from winnow.pipeline.ingest.log_comparison import AbsentRecords, compare_with_log
 from winnow.pipeline.ingest.range_input import ObjectReader, select_range
 from winnow.pipeline.ingest.spool import Spool
 from winnow.pipeline.ingest.stream import MAXIMUM_SLICE_ROWS, OrderedWorker
 from winnow.sources.topic_filter import TopicFilter
+from winnow.values.ingest_plans import IngestPlan, IngestRange, RangeResult, RecordPlace, TaskFindings
+from winnow.values.model import Segment
 
 
 class UnorderedRangeError(Exception):

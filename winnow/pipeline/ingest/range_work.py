@@ -8,17 +8,17 @@ from functools import partial
 import duckdb
 
 from winnow.engine.task_resources import TaskBudget, Throttle
-from winnow.epochs import KAFKA_LAYOUT
 from winnow.errors import BadInputError, ServiceError, WinnowError
 from winnow.files import storage, storage_health
-from winnow.ingest_plans import IngestPlan, OtherTopic, RangeFailure, RangeResult
 from winnow.pipeline.ingest.kafka_task import copy_broker_range
 from winnow.pipeline.ingest.range_input import LackingOffsetError, MisreadFieldError, ObjectReader
 from winnow.pipeline.ingest.range_task import ingest_range, survey_objects
 from winnow.sources.topic_filter import OtherTopicError
+from winnow.values.epochs import KAFKA_LAYOUT
+from winnow.values.ingest_plans import IngestPlan, OtherTopic, RangeFailure, RangeResult
 
 
-def carry_out_part(
+def run_ingest_task(
     plan: IngestPlan,
     number: int,
     folder: str,

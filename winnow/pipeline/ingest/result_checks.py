@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from winnow.errors import WinnowError
-from winnow.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeResult
-from winnow.model import Segment
+from winnow.values.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeResult
+from winnow.values.model import Segment
 
 
 def check_result(plan: IngestPlan, result: IngestResult) -> None:

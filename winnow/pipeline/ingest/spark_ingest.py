@@ -14,10 +14,8 @@ from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_result, write_ingest_plan
 from winnow.engine.staging import format_plan_argument
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError, WinnowError, make_error
-from winnow.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
-from winnow.pipeline.compaction.spark_submit import JobOutcome, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.epoch_input import EpochInput
@@ -29,6 +27,7 @@ from winnow.pipeline.ingest.planned_objects import restore_findings
 from winnow.pipeline.ingest.result_checks import check_result
 from winnow.pipeline.ingest.spark_segments import SparkSegments
 from winnow.pipeline.ingest.spool import Progress, SpooledFile
+from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, run_job
 from winnow.planning.ingest_ranges import find_uncovered
 from winnow.planning.plans import PlanReference
 from winnow.sources.archive import ArchiveInput
@@ -38,6 +37,7 @@ from winnow.sources.layouts.mapped import NAME as MAPPED
 from winnow.sources.layouts.objects import Offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import OtherTopicError
+from winnow.values.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace
 
 JOB_NAME = "ingest"
 """The program, below jobs/, that carries out ingest plans."""

@@ -9,13 +9,13 @@ from winnow.errors import ServiceError, WinnowError
 from winnow.files import storage
 from winnow.files.file_names import is_ingest_file, is_task_folder
 from winnow.files.quarantine_files import locate_ingest_folder, name_ingest_folder
-from winnow.ingest_plans import IngestPlan, IngestResult
 from winnow.log.head import Head
-from winnow.model import Append, PartitionState
 from winnow.pipeline.ingest.append import join_slice_digests
 from winnow.pipeline.ingest.commit import IngestCommit, IngestRequest
 from winnow.pipeline.ingest.result_checks import group_segments
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.ingest_plans import IngestPlan, IngestResult
+from winnow.values.model import Append, PartitionState
 
 
 class SparkSegments(IngestCommit):

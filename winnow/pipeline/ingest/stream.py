@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from winnow.errors import BadInputError
 from winnow.files.parquet_writer import ROW_GROUP_BYTES
-from winnow.model import TopicState
 from winnow.pipeline.ingest.append import PartitionAppender, PreparedSegments, split_by_partition
 from winnow.pipeline.ingest.spool import Progress, SpooledFile, add_file_columns
 from winnow.sources.record_input import InputPass, RecordInput
 from winnow.sources.slice_digests import SliceDigests
+from winnow.values.model import TopicState
 
 MAXIMUM_WAITING_CALLS = 3
 """Maximum calls that a worker queues, each with a batch in memory."""

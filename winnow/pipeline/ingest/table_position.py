@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from winnow.errors import BadInputError, CommitConflictError
 from winnow.log.reference_chains import read_ledgers
-from winnow.model import TablePosition, TopicState
 from winnow.sources.iceberg.source_table import SourceTable
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.values.model import TablePosition, TopicState
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.epochs import Epoch, drop_epochs_of, shorten_newest_epoch
 from winnow.errors import UndoRefusedError, UsageError
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.log.head import Change, Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import drop_ingest_reference
 from winnow.log.topic_log import TopicLog
-from winnow.model import IngestLedger, IngestReference, PartitionState, RetiredFile, TopicState
-from winnow.pipeline.audit import record_action
-from winnow.pipeline.compaction.overview import refresh_overview
 from winnow.pipeline.compaction.plan_validity import name_undo
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import (
@@ -28,8 +24,12 @@ from winnow.pipeline.ingest.history import (
     find_ingest_snapshots,
     list_touched,
 )
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
+from winnow.values.epochs import Epoch, drop_epochs_of, shorten_newest_epoch
+from winnow.values.model import IngestLedger, IngestReference, PartitionState, RetiredFile, TopicState
 
 
 @dataclass(frozen=True, slots=True)

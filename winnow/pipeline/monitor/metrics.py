@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from winnow.config.settings import Settings
-from winnow.model import Assessment
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.compaction.topic_view import TopicView, load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.monitor.missing_records import compute_deadline_ms, describe_missing, find_missing_deadlines
 from winnow.pipeline.monitor.overdue import DuePartition, MissingRecords
+from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.report.forecast import DeadlineForecast, PendingPartition, forecast_deadlines, measure_pace
 from winnow.report.metrics import Measurement, compute_measurement
-from winnow.results import Receipt
 from winnow.store.ingest_lag import TopicLag
+from winnow.values.model import Assessment
+from winnow.values.results import Receipt
 
 MAXIMUM_RECENT_RUNS = 10
 """Number of newest receipts of a topic for its pace and last run; some may be of retention only."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from winnow.clock import format_duration, format_ms
 from winnow.config.settings import Settings
-from winnow.model import Assessment, Reason
 from winnow.planning.cleanable import PartitionLog
 from winnow.report.alert_templates import make_release_command, make_resume_command
 from winnow.report.alerts import Finding
 from winnow.report.forecast import PendingPartition
 from winnow.store import Run
+from winnow.values.model import Assessment, Reason
 
 _IDLE_REASONS = {
     Reason.IN_PROGRESS: "a run is at work on it",

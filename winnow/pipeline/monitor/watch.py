@@ -11,9 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from winnow.errors import WinnowError
-from winnow.model import Reason
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.compaction.topic_view import load_topic_view
 from winnow.pipeline.context import Context
 from winnow.pipeline.monitor.metrics import TopicDeadlines, build_deadlines, compute_forecast, find_due_partitions
 from winnow.pipeline.monitor.missing_records import list_topics_to_watch
@@ -23,10 +21,12 @@ from winnow.pipeline.monitor.overdue import (
     describe_near_deadline,
     format_advice,
 )
+from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.report import alert_templates
 from winnow.report.alerts import DEADLINES, RELEASABLE, AlertKind, Finding
 from winnow.report.forecast import DeadlineForecast
-from winnow.results import OpenAlert
+from winnow.values.model import Reason
+from winnow.values.results import OpenAlert
 
 log = logging.getLogger("winnow")
 

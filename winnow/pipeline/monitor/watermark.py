@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.model import Segment
-from winnow.pipeline.compaction.topic_view import build_rules, load_partition_logs
+from winnow.pipeline.topics.topic_view import build_rules, load_partition_logs
 from winnow.planning.cleanable import (
     PartitionLog,
     Rules,
@@ -16,6 +15,7 @@ from winnow.planning.cleanable import (
     is_whole_log_dirty,
     list_dirty_segments,
 )
+from winnow.values.model import Segment
 
 
 @dataclass(frozen=True, slots=True)

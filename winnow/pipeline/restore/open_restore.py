@@ -12,7 +12,6 @@ from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.log.head import Head
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
 from winnow.log.topic_log import TopicLog
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.record_sizes import LargestRecord, find_largest_record
 from winnow.pipeline.restore.restore_progress import Watcher, count_bytes
 from winnow.pipeline.restore.restore_request import RestoreRequest
@@ -27,6 +26,7 @@ from winnow.pipeline.restore.target_configuration import (
     require_large_enough,
     require_restorable,
 )
+from winnow.values.model import OffsetRange
 
 
 def open_source(log: TopicLog, head: Head) -> SourceLog:

@@ -11,8 +11,8 @@ from typing import Self
 
 import pyarrow as pa
 
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.source_log import SourceLog
+from winnow.values.model import OffsetRange
 
 PARTITIONS_SIDE_BY_SIDE = 4
 """Partitions that are open at a time; more would take memory and gain nothing, since one process writes."""

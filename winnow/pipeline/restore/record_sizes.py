@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from winnow.errors import BadInputError
 from winnow.files.segments import read_offsets
 from winnow.kafka.transactional_writer import QUEUE_KILOBYTES
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.source_log import SourceLog
+from winnow.values.model import OffsetRange
 
 BATCH_OVERHEAD_BYTES: Final = 128
 """Maximum bytes of a batch of one record besides its key, value and headers; in Kafka 61 and at most 36."""

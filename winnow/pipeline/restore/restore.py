@@ -7,15 +7,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
-from winnow.epochs import locate_offset
 from winnow.errors import BadInputError, UsageError, ValidationFailedError, WinnowError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.group_offsets import GroupOffsets
 from winnow.kafka.range_reader import TruncatedRangeError
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import OffsetRange
-from winnow.pipeline.audit import record_action
 from winnow.pipeline.context import Context
 from winnow.pipeline.restore.open_restore import RestoreOpening
 from winnow.pipeline.restore.read_back import PartitionOffset, TargetContent, read_back
@@ -38,8 +35,11 @@ from winnow.pipeline.restore.target_configuration import (
 )
 from winnow.pipeline.restore.verify_records import PartitionFigures
 from winnow.pipeline.restore.write_records import write_records
+from winnow.pipeline.topics.audit import record_action
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
+from winnow.values.epochs import locate_offset
+from winnow.values.model import OffsetRange
 
 
 def restore_topic(

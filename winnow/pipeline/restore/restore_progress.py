@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.source_log import SourceLog
+from winnow.values.model import OffsetRange
 
 Watcher = Callable[[str, int, int], None]
 """Is told what is being done (``Measuring``, ``Writing``, ``Verifying``), and how many bytes are done and in all."""

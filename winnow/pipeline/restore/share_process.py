@@ -17,12 +17,12 @@ from winnow.errors import WinnowError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import OffsetRange, Segment
 from winnow.pipeline.restore import write_records
 from winnow.pipeline.restore.read_back import ReadBack, TargetContent, read_back
 from winnow.pipeline.restore.restore_state import Progress, RestoreState
 from winnow.pipeline.restore.share_names import name_restore, name_share
 from winnow.pipeline.restore.source_log import SourceLog
+from winnow.values.model import OffsetRange, Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from winnow.files.private_files import translate_disk_errors
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.range_reader import TruncatedRangeError
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.offset_translation import TranslationFile, merge_translations
 from winnow.pipeline.restore.read_back import PartitionOffset, ReadBack, TargetContent
 from winnow.pipeline.restore.restore_state import RestoreState
@@ -36,6 +35,7 @@ from winnow.pipeline.restore.share_names import fence_shares
 from winnow.pipeline.restore.share_process import Failure, Order, Share, ShareAnswer
 from winnow.pipeline.restore.source_log import SourceLog
 from winnow.pipeline.restore.verify_records import PartitionFigures
+from winnow.values.model import OffsetRange
 
 MODULE = "winnow.pipeline.restore.share_process"
 _KINDS: Final[Mapping[str, type[WinnowError]]] = {

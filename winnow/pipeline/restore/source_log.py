@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.epochs import Epoch
 from winnow.errors import BadInputError, DamagedSegmentError, UsageError, WinnowError
 from winnow.files.checked_reading import make_damage_error, read_segment
 from winnow.files.segments import read_offsets
-from winnow.model import OffsetRange, Segment
+from winnow.values.epochs import Epoch
+from winnow.values.model import OffsetRange, Segment
 
 READ_BYTES = 1 << 20
 """Bytes read of a column at a time, so that memory does not depend on the size of a row group."""

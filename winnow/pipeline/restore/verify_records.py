@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from winnow.errors import ValidationFailedError
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.compare_records import find_difference
 from winnow.pipeline.restore.restore_state import Progress, RestoreState
 from winnow.pipeline.restore.source_log import SourceLog
+from winnow.values.model import OffsetRange
 
 if TYPE_CHECKING:
     from winnow.pipeline.restore.offset_translation import Offsets

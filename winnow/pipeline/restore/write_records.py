@@ -13,10 +13,10 @@ from winnow.errors import BadInputError
 from winnow.files.segments import read_offsets
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.model import OffsetRange
 from winnow.pipeline.restore.record_feed import RecordFeed
 from winnow.pipeline.restore.restore_state import Progress, RestoreState
 from winnow.pipeline.restore.source_log import SourceLog
+from winnow.values.model import OffsetRange
 
 TRANSACTION_BYTES = 16 << 20
 """What a transaction is to hold: enough that its markers and round trips cost little, and little to repeat."""

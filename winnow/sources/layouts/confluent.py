@@ -18,8 +18,8 @@ from winnow.files.record_batch import MAXIMUM_OFFSET, RECORD_SCHEMA
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.aligned_columns import UnequalLengthsError, align_columns, slice_columns
 from winnow.sources.layouts.confluent_names import HEADERS, KEY, VALUE, parse_last_offset, parse_name
-from winnow.sources.layouts.confluent_parts import LINE_END, PartReader
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layouts.part_reader import LINE_END, PartReader
 
 
 def read_confluent(

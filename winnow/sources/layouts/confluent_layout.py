@@ -8,7 +8,7 @@ from dataclasses import replace
 from winnow.sources.layouts.confluent import read_confluent
 from winnow.sources.layouts.confluent_names import HEADERS, KEY, LAYOUT, VALUE, Format, parse_name
 from winnow.sources.layouts.confluent_objects import pair_objects
-from winnow.sources.layouts.confluent_placing import place_by_flush
+from winnow.sources.layouts.flush_offsets import place_by_flush
 from winnow.sources.layouts.layout import Arrangement, Description, Finding, FindingKind, Layout, sort_objects
 from winnow.sources.layouts.objects import ArchiveObject, Offsets, StoredObject
 

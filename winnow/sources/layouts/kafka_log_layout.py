@@ -8,7 +8,6 @@ from functools import lru_cache
 
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.model import TopicPartition
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.sources.input_errors import refuse_file
 from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
@@ -29,6 +28,7 @@ from winnow.sources.layouts.log_files import (
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.layouts.tiered_files import parse_tiered_name
 from winnow.sources.layouts.tiered_layout import arrange_tiered, begins_with_batch, is_tiered_segment
+from winnow.values.model import TopicPartition
 
 NAME = "kafka-log"
 _FORMS = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)

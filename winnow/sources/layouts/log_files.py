@@ -16,11 +16,11 @@ from typing import Any
 
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError
-from winnow.model import TopicPartition
 from winnow.sources.checkpoint_file import CheckpointEntry, parse_checkpoints
 from winnow.sources.input_errors import open_to_read, refuse_file
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.tiered_files import MANIFEST, open_wrapped, parse_tiered_name, read_manifest
+from winnow.values.model import TopicPartition
 
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"

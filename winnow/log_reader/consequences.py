@@ -1,0 +1,109 @@
+"""Questions about what a run would do: explain, forecast, and the preview of a changed configuration. No user bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any, Final
+
+from winnow.config.topic import TopicConfig, list_entries
+from winnow.errors import ConfigurationError, UsageError
+from winnow.log_reader.documents import Document, describe
+from winnow.log_reader.question import Answer, Parameters
+from winnow.pipeline.context import Context
+from winnow.pipeline.explain.explain import Explanation, explain_compaction, explain_view
+from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines
+from winnow.pipeline.topics.definition import preview_config
+from winnow.report.receipts import explain_reason
+
+MAXIMUM_PARTITIONS: Final = 200
+"""Maximum partitions that an answer lists, eligible ones first; the totals are of all."""
+
+_SUMMED: Final = (
+    "segments", "records", "bytes_to_read", "at_most_bytes_to_write", "tombstones_in_expired_ranges",
+    "at_least_records_kept", "at_most_records_kept", "records_to_quarantine", "segments_retired", "records_retired",
+    "bytes_retired",
+)  # fmt: skip
+_ESTIMATED: Final = ("expected_records_kept", "expected_bytes_out", "reclaimed_bytes")
+
+
+def explain(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+    """Explain what a run would read, write and remove now; ``closes_active``: with active segments closed."""
+    found = explain_compaction(ctx, topic, as_of_ms=ctx.now_ms(), closes_active=parameters.flag("closes_active"))
+    return Answer(_describe_explanation(found))
+
+
+def _describe_explanation(found: Explanation) -> Document:
+    eligible = [each for each in found.partitions if each.eligible]
+    totals: dict[str, Any] = {name: sum(getattr(each, name) for each in eligible) for name in _SUMMED}
+    for name in _ESTIMATED:
+        known = [getattr(each, name) for each in eligible]
+        totals[name] = None if None in known or not known else sum(known)
+    listed = sorted(found.partitions, key=lambda each: (not each.eligible, each.partition))
+    return {
+        **describe(found),
+        "partitions": [
+            {**describe(each), "reason_text": explain_reason(each.reason)} for each in listed[:MAXIMUM_PARTITIONS]
+        ],
+        "partitions_total": len(found.partitions),
+        "eligible_total": len(eligible),
+        "totals": totals,
+    }
+
+
+def forecast(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+    """Forecast which partitions of the topic will miss their deadline at the pace of its recent runs."""
+    as_of_ms = ctx.now_ms()
+    found = compute_forecast(ctx, [load_deadlines(ctx, topic, as_of_ms=as_of_ms)], as_of_ms=as_of_ms)
+    prospects = [{**describe(each), "late_by_ms": each.late_by_ms} for each in found.prospects[:MAXIMUM_PARTITIONS]]
+    counts: dict[str, int] = {}
+    for each in found.prospects:
+        counts[each.outlook.value] = counts.get(each.outlook.value, 0) + 1
+    return Answer({**describe(found), "topic": topic, "prospects": prospects, "counts": counts})
+
+
+def preview(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+    """Check a change of configuration as ``winnow topics alter`` does, and show what it changes; changes nothing.
+
+    ``error``: why the change is refused; then there is no ``before`` and ``after``.
+
+    Parameters: ``config``, a map of texts to set, and ``reset``, names that go back to their default.
+    """
+    changes, deletions = parameters.values.get("config", {}), parameters.values.get("reset", [])
+    if not _is_map_of_texts(changes) or not _is_list_of_texts(deletions):
+        raise UsageError("config must map names to texts, and reset must list names.")
+    try:
+        found = preview_config(ctx, topic, changes, deletions)
+    except ConfigurationError as problem:
+        return Answer({"topic": topic, "error": str(problem), "changes": [], "notices": []})
+    as_of_ms = found.before.now_ms
+    document = {
+        "topic": topic,
+        "error": None,
+        "changes": list(_list_changes(found.before.config, found.after.config)),
+        "notices": list(found.notices),
+        "before": _describe_explanation(explain_view(ctx, found.before, as_of_ms=as_of_ms)),
+        "after": _describe_explanation(explain_view(ctx, found.after, as_of_ms=as_of_ms)),
+    }
+    return Answer(document)
+
+
+def _list_changes(before: TopicConfig, after: TopicConfig) -> Iterable[Document]:
+    old = {each.name: each for each in list_entries(before)}
+    new = {each.name: each for each in list_entries(after)}
+    for name in sorted({*old, *new}):
+        was, becomes = old.get(name), new.get(name)
+        if was != becomes:
+            yield {
+                "name": name,
+                "before": None if was is None else asdict(was),
+                "after": None if becomes is None else asdict(becomes),
+            }
+
+
+def _is_map_of_texts(value: object) -> bool:
+    return isinstance(value, dict) and _is_list_of_texts([*value, *value.values()])
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -1,0 +1,166 @@
+"""Questions about records: browse a partition, one record in full, the versions of a key."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from winnow.errors import UsageError
+from winnow.log_reader.documents import Document, describe
+from winnow.log_reader.key_text import KeyEncoding, parse_key
+from winnow.log_reader.masking import Masks
+from winnow.log_reader.question import Answer, Parameters
+from winnow.log_reader.shown_records import ShownRecords
+from winnow.pipeline.context import Context
+from winnow.pipeline.explain.why import explain_key, explain_offset
+from winnow.pipeline.explain.why_answer import WhyAnswer
+from winnow.pipeline.read.browse import BrowsedPartition, open_partition
+from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
+
+MAXIMUM_RECORDS: Final = 200
+MAXIMUM_LISTED_VALUE_BYTES: Final = 16 << 10
+MAXIMUM_VALUE_BYTES: Final = 1 << 20
+"""Of a key or value where one record is shown in full."""
+MAXIMUM_ANSWER_BYTES: Final = 4 << 20
+"""Of keys, values and headers together."""
+MAXIMUM_SHOWN_VERSIONS: Final = 20
+"""Versions of a key that are shown with their values, the newest ones."""
+
+
+def browse(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+    """Show records of a partition: from an offset, from an instant, before an offset, or the newest ones.
+
+    Parameters: ``partition``, ``limit``, and one of ``offset``, ``timestamp_ms`` and ``before``; none: the newest.
+    """
+    view = load_topic_view(ctx, topic)
+    browsed = open_partition(view, parameters.number("partition"))
+    limit = max(1, min(parameters.number("limit"), MAXIMUM_RECORDS))
+    start = _find_start(browsed, parameters, limit)
+    before = parameters.optional_number("before")
+    shown = _collect(ctx, view, MAXIMUM_LISTED_VALUE_BYTES)
+    shown.add(browsed.read_from(start, limit))
+    records = shown.documents
+    if before is not None:
+        records = [each for each in records if int(each["offset"]) < before]
+    next_offset = int(records[-1]["offset"]) + 1 if records else start
+    first_offset = int(records[0]["offset"]) if records else start
+    document = {
+        "topic": topic,
+        "partition": browsed.partition.partition,
+        "partitions": len(view.partitions),
+        "log_start_offset": str(browsed.log_start_offset),
+        "log_end_offset": str(browsed.log_end_offset),
+        "records": records,
+        "first_offset": str(first_offset),
+        "next_offset": str(next_offset),
+        "has_previous": any(each.first_offset < first_offset for each in browsed.segments)
+        and first_offset > browsed.log_start_offset,
+        "has_next": any(each.last_offset >= next_offset for each in browsed.segments),
+        "is_cut": shown.is_full,
+    }
+    return Answer(document, _describe_seen(topic, browsed.partition.partition, records))
+
+
+def _find_start(browsed: BrowsedPartition, parameters: Parameters, limit: int) -> int:
+    given = {name: parameters.optional_number(name) for name in ("offset", "timestamp_ms", "before")}
+    named = {name: value for name, value in given.items() if value is not None}
+    if len(named) > 1:
+        raise UsageError("A page begins at an offset, at an instant or before an offset: name one of them.")
+    if "offset" in named:
+        return named["offset"]
+    if "timestamp_ms" in named:
+        return browsed.find_time(named["timestamp_ms"])
+    return browsed.find_page_start(named.get("before", browsed.log_end_offset), limit)
+
+
+def show_record(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+    """Show the record at ``offset`` of ``partition`` in full; ``record`` None: there is none."""
+    partition, offset = parameters.number("partition"), parameters.number("offset")
+    view = load_topic_view(ctx, topic)
+    found = _read_records(ctx, view, open_partition(view, partition), [offset], MAXIMUM_VALUE_BYTES)
+    document = {"topic": topic, "record": found[0] if found else None}
+    return Answer(document, _describe_seen(topic, partition, found))
+
+
+def explain_record(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+    """Explain why there is a record at ``offset`` of ``partition``, or none, and show the versions of its key."""
+    partition, offset = parameters.number("partition"), parameters.number("offset")
+    found = explain_offset(ctx, topic, partition, offset, as_of_ms=ctx.now_ms())
+    versions = _read_versions(ctx, load_topic_view(ctx, topic), found)
+    return Answer({"versions": versions, "why": describe(found)}, _describe_seen(topic, partition, versions))
+
+
+def show_key(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+    """Find the versions of a key that are in the log, and which of them wins by which rule in which run.
+
+    Parameters: ``key``, ``encoding``, ``partition`` (none: where it is likeliest, then the others), ``everywhere``.
+    """
+    try:
+        encoding = KeyEncoding(parameters.text("encoding"))
+    except ValueError:
+        raise UsageError(f"A key is given as {', '.join(KeyEncoding)}.") from None
+    first, *others = parse_key(parameters.text("key"), encoding)
+    found, compacted = _find_key(ctx, topic, first, parameters), False
+    for key in others:
+        if not found.present:
+            found, compacted = _find_key(ctx, topic, key, parameters), True
+    versions = _read_versions(ctx, load_topic_view(ctx, topic), found)
+    document = {
+        "versions": versions,
+        "why": describe(found),
+        "found_without_spaces": compacted and found.present,
+    }
+    return Answer(document, _describe_key_search(topic, found, versions))
+
+
+def _find_key(ctx: Context, topic: str, key: bytes, parameters: Parameters) -> WhyAnswer:
+    return explain_key(
+        ctx,
+        topic,
+        key,
+        partition=parameters.optional_number("partition"),
+        everywhere=parameters.flag("everywhere"),
+        as_of_ms=ctx.now_ms(),
+    )
+
+
+def _read_versions(ctx: Context, view: TopicView, found: WhyAnswer) -> list[Document]:
+    if found.partition is None:
+        return []
+    # Records may have come or gone between the two looks at the log: what is gone is left out.
+    offsets = sorted({each.offset for each in found.records[-MAXIMUM_SHOWN_VERSIONS:]})
+    for winner in (found.winner, found.next_winner):
+        offsets += [] if winner is None or winner.offset in offsets else [winner.offset]
+    browsed = open_partition(view, found.partition)
+    return _read_records(ctx, view, browsed, sorted(offsets), MAXIMUM_LISTED_VALUE_BYTES)
+
+
+def _read_records(
+    ctx: Context, view: TopicView, browsed: BrowsedPartition, offsets: list[int], maximum_value_bytes: int
+) -> list[Document]:
+    shown = _collect(ctx, view, maximum_value_bytes)
+    for offset in offsets:
+        shown.add(browsed.read_from(offset, 1))
+    return [each for each in shown.documents if int(each["offset"]) in offsets]
+
+
+def _collect(ctx: Context, view: TopicView, maximum_value_bytes: int) -> ShownRecords:
+    page = ctx.settings.page
+    return ShownRecords(
+        masks=Masks.parse(page.masked_patterns, page.masked_fields),
+        epochs=view.head.state.epochs,
+        maximum_value_bytes=maximum_value_bytes,
+        maximum_bytes=MAXIMUM_ANSWER_BYTES,
+    )
+
+
+def _describe_seen(topic: str, partition: int, records: list[Document]) -> str:
+    offsets = sorted({int(each["offset"]) for each in records})
+    if not offsets:
+        return f"{topic}-{partition}: no record"
+    return f"{topic}-{partition}: {len(offsets)} record(s) from offset {offsets[0]} to {offsets[-1]}"
+
+
+def _describe_key_search(topic: str, found: WhyAnswer, versions: list[Document]) -> str:
+    if found.partition is None or not found.present:
+        return f"{topic}: versions of a key, none found"
+    return f"versions of a key, {_describe_seen(topic, found.partition, versions)}"

@@ -1,0 +1,1 @@
+"""Prints programs with which other engines read a topic."""

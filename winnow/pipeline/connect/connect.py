@@ -1,0 +1,43 @@
+"""Writes what another program needs to read a topic's table: its settings, and a first query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from winnow.pipeline.connect.engines import connect_clickhouse, connect_flink, connect_trino
+from winnow.pipeline.connect.python_programs import (
+    connect_daft,
+    connect_dbt,
+    connect_duckdb,
+    connect_pandas,
+    connect_polars,
+    connect_pyiceberg,
+    connect_spark,
+)
+from winnow.pipeline.connect.table_access import TableAccess, describe_access
+from winnow.pipeline.context import Context
+from winnow.pipeline.latest.reader_names import ReaderName
+from winnow.pipeline.topics.topic_view import load_topic_view
+
+WRITERS: Mapping[ReaderName, Callable[[TableAccess], str]] = {
+    ReaderName.SPARK: connect_spark,
+    ReaderName.TRINO: connect_trino,
+    ReaderName.FLINK: connect_flink,
+    ReaderName.DUCKDB: connect_duckdb,
+    ReaderName.PYICEBERG: connect_pyiceberg,
+    ReaderName.POLARS: connect_polars,
+    ReaderName.PANDAS: connect_pandas,
+    ReaderName.DAFT: connect_daft,
+    ReaderName.DBT: connect_dbt,
+    ReaderName.CLICKHOUSE: connect_clickhouse,
+}
+
+
+def write_connection(ctx: Context, topic: str, reader: ReaderName) -> str:
+    """Write the settings and a first query for ``reader``, to be pasted; secrets as names of environment variables.
+
+    Raises:
+        UsageError: the reader does not know the catalog or the store.
+        UnknownTopicError: there is no such topic.
+    """
+    return WRITERS[reader](describe_access(ctx.settings, load_topic_view(ctx, topic)))

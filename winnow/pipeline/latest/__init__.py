@@ -1,0 +1,1 @@
+"""The latest state of a topic: its records, its view, its side table."""

@@ -1,0 +1,392 @@
+"""Brings the side table of a topic's latest state up to date with the log, in one commit.
+
+The table says which snapshot of the log it reflects. What changed since then is found and written from there to the
+newest snapshot, and committed only over the table's snapshot that this was computed from. Where the way from there is
+not known, the table is rewritten as a whole, in one commit too. So a crash, a lost race or a failure leaves a table
+that is older than the log, and never one that is wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from winnow.clock import format_ms
+from winnow.engine.key_changes import LogExtent
+from winnow.engine.latest_records import read_latest_records
+from winnow.engine.latest_update import PartitionUpdate, RowWriter, update_partition
+from winnow.engine.strategy_diff import RecordOrder
+from winnow.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    DamagedMetadataError,
+    DamagedSegmentError,
+    RunAgainError,
+    ServiceError,
+    UsageError,
+    WinnowError,
+)
+from winnow.files import storage
+from winnow.log.head import Head
+from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
+from winnow.log.reference_chains import contains_history
+from winnow.log.topics import TopicLogs
+from winnow.pipeline.context import Context
+from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, get_present_order
+from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
+from winnow.planning.cleanable import PartitionLog
+from winnow.report.events import log_event
+from winnow.values.model import Segment
+
+log = logging.getLogger("winnow")
+
+MAXIMUM_TRIES = 4
+"""Maximum tries before an update gives way: each computes the changes anew from the table as it is then."""
+
+_one_at_a_time = threading.Lock()
+"""An update may use the memory of one engine task; several topics are published at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestUpdate:
+    """What an update did.
+
+    ``reflects``: the log's snapshot that the table shows now; None: the log is empty and there is no table.
+    ``snapshot_id``: the table's. ``rebuilt``: why the table was rewritten as a whole, None if it was not. Of such a
+    table every row counts as inserted.
+    """
+
+    topic: str
+    table: str
+    changed: bool
+    snapshot_id: int | None
+    reflects: int | None
+    rebuilt: str | None = None
+    rows: int = 0
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    files_written: int = 0
+    files_replaced: int = 0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _TableChange:
+    """What an update changes in each partition."""
+
+    parts: Sequence[PartitionUpdate]
+
+    @property
+    def added(self) -> list[Segment]:
+        """The files that go into the table."""
+        return [segment for part in self.parts for segment in part.added]
+
+    @property
+    def removed(self) -> list[Segment]:
+        """The files that leave it."""
+        return [segment for part in self.parts for segment in part.removed]
+
+
+def update_latest_table(ctx: Context, topic: str) -> LatestUpdate:
+    """Bring the side table of ``topic`` up to date with the newest snapshot of the log. Repeating it changes nothing.
+
+    Raises:
+        UsageError: the topic keeps no such table.
+        CommitConflictError: other updates came first too often; they brought the table further.
+        CommitUnknownError: the catalog did not confirm the commit.
+        ForeignTableError: another program created or changed the table.
+        DamagedSegmentError: a segment or a file of the table is missing or cannot be read.
+        RunAgainError: a segment was swept meanwhile.
+        ServiceError: catalog or object store do not answer, or disk or memory are exhausted.
+    """
+    started_ms = ctx.now_ms()
+    with _one_at_a_time:
+        for _ in range(MAXIMUM_TRIES):
+            done = _try_once(ctx, topic)
+            if done is not None:
+                break
+        else:
+            raise CommitConflictError(
+                f"Other updates of the table of topic {topic}'s latest state came first {MAXIMUM_TRIES} times; nothing "
+                f"of this one counts. Run it again: winnow latest {topic} --update-table"
+            )
+    if done.changed:
+        log_event(
+            "latest_updated",
+            topic,
+            snapshot_id=str(done.snapshot_id),
+            reflects=str(done.reflects),
+            rebuilt=done.rebuilt is not None,
+            rows=done.rows,
+            rows_inserted=done.rows_inserted,
+            rows_updated=done.rows_updated,
+            rows_deleted=done.rows_deleted,
+            files_written=done.files_written,
+            files_replaced=done.files_replaced,
+            bytes_written=done.bytes_written,
+            duration_ms=ctx.now_ms() - started_ms,
+        )
+    return done
+
+
+def update_after_publish(ctx: Context, topic: str, head: Head) -> None:
+    """Bring the side table up to date if the topic, whose newest head is ``head``, keeps one.
+
+    What was published stays published whatever happens here: a failure is a warning that names the next command.
+    """
+    try:
+        if ctx.log.open(topic).config(head).latest_table:
+            update_latest_table(ctx, topic)
+    except Exception as problem:  # no error here may affect a recorded outcome
+        # A library's message may quote data.
+        said = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
+        log.warning(
+            "The table of the latest state of topic %s is behind its log, and complete as of before. %s The next "
+            "publish brings it up to date, or at once: winnow latest %s --update-table",
+            topic,
+            said,
+            topic,
+        )
+
+
+def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
+    """Describe how the side table of ``topic`` is behind the newest publish of its log; None: it reflects it.
+
+    Raises:
+        DeletedTopicError, UnknownTopicError, ForeignTableError, DamagedMetadataError, ServiceError: topic or table
+            cannot be opened.
+    """
+    table = logs.latest_table(topic)
+    present = table.load()
+    topic_log = logs.open(topic)
+    head = topic_log.head()
+    name = table.name
+    if not topic_log.config(head).latest_table:
+        return (
+            f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow latest {topic} "
+            "--drop-table)"
+        )
+    shown = None if present is None else present.reflected
+    if shown is None:
+        return f"{name} is empty: its first update did not succeed"
+    if shown.table_uuid != head.table_uuid or head.table.snapshot_by_id(shown.snapshot_id) is None:
+        return f"{name} shows a snapshot of the log that is gone, of {format_ms(shown.committed_ms)}"
+    base = topic_log.snapshot(shown.snapshot_id)
+    if base.state.receipts[-1:] == head.state.receipts[-1:]:
+        return None
+    return f"{name} is behind the newest publish: it shows the log as of {format_ms(shown.committed_ms)}"
+
+
+def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
+    """Make one try; None: another update came first."""
+    table = ctx.log.latest_table(topic)
+    # Before the log, so that the log is not older than what the table reflects.
+    present = table.load()
+    try:
+        return _update_from(ctx, topic, table, present)
+    except (ServiceError, DamagedMetadataError, DamagedSegmentError, FileNotFoundError) as problem:
+        if _is_overtaken(table, present):
+            return None  # another update came, and a sweep took the files of the snapshot that this one began with
+        if not isinstance(problem, FileNotFoundError):
+            raise
+        raise RunAgainError(
+            f"A file that an update of {table.name} was reading or had written is gone ({problem.filename}): another "
+            f"update or a sweep is at work. Nothing was changed. Run it again: winnow latest {topic} --update-table. "
+            f"If that repeats, look for damage: winnow scrub {topic}"
+        ) from problem
+
+
+def _is_overtaken(table: LatestTable, present: LatestHead | None) -> bool:
+    """Check whether another update has committed since ``present``, None: since there was no table."""
+    if present is None:
+        return table.table() is not None
+    return not table.is_newest(present)
+
+
+def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHead | None) -> LatestUpdate | None:
+    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
+    if not view.config.latest_table:
+        raise UsageError(
+            f"Topic {topic} keeps no table of its latest state. Have it keep one: winnow topics alter {topic} --config "
+            "winnow.latest.table=true"
+        )
+    snapshot = view.head.snapshot
+    if snapshot is None:
+        return LatestUpdate(topic, table.name, False, None, None)
+    order = get_present_order(view.rules)
+    reflected = ReflectedLog(snapshot.snapshot_id, snapshot.timestamp_ms, view.head.table_uuid, _name_order(order))
+    rows = {} if present is None else table.segments(present)
+    base, why = _find_base(view, present, reflected)
+    if base is not None and present is not None and _shows_same(view, base):
+        assert present.reflected is not None
+        count = sum(segment.records for segment in chain.from_iterable(rows.values()))
+        return LatestUpdate(topic, table.name, False, present.snapshot_id, present.reflected.snapshot_id, rows=count)
+    ctx.installation.require_own()
+    change = _write_change(ctx, view, order, rows, base, storage.join(table.location, "data", uuid.uuid4().hex))
+    return _commit(table, present, reflected, rows, change, None if base is not None else why)
+
+
+def _name_order(order: RecordOrder) -> str:
+    return order.strategy.value if order.header is None else f"{order.strategy.value}:{order.header}"
+
+
+def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog) -> tuple[Head | None, str]:
+    """Find the log's head that the table reflects, if the way from there is known; else say why it is not."""
+    shown = None if present is None else present.reflected
+    if shown is None:
+        return None, "it is new"
+    if shown.table_uuid != wanted.table_uuid:
+        return None, "the topic was created anew"
+    if shown.order != wanted.order:
+        return None, "the topic's strategy is another one"
+    if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
+        return None, "the snapshot of the log that it reflected has expired"
+    try:
+        base = view.log.snapshot(shown.snapshot_id)
+    except UsageError:
+        return None, "the snapshot of the log that it reflected has expired"
+    if not contains_history(view.head.state, base.state):
+        return None, "records that it reflected were taken back"
+    return base, ""
+
+
+def _shows_same(view: TopicView, base: Head) -> bool:
+    """Check whether readers of the log see the same records as at ``base``."""
+    return base.snapshot_id == view.head.snapshot_id or (
+        base.state.live is not None
+        and base.state.live == view.head.state.live
+        and _list_bounds(base) == _list_bounds(view.head)
+    )
+
+
+def _list_bounds(head: Head) -> dict[int, tuple[int, int]]:
+    return {number: (each.log_start_offset, each.log_end_offset) for number, each in head.state.partitions.items()}
+
+
+def _write_change(
+    ctx: Context,
+    view: TopicView,
+    order: RecordOrder,
+    rows: Mapping[int, tuple[Segment, ...]],
+    base: Head | None,
+    folder: str,
+) -> _TableChange:
+    """Write the files of an update from ``base``, or of all rows if there is none; on a failure delete them again."""
+    parts: list[PartitionUpdate] = []
+    former = {} if base is None else view.log.segments(base)
+    try:
+        for each in view.partitions:
+            mine = rows.get(each.partition, ())
+            if base is None:
+                parts.append(_rewrite_partition(ctx, view, each, order, mine, folder))
+            else:
+                parts.append(_update_partition(ctx, view, each, order, mine, _get_extent(base, former, each), folder))
+        if base is None:
+            known = {each.partition for each in view.partitions}
+            parts += [PartitionUpdate(removed=files) for number, files in rows.items() if number not in known]
+        change = _TableChange(parts)
+        storage.sync(segment.path for segment in change.added)
+    except BaseException:
+        written = (segment.path for part in parts for segment in part.added)
+        storage.delete_unreferenced(written, below=folder.rsplit("/", 2)[0])
+        raise
+    return change
+
+
+def _get_extent(head: Head, segments: Mapping[int, tuple[Segment, ...]], each: PartitionLog) -> LogExtent:
+    state = head.state.partitions.get(each.partition)
+    if state is None:  # the partition was added since
+        return LogExtent((), 0, 0)
+    return LogExtent(segments.get(each.partition, ()), state.log_start_offset, state.log_end_offset)
+
+
+def _update_partition(
+    ctx: Context,
+    view: TopicView,
+    each: PartitionLog,
+    order: RecordOrder,
+    rows: Sequence[Segment],
+    before: LogExtent,
+    folder: str,
+) -> PartitionUpdate:
+    after = LogExtent(each.segments, each.state.log_start_offset, each.state.log_end_offset)
+    if before == after:
+        return PartitionUpdate()
+    try:
+        with explain_scan_errors(view.log, each):
+            return update_partition(rows, before, after, each.partition, order, ctx.budget, folder=folder)
+    except DamagedSegmentError as problem:
+        damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
+        if damaged is None:
+            raise
+        topic = each.topic
+        raise DamagedSegmentError(
+            f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}. "
+            f"The log is not concerned. Drop the table and have it written anew: winnow latest {topic} --drop-table, "
+            f"then winnow latest {topic} --update-table"
+        ) from problem
+
+
+def _rewrite_partition(
+    ctx: Context,
+    view: TopicView,
+    each: PartitionLog,
+    order: RecordOrder,
+    rows: Sequence[Segment],
+    folder: str,
+) -> PartitionUpdate:
+    added: tuple[Segment, ...] = ()
+    if each.segments:
+        with explain_scan_errors(view.log, each):
+            added = RowWriter(each.partition, folder).write(
+                read_latest_records(build_partition_plan(each), order, ctx.budget)
+            )
+    return PartitionUpdate(added, tuple(rows), rows_inserted=sum(segment.records for segment in added))
+
+
+def _commit(
+    table: LatestTable,
+    present: LatestHead | None,
+    reflected: ReflectedLog,
+    rows: Mapping[int, tuple[Segment, ...]],
+    change: _TableChange,
+    rebuilt: str | None,
+) -> LatestUpdate | None:
+    try:
+        snapshot_id = table.commit(
+            present,
+            reflected,
+            add=change.added,
+            remove=change.removed,
+            operation="update-latest" if rebuilt is None else "rebuild-latest",
+        )
+    except CommitUnknownError:
+        raise  # the table may name the files
+    except WinnowError:  # nothing was committed; after anything else the files wait for a sweep
+        storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
+        raise
+    if snapshot_id is None:
+        storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
+        return None
+    held = sum(segment.records for segment in chain.from_iterable(rows.values()))
+    written = sum(segment.records for segment in change.added)
+    return LatestUpdate(
+        topic=table.topic,
+        table=table.name,
+        changed=True,
+        snapshot_id=snapshot_id,
+        reflects=reflected.snapshot_id,
+        rebuilt=rebuilt,
+        rows=held + written - sum(segment.records for segment in change.removed),
+        rows_inserted=sum(part.rows_inserted for part in change.parts),
+        rows_updated=sum(part.rows_updated for part in change.parts),
+        rows_deleted=sum(part.rows_deleted for part in change.parts),
+        files_written=len(change.added),
+        files_replaced=len(change.removed),
+        bytes_written=sum(segment.size_bytes for segment in change.added),
+    )

@@ -1,0 +1,1 @@
+"""Reads published records: in order, page by page, by key."""

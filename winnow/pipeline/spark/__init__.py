@@ -1,0 +1,1 @@
+"""Starts Spark applications and follows their progress."""

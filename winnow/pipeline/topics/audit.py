@@ -1,0 +1,79 @@
+"""Writes what people did into the audit log, after it is done: a failure to write it changes nothing but a warning."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+
+from winnow.errors import WinnowError
+from winnow.pipeline.context import Context
+from winnow.store.audit import AuditAction, AuditEntry
+from winnow.values.model import AIRFLOW_HOLDER
+
+log = logging.getLogger("winnow.audit")
+
+SHELL = "shell"
+"""The origin of what was done by a command; what a DAG run did has its name in leases, ``airflow:DAG:RUN``."""
+
+MAXIMUM_NAMED_TOPICS = 20
+"""Maximum topics of one request that get an entry each; a request for more is one entry."""
+
+
+def get_user_name() -> str:
+    """Return the name of the operating system's user, or its number if it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def record_action(
+    ctx: Context, action: AuditAction, topic: str, *, detail: str = "", reason: str = "", once: bool = False
+) -> None:
+    """Record that the actor of ``ctx`` did something; never raises.
+
+    Args:
+        ctx: whose actor, reason and name in leases the entry has.
+        action: what was done, and is committed.
+        topic: the topic; empty: all.
+        detail: partitions, offsets, keys of the configuration. Never a record's bytes.
+        reason: why; empty: the reason of ``ctx``.
+        once: a DAG run records this action on this topic a single time, however often its task is tried.
+    """
+    in_airflow = ctx.holder.startswith(AIRFLOW_HOLDER)
+    entry = AuditEntry(
+        ctx.now_ms(),
+        ctx.actor or f"{get_user_name()}@{socket.gethostname()}",
+        action.value,
+        topic,
+        reason or ctx.reason,
+        ctx.holder if in_airflow else SHELL,
+        detail,
+        **({"entry_id": f"{ctx.holder}@{ctx.began}:{action.value}:{topic}"} if once and in_airflow else {}),
+    )
+    try:
+        ctx.store.audit.record(entry)
+    except Exception as problem:  # what was done is done, and its snapshot says so
+        # Another library's message may quote an address.
+        words = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
+        log.warning("The audit log did not get this: %s: %s %s. %s", entry.actor, action.value, topic, words)
+
+
+def record_creation(ctx: Context, topic: str, partitions: int, overrides: Mapping[str, str]) -> None:
+    """Record that a topic was created, by a command of its own or by an ingest; never raises."""
+    config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
+    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s){config}")
+
+
+def record_request(ctx: Context, action: AuditAction, topics: Sequence[str], *, detail: str = "") -> None:
+    """Record that somebody asked by hand for ``action`` on ``topics`` (none: all); never raises."""
+    named = list(topics)
+    if not named or len(named) > MAXIMUM_NAMED_TOPICS:
+        what = f"{len(named):,} topics" if named else "all topics"
+        record_action(ctx, action, "", detail=f"{what}, {detail}" if detail else what, once=True)
+        return
+    for topic in named:
+        record_action(ctx, action, topic, detail=detail, once=True)

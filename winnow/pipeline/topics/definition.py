@@ -1,0 +1,209 @@
+"""Creates, describes and changes topics, and describes the effect of a change on the next run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from winnow.clock import format_ms
+from winnow.config.names import has_collision
+from winnow.config.topic import ConfigEntry, TopicConfig, is_topic_key, list_entries, make_unknown_key_error
+from winnow.errors import ConfigurationError
+from winnow.log.head import Head
+from winnow.log.recorded_configuration import describe_differences, read_kafka_record, read_overrides
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.context import Context
+from winnow.pipeline.topics.audit import record_action, record_creation
+from winnow.pipeline.topics.consequences import describe_consequences
+from winnow.pipeline.topics.marks import release_marks
+from winnow.pipeline.topics.overview import refresh_overview
+from winnow.pipeline.topics.topic_view import TopicView, build_rules, load_partition_logs, load_topic_view
+from winnow.store.audit import AuditAction
+from winnow.store.source_states import SourceState
+from winnow.values.model import PartitionsAdded, PartitionState
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """A topic for people: configuration with sources, and size and state per partition.
+
+    ``last_checked_ms`` and ``oldest_checked_ms``: the newest and the oldest last check among the live segments; None:
+    none was checked. ``segments_unchecked``: those never checked. ``source``: what became of its Kafka topic; None: as
+    far as is known that is there and followed, or never was.
+    """
+
+    name: str
+    partitions: int
+    location: str
+    config: tuple[ConfigEntry, ...]
+    notices: tuple[str, ...]
+    states: dict[int, PartitionState]
+    bytes: dict[int, int]
+    records: dict[int, int]
+    last_checked_ms: int | None
+    oldest_checked_ms: int | None
+    segments_unchecked: int
+    scrub_findings: int
+    source: SourceState | None = None
+
+
+def list_topics(ctx: Context) -> list[str]:
+    """List all topics, sorted by name."""
+    return ctx.log.names()
+
+
+def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicDescription:
+    """Create a topic; raises ConfigurationError as :meth:`winnow.log.topics.TopicLogs.create`."""
+    notices = tuple(
+        f"Topic {name} collides with {other} in metric names: '.' and '_' are the same there."
+        for other in ctx.log.names()
+        if other != name and has_collision(name, other)
+    )
+    ctx.log.create(name, partitions, overrides)
+    record_creation(ctx, name, partitions, overrides)
+    refresh_overview(ctx, name)
+    return describe_topic(ctx, name, notices=notices)
+
+
+def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> TopicDescription:
+    """Return configuration with sources and sentences, and per partition offsets, bytes and records.
+
+    If the table's properties differ from the configuration that Winnow committed, the committed one is described, with
+    a notice about the difference.
+    """
+    log = ctx.log.open(name)
+    head = log.head()
+    differences = head.configuration_differences
+    if differences:
+        notices = (*notices, describe_differences(name, differences, head.table.metadata_location))
+    config = _load_committed_config(log, head)
+    segments = log.segments(head)
+    checks = ctx.store.segment_checks.list_checks(name)
+    live = [checks.get(segment.path) for each in segments.values() for segment in each]
+    times_ms = [check.checked_at_ms for check in live if check is not None]
+    return TopicDescription(
+        name=name,
+        partitions=log.partitions(head),
+        location=head.location,
+        config=list_entries(config, read_kafka_record(head.table.properties)),
+        notices=(*notices, *(_describe_added_partitions(name, added) for added in head.state.partitions_added)),
+        states=dict(head.state.partitions),
+        bytes={p: sum(s.size_bytes for s in found) for p, found in segments.items()},
+        records={p: sum(s.records for s in found) for p, found in segments.items()},
+        last_checked_ms=max(times_ms, default=None),
+        oldest_checked_ms=min(times_ms, default=None),
+        segments_unchecked=len(live) - len(times_ms),
+        scrub_findings=sum(check.finding is not None for check in checks.values()),
+        source=ctx.store.source_states.find(name),
+    )
+
+
+def _load_committed_config(log: TopicLog, head: Head) -> TopicConfig:
+    if head.configuration_differences:
+        return log.parse(read_overrides(head.state.configuration or {}))
+    return log.config(head)
+
+
+def _describe_added_partitions(name: str, added: PartitionsAdded) -> str:
+    return (
+        f"{name} grew from {added.before} to {added.after} partitions at {format_ms(added.at_ms)}. Since then a key "
+        "may be in two partitions: compaction never merges across partitions, so both keep a latest record. Receipts "
+        "count the keys that Kafka's default partitioner would now put into another partition (keys_elsewhere)."
+    )
+
+
+def alter_topic(
+    ctx: Context,
+    name: str,
+    changes: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    partitions: int | None = None,
+    accept_present: bool = False,
+) -> TopicDescription:
+    """Change topic configuration, and add ``partitions``; notices describe the effect.
+
+    The result as a whole is checked before anything is written. A changed configuration releases uncleanable
+    partitions: the cause of their failure may be gone.
+
+    ``accept_present``: accept the table's current properties, with the changes of this call; without it a topic whose
+    properties another tool changed is an error.
+
+    Raises:
+        ConfigurationError: a key or value is not valid, a key is both set and deleted, or the topic has as many
+            partitions already.
+        ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
+    """
+    log = ctx.log.open(name)
+    head = log.newest_head()
+    after = _parse_changed_config(log, head, changes, deletions)
+    try:
+        before = _load_committed_config(log, head) if accept_present else log.config(head)
+    except ConfigurationError:
+        before = None  # a default of the installation contradicts the topic; this call repairs it
+    if accept_present:
+        accepted = log.accept_config(dict(changes), list(deletions), now_ms=ctx.now_ms())
+        ctx.store.projection.record_states(
+            name, accepted.state.partitions, ctx.now_ms(), table_uuid=accepted.head.table_uuid
+        )
+    if partitions is not None:
+        grown = log.add_partitions(partitions, now_ms=ctx.now_ms())
+        ctx.store.projection.record_states(name, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid)
+        record_action(ctx, AuditAction.ADD_PARTITIONS, name, detail=f"{partitions:,} partitions")
+    notices: tuple[str, ...] = ()
+    if (changes or deletions) and not accept_present:
+        log.set_config(dict(changes), list(deletions))
+    if changes or deletions or accept_present:
+        keys = [f"{key}={value}" for key, value in sorted(changes.items())] + [f"reset {key}" for key in deletions]
+        accepted_too = ["accepted what another tool changed"] if accept_present else []
+        record_action(ctx, AuditAction.ALTER, name, detail=", ".join([*keys, *accepted_too]))
+        logs = load_partition_logs(log, log.head())
+        notices = describe_consequences(logs, before or after, after, now_ms=ctx.now_ms())
+    if after != before:
+        notices += _release_marks(ctx, name)
+    else:
+        refresh_overview(ctx, name)
+    return describe_topic(ctx, name, notices=notices)
+
+
+def _parse_changed_config(
+    log: TopicLog, head: Head, changes: Mapping[str, str], deletions: Sequence[str]
+) -> TopicConfig:
+    both = sorted(set(changes) & set(deletions))
+    if both:
+        raise ConfigurationError(f"Topic {log.topic} was not changed: {', '.join(both)} is both set and deleted.")
+    for key in deletions:
+        if not is_topic_key(key):
+            raise make_unknown_key_error(key)
+    current = read_overrides(head.table.properties)
+    return log.parse({key: value for key, value in {**current, **changes}.items() if key not in deletions})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPreview:
+    """What a change of topic configuration would do. ``before`` and ``after``: the topic with either configuration."""
+
+    before: TopicView
+    after: TopicView
+    notices: tuple[str, ...]
+
+
+def preview_config(ctx: Context, name: str, changes: Mapping[str, str], deletions: Sequence[str]) -> ConfigPreview:
+    """Check a change of topic configuration as :func:`alter_topic` does, and describe it; changes nothing.
+
+    Raises:
+        ConfigurationError, ForeignConfigurationError: as :func:`alter_topic`.
+    """
+    view = load_topic_view(ctx, name)
+    config = _parse_changed_config(view.log, view.head, changes, deletions)
+    after = replace(view, config=config, rules=build_rules(config))
+    notices = describe_consequences(view.partitions, view.config, config, now_ms=view.now_ms)
+    return ConfigPreview(view, after, notices)
+
+
+def _release_marks(ctx: Context, name: str) -> tuple[str, ...]:
+    released = release_marks(ctx, name, why="its configuration changed")
+    if not released:
+        return ()
+    numbers = ", ".join(map(str, released))
+    return (f"Uncleanable partition(s) {numbers} of {name} are released: the next run tries them again.",)

@@ -1,0 +1,59 @@
+"""Commits a change of partition states alone: a snapshot without files, or nothing if no state changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from winnow.log.head import Change, Head
+from winnow.pipeline.context import Context
+from winnow.pipeline.topics.overview import refresh_overview
+from winnow.report.events import log_event
+from winnow.values.model import PartitionState, TopicState
+
+
+class _UnchangedError(Exception):
+    """No state needs a change."""
+
+
+def change_states(
+    ctx: Context,
+    topic: str,
+    change: Callable[[TopicState], Mapping[int, PartitionState]],
+    *,
+    operation: str,
+    summary: Mapping[str, str] | None = None,
+) -> tuple[TopicState, bool]:
+    """Commit the partition states that ``change`` makes of the carried state; return them, and whether any changed.
+
+    ``change`` is called again if another commit came first. The metadata store is updated even if
+    nothing changed, so repeating a call repairs the store after a crash between the commit and the store.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
+            :meth:`winnow.log.topic_log.TopicLog.commit`; also the errors of ``change``.
+    """
+    log = ctx.log.open(topic)
+    moved: list[int] = []
+
+    def build(head: Head) -> Change:
+        states = {**head.state.partitions, **change(head.state)}
+        moved[:] = [number for number, each in sorted(states.items()) if each != head.state.partitions.get(number)]
+        if states == head.state.partitions:
+            raise _UnchangedError
+        return Change(
+            state=replace(head.state, partitions=states),
+            summary={"winnow.operation": operation, **(summary or {})},
+        )
+
+    try:
+        committed = log.commit(build)
+        changed = True
+        log_event("state_changed", topic, operation=operation, partitions=moved, snapshot_id=str(committed.snapshot_id))
+    except _UnchangedError:
+        changed = False
+    # Read the present state, not the committed one: another commit may have come after it.
+    head = log.head()
+    ctx.store.projection.record_states(topic, head.state.partitions, ctx.now_ms(), table_uuid=head.table_uuid)
+    refresh_overview(ctx, topic, head)
+    return head.state, changed

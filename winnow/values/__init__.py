@@ -1,0 +1,1 @@
+"""The values that travel between steps and processes, and their documents."""
