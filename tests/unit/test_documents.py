@@ -33,6 +33,7 @@ PACKAGES = {
 CLIENT_PROPERTIES = {known.name for known in JAVA_PROPERTIES} | set(OWN_NAMES)
 NAMES_OF_OTHER_THINGS = {
     "winnow.toml",  # the settings file
+    "values.yaml",  # of a Helm chart
     "winnow.state",  # a property of a snapshot
     "winnow.fence",  # a property of a table
     "winnow.keyless",  # a property of a snapshot
