@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from winnow.errors import BadInputError, TopicBusyError, UsageError, WinnowError
 from winnow_airflow.ended_runs import release_topics_of_ended_runs
 from winnow_airflow.task_defaults import combine_errors, describe_error
-from winnow_airflow.topic_rights import require_right
+from winnow_airflow.topic_rights import keep_permitted, require_right
 from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, IngestRow, build_ingest_rows, split_evenly
 
 if TYPE_CHECKING:
@@ -68,11 +68,14 @@ def list_file_rows(params: Mapping[str, Any]) -> list[IngestRow]:
 def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: int) -> list[list[str]]:
     """Append to all topics of the run what is new at the brokers.
 
+    Topics of owners for whom whoever triggered the run may not act are left out, or refused if the run names them.
+
     Returns:
         The topics that failed, in shares of which each is tried again by a task of its own: one topic each, but for
         very many. None when all is well, so that no task is started.
 
     Raises:
+        UsageError: the run names a topic on which whoever triggered it may not act; nothing is appended to any.
         ServiceError: brokers, catalog or metadata store cannot be reached, which is no topic's failure.
     """
     from winnow.pipeline.topics.leases import hold_lease
@@ -83,7 +86,9 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
         with hold_lease(ctx, LEASE):
             cluster = _open_cluster(ctx)
             chosen = _choose_topics(ctx, cluster, context["params"], source.topics_regex)
-            if not chosen.follows:
+            if chosen.follows:
+                chosen = replace(chosen, names=keep_permitted(ctx, context, chosen.names))
+            else:
                 require_right(ctx, context, chosen.names)
             failures = _follow(ctx, cluster, chosen, context["params"], as_of_ms=as_of_ms)
     except TopicBusyError:

@@ -16,6 +16,7 @@ from tests.support.dag_topics import read_topic
 from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.errors import UsageError
 from winnow.pipeline.context import Context
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow_airflow import following
 
@@ -156,3 +157,33 @@ def test_the_settings_are_the_schedule(followed: KafkaBroker, monkeypatch: pytes
     assert following.choose_interval() is None
     monkeypatch.delenv("WINNOW_SOURCE__TOPICS_REGEX")
     assert following.choose_interval() is None
+
+
+def test_kafka_is_not_read_into_topics_of_an_owner_whom_the_person_may_not_act_for(
+    ctx: Context, run_dag: RunDag, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that names one, or matches it, appends to none; one of what the settings follow leaves it out."""
+    monkeypatch.setenv("WINNOW_SOURCE__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    monkeypatch.setenv("WINNOW_SOURCE__TOPICS_REGEX", r"till\..*")
+    monkeypatch.setenv("WINNOW_SOURCE__CREATE", "true")
+    names = ["till.orders", "till.clicks"]
+    create(broker, *names)
+    assert run_dag("ingest_topics")["run", -1] == "success"
+    alter_topic(ctx, "till.orders", {"winnow.owner": "payments"}, [])
+    for name in names:
+        produce(broker, name, 1)
+
+    def count_records() -> list[int]:
+        return [len(read_topic(ctx, name)) for name in names]
+
+    monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")
+    for named in ({"kafka_topics": names}, {"kafka_topics_regex": "till.*"}):
+        assert run_dag("ingest_topics", **named)["ingest_kafka", -1] == "failed"
+        assert count_records() == [0, 0]
+    # In one process, Airflow keeps the Params of the run before.
+    assert run_dag("ingest_topics", kafka_topics=[], kafka_topics_regex=None)["run", -1] == "success"
+    assert count_records() == [0, 1]
+    # Airflow names this user for the runs of these tests.
+    monkeypatch.setenv("WINNOW_OWNERS__payments", "dag_test")
+    assert run_dag("ingest_topics", kafka_topics=names)["run", -1] == "success"
+    assert count_records() == [1, 1]

@@ -109,6 +109,12 @@ PAGE = (
     Mutant("owner-not-asked-for-named-topics", "whoever triggers a run compacts any topic that it names")
     .changes("select_topics", drop_statement("require_right"))
     .caught_by("test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all"),
+    Mutant("owner-not-asked-for-kafka-topics", "whoever triggers a run reads Kafka into any topic that it names")
+    .changes("ingest_from_kafka", drop_statement("require_right"))
+    .caught_by("test_kafka_is_not_read_into_topics_of_an_owner_whom_the_person_may_not_act_for"),
+    Mutant("owner-not-asked-for-followed-topics", "whoever triggers a run reads Kafka into every followed topic")
+    .changes("ingest_from_kafka", drop_statement("keep_permitted"))
+    .caught_by("test_kafka_is_not_read_into_topics_of_an_owner_whom_the_person_may_not_act_for"),
     Mutant("nobody-by-name-may-act", "a run of somebody whom Airflow does not name may do everything")
     .changes("find_person", return_value("name", "_OF_PEOPLE"))
     .caught_by("test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all"),
