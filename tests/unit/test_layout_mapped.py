@@ -199,6 +199,13 @@ def test_a_map_that_cannot_be_is_refused(options: tuple[str, ...], said: str) ->
         parse_field_map(options)
 
 
+def test_partition_beside_a_map_is_refused_since_a_column_tells_it(tmp_path: Path) -> None:
+    """Neither is silently the other's: offsets of one partition would stand in another."""
+    write_parquet(tmp_path / "rows.parquet", ROWS)
+    with pytest.raises(UsageError, match=r"--partition is not taken beside --map.*Nothing of this call landed"):
+        open_archive([str(tmp_path)], fields=parse_field_map(MAP), partition=2)
+
+
 def test_a_map_comes_back_from_the_ledger_as_it_went_in() -> None:
     fields = parse_field_map(["offset=a:b", "partition=p", "value=*:json", "key=k:base64", "timestamp=t:us"])
     assert fields.columns["offset"] == "a:b"

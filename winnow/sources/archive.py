@@ -97,6 +97,11 @@ def _give_partition(
 ) -> tuple[ArchiveObject, ...]:
     """Give ``partition`` to the objects whose names tell none."""
     if not layout.takes_partition:
+        if partition is not None and layout.name == MAPPED:
+            raise UsageError(
+                "--partition is not taken beside --map, said now or in an earlier call: the column of "
+                f"--map partition=COLUMN tells the partition of each record. {NOTHING_INGESTED} Leave it out."
+            )
         if partition is not None:
             raise UsageError(
                 f"--partition says of which partition objects are that do not tell it; those of layout {layout.name} "
