@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -138,6 +140,19 @@ def test_runbook_has_a_section_for_each_kind_of_alert_with_its_commands(viewer: 
         spans = [span for each in found["blocks"] for span in each.get("spans", ()) if span.get("style") != "code"]
         assert not [span for span in spans if any(mark in span["text"] for mark in ("**", "`", "]("))]
     assert viewer.get("api/alerts/runbook/nothing").status_code == 404
+
+
+def test_runbook_names_the_dags_of_this_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a prefix a command with a plain name would be of another installation, or of none."""
+    from winnow_airflow import dag_ids
+    from winnow_airflow.page.runbook import load_sections
+
+    monkeypatch.setattr(dag_ids, "get_prefix", lambda: "sales_")
+    told = json.dumps(load_sections.__wrapped__())
+    assert "sales_sweep_topics" in told
+    assert "--dag-id sales_backfill_topics" in told
+    assert "airflow:sales_compact_topics:" in told
+    assert re.search(r"(?<!sales_)\b(compact|sweep|scrub|watch|ingest|change|backfill)_topics\b", told) is None
 
 
 def test_links_of_the_runbook_lead_to_sections_that_are_there(viewer: Visitor) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from winnow.embedded.bundle import find_bundled_folder
+from winnow_airflow.dag_ids import name_dag
 
 FILE: Final = "operations.md"
 
@@ -15,11 +16,14 @@ Block = dict[str, Any]
 
 _SPAN: Final = re.compile(r"\*\*(?P<strong>[^*]+)\*\*|`(?P<code>[^`]+)`|\[(?P<label>[^\]]+)\]\((?P<target>[^)]+)\)")
 _FENCE: Final = "```"
+_DAG: Final = re.compile(
+    r"\b(?:(?:backfill|change|compact|ingest|scrub|sweep|watch)_topics|change_partitions|compact_now)\b"
+)
 
 
 @cache
 def load_sections() -> dict[str, dict[str, Any]]:
-    """Load the sections of the runbook by their anchors: title and blocks.
+    """Load the sections of the runbook by their anchors: title and blocks. DAGs have this installation's ids.
 
     Raises:
         ConfigurationError: the runbook did not come with this installation.
@@ -28,7 +32,8 @@ def load_sections() -> dict[str, dict[str, Any]]:
     sections = {}
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
-        sections[make_anchor(title)] = {"title": title, "blocks": parse_blocks(body)}
+        named = _DAG.sub(lambda found: name_dag(found[0]), body)
+        sections[make_anchor(title)] = {"title": title, "blocks": parse_blocks(named)}
     return sections
 
 
