@@ -29,6 +29,7 @@ from tests.mutants.readers import READERS
 from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
 from tests.mutants.validation import VALIDATION
+from tests.mutants.vended import VENDED
 
 MUTANTS = (
     *DECISIONS,
@@ -58,4 +59,5 @@ MUTANTS = (
     *KAFKA_MIRRORS,
     *KAFKA_PARITY,
     *KAFKA_CERTIFICATE,
+    *VENDED,
 )

@@ -19,7 +19,7 @@ DURABILITY = (
     .changes("Quarantine.append", drop_statement("sync"))
     .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
     Mutant("sync-no-file-io", "the catalog writes manifests and metadata by PyIceberg's own FileIO")
-    .changes("_sync_files", drop_statement("setdefault"))
+    .changes("_choose_file_io", drop_statement("setdefault"))
     .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
     Mutant("sync-no-metadata", "manifests, their lists and metadata files are not on disk when they are named")
     .changes("_SyncedStream.close", drop_statement("fsync"))

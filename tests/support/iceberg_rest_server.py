@@ -7,7 +7,7 @@ come from Maven Central once per user; the JVM is spoken to through py4j and end
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ _JARS = (
     "org.eclipse.jetty:jetty-servlet:11.0.26",
     "org.xerial:sqlite-jdbc:3.50.3.0",
 )
+_S3_JARS = tuple(f"org.apache.iceberg:{name}:{ICEBERG_VERSION}" for name in ("iceberg-aws", "iceberg-aws-bundle"))
 _JVM_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
@@ -36,9 +37,15 @@ class IcebergRestServer:
 
 
 @contextmanager
-def serve_iceberg_rest(folder: Path) -> Iterator[IcebergRestServer]:
-    """Serve a catalog with an empty warehouse below ``folder`` until the block ends."""
-    jars = resolve_jars(_JARS, f"iceberg-rest-{ICEBERG_VERSION}")
+def serve_iceberg_rest(
+    folder: Path, warehouse: str = "", s3: Mapping[str, str] | None = None
+) -> Iterator[IcebergRestServer]:
+    """Serve a catalog with an empty warehouse until the block ends.
+
+    ``folder``: for its database and log. ``warehouse``: its URI; default: below ``folder``. ``s3``: the properties of
+    the store that it is on.
+    """
+    jars = resolve_jars((*_JARS, *_S3_JARS) if s3 else _JARS, f"iceberg-rest-{ICEBERG_VERSION}")
     hadoop = list_spark_jars("hadoop-client-*.jar", "log4j-*.jar", "commons-logging-*.jar", "slf4j-api-*.jar")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "server.log").open("w") as log:
@@ -53,18 +60,19 @@ def serve_iceberg_rest(folder: Path) -> Iterator[IcebergRestServer]:
         )
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
         try:
-            yield _start(gateway.jvm, folder)
+            yield _start(gateway.jvm, folder, warehouse or f"file://{folder}/warehouse", s3 or {})
         finally:
             gateway.shutdown()
 
 
-def _start(jvm: Any, folder: Path) -> IcebergRestServer:
+def _start(jvm: Any, folder: Path, warehouse: str, s3: Mapping[str, str]) -> IcebergRestServer:
     properties = jvm.java.util.HashMap()
     for name, value in {
         "uri": f"jdbc:sqlite:{folder}/catalog.db",
-        "warehouse": f"file://{folder}/warehouse",
+        "warehouse": warehouse,
         "jdbc.schema-version": "V1",
-        "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
+        "io-impl": f"org.apache.iceberg.{'aws.s3.S3FileIO' if s3 else 'hadoop.HadoopFileIO'}",
+        **s3,
         # SQLite has one writer.
         "clients": "1",
     }.items():

@@ -90,14 +90,15 @@ def start_object_store() -> Iterator[ObjectStore]:
         store = ObjectStore(f"http://127.0.0.1:{port}", Path(log.name))
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
         try:
-            _wait(f"{store.endpoint}/moto-api/data.json", process)
+            wait_for_store(f"{store.endpoint}/moto-api/data.json", process)
             yield store
         finally:
             process.kill()
             process.wait()
 
 
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+def wait_for_store(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the server at ``url`` answers."""
     until = time.monotonic() + START_TIMEOUT_S
     while True:
         try:

@@ -272,6 +272,7 @@ TREE_TOML = """
 home = "base"
 warehouse = "lake"
 warehouse_shared = true
+vended_credentials = true
 namespace = "shop"
 staging = "s3://scratch/winnow"
 store_url = "postgresql+psycopg://db/winnow"
@@ -350,7 +351,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     settings = load_settings(cwd=tmp_path, env={})
     assert settings.home == tmp_path / "base"
     assert settings.warehouse == f"file://{tmp_path}/lake"
-    assert (settings.warehouse_shared, settings.namespace) == (True, "shop")
+    assert (settings.warehouse_shared, settings.vended_credentials, settings.namespace) == (True, True, "shop")
     assert settings.staging == "s3://scratch/winnow"
     assert settings.store_url == "postgresql+psycopg://db/winnow"
     assert settings.expectations == tmp_path / "suites"

@@ -405,6 +405,13 @@ class SettingFields(BaseSettings):
         "another one. Better give each installation a `namespace` of its own.",
         default=False,
     )
+    vended_credentials: bool = describe_setting(
+        "Whether files below the warehouse are opened with credentials that the REST catalog vends for each table, "
+        "by Spark's tasks too, instead of access of the processes' own; S3 only. What lies outside of the topics' "
+        "tables moves into the folder of one more table, so choose it before the first topic is created.",
+        default=False,
+        example="vended_credentials = true",
+    )
     namespace: Namespace = describe_setting(
         "The catalog's namespace of the topics' tables. The side tables' namespaces and the folders in the warehouse "
         "begin with it, so installations with different ones share a warehouse and a catalog. Topics do not move with "

@@ -28,7 +28,7 @@ def _namespace(value: object) -> str:
     name = _check_text(value)
     if not re.fullmatch(r"[A-Za-z0-9_]{1,64}", name):
         raise ValueError("it must be at most 64 letters, digits and underscores")
-    if re.search(r"_(quarantine|latest|latest_views|copies|deleted|installation)$", name, re.IGNORECASE):
+    if re.search(r"_(quarantine|latest|latest_views|copies|deleted|installation|shared)$", name, re.IGNORECASE):
         raise ValueError("it must not end like the names that Winnow makes of it: _quarantine, _latest, _copies, ...")
     return name
 

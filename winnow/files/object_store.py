@@ -48,6 +48,10 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
 }
 """PyIceberg's names after ``s3.``, and the equivalent variables; the first one set counts."""
 
+VENDING_SWITCH = "WINNOW_VENDED_CREDENTIALS"
+"""Set where files below the warehouse are opened with credentials that the catalog vends."""
+_VENDING_VARIABLES = ("WINNOW_VENDED_", "WINNOW_CATALOG__", "WINNOW_WAREHOUSE", "WINNOW_NAMESPACE", "AWS_")
+
 _STORES = ("AWS Error", "Azure error", "google::cloud", "HDFS error")
 """Prefixes of object-store errors in Arrow's clients; errors of the operating system have a number instead."""
 
@@ -79,14 +83,21 @@ def add_store_properties(catalog: Mapping[str, str], env: Mapping[str, str] | No
 def open_remote_filesystem(uri: str, env: Mapping[str, str] | None = None) -> fs.FileSystem:
     """Return Arrow's client for the store of ``uri``; cached per store and environment.
 
+    On S3, what is below the warehouse is opened with vended credentials where the environment says so
+    (:mod:`winnow.files.vended_credentials`).
+
     Raises:
         OSError, pyarrow.ArrowException: it cannot be made.
+        ConfigurationError: the environment does not say which catalog vends credentials.
     """
     variables = os.environ if env is None else env
     parsed = urlparse(uri)
-    return _make_client(
-        parsed.scheme, parsed.netloc, _read_variable("endpoint", variables), _read_variable("region", variables)
-    )
+    endpoint, region = _read_variable("endpoint", variables), _read_variable("region", variables)
+    if parsed.scheme in S3_SCHEMES and is_vending(variables):
+        return _make_vending_client(
+            tuple(sorted((name, value) for name, value in variables.items() if name.startswith(_VENDING_VARIABLES)))
+        )
+    return _make_client(parsed.scheme, parsed.netloc, endpoint, region)
 
 
 def find_path_in_store(uri: str) -> str:
@@ -116,6 +127,26 @@ def _make_client(scheme: str, authority: str, endpoint: str | None, region: str 
     limit = f"?retry_limit_seconds={GCS_RETRY_SECONDS}" if scheme in GCS_SCHEMES else ""
     filesystem, _ = fs.FileSystem.from_uri(f"{name}://{authority}/{limit}")
     return filesystem
+
+
+def is_vending(env: Mapping[str, str]) -> bool:
+    """Check whether ``env`` says that files below the warehouse are opened with vended credentials."""
+    return env.get(VENDING_SWITCH, "").strip().lower() not in {"", "0", "false", "no", "off", "f", "n"}
+
+
+@lru_cache(maxsize=4)
+def _make_vending_client(variables: tuple[tuple[str, str], ...]) -> fs.FileSystem:
+    from winnow.files.vended_credentials import open_vended_filesystem
+
+    env = dict(variables)
+    endpoint, region = _read_variable("endpoint", env), _read_variable("region", env)
+    return open_vended_filesystem(env, lambda bucket: _make_client("s3", bucket, endpoint, region))
+
+
+def list_store_properties(env: Mapping[str, str]) -> dict[str, str]:
+    """Return endpoint and region of ``env``, as PyIceberg names them; those that are set."""
+    found = {f"s3.{name}": _read_variable(name, env) for name in ("endpoint", "region")}
+    return {name: value for name, value in found.items() if value}
 
 
 def _read_variable(name: str, env: Mapping[str, str]) -> str | None:

@@ -19,7 +19,14 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from winnow.files.disk_sync import sync_folder
 from winnow.files.local_tree import create_file, delete_file
-from winnow.files.object_store import AZURE_SCHEMES, HADOOP_SCHEMES, find_path_in_store, open_remote_filesystem
+from winnow.files.object_store import (
+    AZURE_SCHEMES,
+    HADOOP_SCHEMES,
+    S3_SCHEMES,
+    find_path_in_store,
+    is_vending,
+    open_remote_filesystem,
+)
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -42,8 +49,8 @@ class SyncedFileIO(PyArrowFileIO):
         return scheme, authority, find_path_in_store(location) if scheme in AZURE_SCHEMES else path
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
-        """Return the client that the rest of Winnow uses for HDFS, which needs no libhdfs, and for Azure."""
-        if scheme in HADOOP_SCHEMES | AZURE_SCHEMES:
+        """Return the client that the rest of Winnow uses for HDFS (no libhdfs), Azure, and vended credentials."""
+        if scheme in HADOOP_SCHEMES | AZURE_SCHEMES or (scheme in S3_SCHEMES and is_vending(os.environ)):
             return open_remote_filesystem(f"{scheme}://{netloc or ''}/")
         return super()._initialize_fs(scheme, netloc)
 

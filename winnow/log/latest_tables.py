@@ -178,7 +178,7 @@ class LatestTable:
             ForeignTableError, ServiceError: as :meth:`load`.
         """
         with translate_catalog_errors(f"The commit to {self.name} was not started"):
-            head = head or self._create()
+            head = head or self.create()
             if head is None:
                 return None
             table = head.table
@@ -210,18 +210,24 @@ class LatestTable:
         """Drop the table's entry in the catalog if it still is at ``metadata_location``; its files stay."""
         drop_table(self._catalog, self._identifier, metadata_location, self.name)
 
-    def _create(self) -> LatestHead | None:
-        """Create the table; None if another process created it and committed to it meanwhile."""
-        ensure_namespace(self._catalog, str(self._identifier[0]))
+    def create(self) -> LatestHead | None:
+        """Create the table; None if another process created it and committed to it meanwhile.
+
+        Raises:
+            ForeignTableError: another program created one of its name.
+            ServiceError: the catalog cannot be reached.
+        """
         try:
-            table = self._catalog.create_table(
-                self._identifier,
-                schema=LOG_SCHEMA,
-                partition_spec=LOG_SPEC,
-                sort_order=LOG_SORT_ORDER,
-                location=self.location,
-                properties={TOPIC_PROPERTY: self.topic, **make_table_properties()},
-            )
+            with translate_catalog_errors(f"The table {self.name} was not created"):
+                ensure_namespace(self._catalog, str(self._identifier[0]))
+                table = self._catalog.create_table(
+                    self._identifier,
+                    schema=LOG_SCHEMA,
+                    partition_spec=LOG_SPEC,
+                    sort_order=LOG_SORT_ORDER,
+                    location=self.location,
+                    properties={TOPIC_PROPERTY: self.topic, **make_table_properties()},
+                )
         except TableAlreadyExistsError:
             found = self.load()
             return None if found is None or found.reflected is not None else found

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from winnow.files import vended_places
+
 DEFAULT_NAMESPACE: Final = "winnow"
 CATALOG_NAME: Final = "winnow"
 """The name under which the catalog is opened; a SQL catalog keeps its tables under it, whatever their namespace."""
@@ -12,9 +14,14 @@ CATALOG_NAME: Final = "winnow"
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """The names that follow from the setting ``namespace``. ``topics``: that of the topics' own tables."""
+    """The names that follow from the setting ``namespace``. ``topics``: that of the topics' own tables.
+
+    ``gathered``: whether what lies outside of tables is gathered in the folder of one more table, because a catalog
+    vends credentials for tables only (:mod:`winnow.files.vended_places`).
+    """
 
     topics: str = DEFAULT_NAMESPACE
+    gathered: bool = False
 
     @property
     def quarantine(self) -> str:
@@ -34,14 +41,27 @@ class Namespaces:
     @property
     def copies(self) -> str:
         """The folder of the copies of the topics' documents (:mod:`winnow.log.document_places`)."""
-        return f"{self.topics}_copies"
+        return self._locate("copies")
 
     @property
     def installation(self) -> str:
         """The name of the document that says whose the namespace is (:mod:`winnow.log.installation`)."""
-        return f"{self.topics}_installation.json"
+        return self._locate("installation.json")
 
     @property
     def deleted(self) -> str:
         """The folder of the notes of deleted topics."""
-        return f"{self.topics}_deleted"
+        return self._locate("deleted")
+
+    @property
+    def shared(self) -> tuple[str, str]:
+        """The table whose folder holds what is gathered."""
+        return vended_places.name_shared(self.topics), vended_places.DOCUMENTS_TABLE
+
+    @property
+    def probed(self) -> str:
+        """The folder of the warehouse in which a file can be written that is no table's; empty: the warehouse."""
+        return vended_places.find_shared_folder(self.topics) if self.gathered else ""
+
+    def _locate(self, name: str) -> str:
+        return f"{self.probed}/{name}" if self.gathered else f"{self.topics}_{name}"

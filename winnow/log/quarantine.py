@@ -114,6 +114,15 @@ class Quarantine:
         """
         return self._locate()
 
+    def prepare(self) -> None:
+        """Create the table if there is none, so that the catalog vends credentials for its folder.
+
+        Raises:
+            ServiceError: the catalog cannot be reached.
+        """
+        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be made"):
+            self._create_table()
+
     def append(self, rows: pa.Table, ingest_id: str) -> None:
         """Add rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
 

@@ -50,11 +50,15 @@ class _RegistersNewTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A topic's table before it is created. ``folder``: the folder in which its own folder is made."""
+    """A topic's table before it is created. ``folder``: the folder in which its own folder is made.
+
+    ``must_be_there``: the catalog may choose no other place, since credentials are found by it.
+    """
 
     identifier: Identifier
     folder: str
     properties: Mapping[str, str]
+    must_be_there: bool = False
     uuid: uuid.UUID = field(default_factory=uuid.uuid4)
 
     @property
@@ -103,6 +107,13 @@ def create_log_table(catalog: Catalog, new: NewTable) -> None:
     _create_by_catalog(catalog, new.identifier, metadata)
     created = catalog.load_table(new.identifier)
     if not is_same_place(created.location(), new.location):
+        if new.must_be_there:
+            drop_table(catalog, new.identifier, created.metadata_location, f"topic {new.topic}")
+            raise ConfigurationError(
+                f"Topic {new.topic} was not created: the catalog placed its table in {created.location()} instead of "
+                f"{new.location}, where vended credentials would be asked for. Its entry was dropped again. Set "
+                "WINNOW_WAREHOUSE to a folder in which the catalog lets its clients choose places."
+            )
         _require_unused(catalog, new.identifier, created)
 
 

@@ -22,6 +22,7 @@ from winnow.config.topic import TopicConfig
 from winnow.errors import ConfigurationError, ServiceError, UnknownTopicError, WinnowError
 from winnow.files import object_store, private_files
 from winnow.files.disk_sync import sync_folder
+from winnow.log.document_places import MAXIMUM_TOPIC_LENGTH
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE, Namespaces
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class TopicLogs:
         warehouse: URI of the folder the tables live in.
         defaults: what the installation sets for every topic that does not set it itself.
         namespace: the namespace of the topics' tables in the catalog; the names of all others begin with it.
+        vends: whether the catalog vends the credentials for the tables' files, and nothing else opens them.
         records: where the newest heads are recorded besides the catalog; None: nowhere, and no head is compared.
 
     ``before_writing`` is called before a topic is created and before each commit to one; it may refuse.
@@ -67,6 +69,7 @@ class TopicLogs:
         defaults: Mapping[str, TopicDefault] | None = None,
         *,
         namespace: str = DEFAULT_NAMESPACE,
+        vends: bool = False,
         records: HeadRecords | None = None,
     ) -> None:
         self._records = records
@@ -74,7 +77,8 @@ class TopicLogs:
         self._properties = dict(catalog)
         self._warehouse = warehouse
         self._defaults = dict(defaults or {})
-        self.namespaces = Namespaces(namespace)
+        self.namespaces = Namespaces(namespace, gathered=vends)
+        self._vends = vends
         self._opening = threading.Lock()
         self._opened: Catalog | None = None
 
@@ -96,10 +100,30 @@ class TopicLogs:
                 catalog = self._load_first()
                 confirm_commits(catalog)
                 ensure_namespace(catalog, self.namespaces.topics)
+                if self._vends:
+                    self._ensure_shared_table(catalog)
             if database is not None and is_new:
                 sync_folder(database.parent)
             self._opened = catalog
             return catalog
+
+    def _ensure_shared_table(self, catalog: Catalog) -> None:
+        """Create the table in whose folder lies what is in no topic's; it never has a row."""
+        from pyiceberg.exceptions import TableAlreadyExistsError
+        from pyiceberg.schema import Schema
+        from pyiceberg.types import NestedField, StringType
+
+        from winnow.files import storage
+        from winnow.log.catalog_access import ensure_namespace
+
+        if catalog.table_exists(self.namespaces.shared):
+            return
+        ensure_namespace(catalog, self.namespaces.shared[0])
+        schema = Schema(NestedField(1, "name", StringType(), required=False))
+        with contextlib.suppress(TableAlreadyExistsError):
+            catalog.create_table(
+                self.namespaces.shared, schema, location=storage.join(self._warehouse, *self.namespaces.shared)
+            )
 
     def _load_first(self) -> Catalog:
         # Processes that open an empty SQL catalog at once create its tables side by side. A try fails when a table that
@@ -119,13 +143,15 @@ class TopicLogs:
                 f"catalog.type is {ascii(str(kind))[:40]}, which PyIceberg does not know: it is one of "
                 f"{', '.join(known)}. Nothing was changed. Set it in winnow.toml or as WINNOW_CATALOG__TYPE."
             )
-        properties = {**object_store.add_store_properties(self._properties), "warehouse": self._warehouse}
+        properties = {"warehouse": self._warehouse, **object_store.add_store_properties(self._properties)}
+        if not (kind or "").lower().startswith("rest"):
+            properties["warehouse"] = self._warehouse  # that of a REST catalog is the name that it has for it
         uri = properties.get("uri", "")
         if uri.startswith("postgresql://"):
             # Without a driver's name SQLAlchemy 2.0 looks for psycopg2, which is not installed.
             properties["uri"] = f"postgresql+psycopg{uri.removeprefix('postgresql')}"
         loaded = load_catalog(CATALOG_NAME, **properties)
-        _sync_files(loaded, self._warehouse)
+        _choose_file_io(loaded, self._warehouse, vends=self._vends)
         sql = sys.modules.get("pyiceberg.catalog.sql")
         if sql is None or type(loaded) is not sql.SqlCatalog:
             return loaded  # so that SQL's modules are not loaded for it
@@ -148,6 +174,11 @@ class TopicLogs:
                 f"Topic {topic} was not created: the number of partitions must be between 1 and {MAXIMUM_PARTITIONS}, "
                 f"not {partitions}."
             )
+        if self._vends and len(topic) >= MAXIMUM_TOPIC_LENGTH:
+            raise ConfigurationError(
+                f"Topic {topic[:20]}... was not created: with vended credentials a topic's name has less than "
+                f"{MAXIMUM_TOPIC_LENGTH} characters, since a table is found by the whole name of its folder."
+            )
         config = TopicConfig.parse(overrides, self._defaults)
         from pyiceberg.exceptions import TableAlreadyExistsError
 
@@ -161,6 +192,7 @@ class TopicLogs:
             self.identify(topic),
             storage.join(self._warehouse, self.namespaces.topics),
             make_log_properties(partitions, dict(config.overrides), kafka=kafka),
+            self._vends,
         )
         with translate_catalog_errors(f"Topic {topic} was not created"):
             try:
@@ -208,6 +240,13 @@ class TopicLogs:
         from winnow.files import storage
 
         return storage.join(self._warehouse, self.namespaces.installation)
+
+    @property
+    def probed(self) -> str:
+        """The folder of the warehouse in which a file of no table can be written, to see whether that works."""
+        from winnow.files import storage
+
+        return storage.join(self._warehouse, self.namespaces.probed) if self.namespaces.gathered else self._warehouse
 
     def has_tables_in_warehouse(self) -> bool:
         """Check whether the catalog has a topic, deleted or not, whose table lies in this warehouse.
@@ -392,8 +431,10 @@ class TopicLogs:
         return LatestTable(self.catalog, (space, topic), partial(self._locate_beside, space, topic, head))
 
 
-def _sync_files(catalog: Catalog, warehouse: str) -> None:
+def _choose_file_io(catalog: Catalog, warehouse: str, *, vends: bool) -> None:
     """Make ``catalog`` sync its files if ``warehouse`` is a local folder, or is in HDFS or on Azure.
+
+    With vended credentials its files are opened as all others are, so that a table that was loaded long ago works too.
 
     A ``py-io-impl`` from the user, from PyIceberg's configuration file or from a REST server stays. For a local
     warehouse it has to be derived from Winnow's, or a success may not survive a power cut.
@@ -401,7 +442,7 @@ def _sync_files(catalog: Catalog, warehouse: str) -> None:
     from winnow.files import storage
 
     own = object_store.HADOOP_SCHEMES | object_store.AZURE_SCHEMES
-    if storage.is_local(warehouse) or urlparse(warehouse).scheme in own:
+    if vends or storage.is_local(warehouse) or urlparse(warehouse).scheme in own:
         catalog.properties.setdefault("py-io-impl", SYNCED_FILE_IO)
 
 

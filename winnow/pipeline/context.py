@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, Clock, read_wall_clock_ms
 from winnow.config.settings import Settings, load_settings
-from winnow.files import object_store, private_files
+from winnow.files import object_store, private_files, vended_places
 from winnow.files.storage_health import find_nearest_folder
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.installation_guard import InstallationGuard
@@ -168,6 +168,7 @@ def open_context(
     """
     settings = settings or load_settings()
     object_store.export_credentials(settings.catalog)
+    vended_places.export_access(settings, os.environ)
     for place in (settings.engine.spill_folder, settings.private_folder):
         private_files.remove_abandoned(place)
     for database in settings.embedded_databases:
@@ -181,6 +182,7 @@ def open_context(
                 settings.warehouse,
                 settings.topic_defaults,
                 namespace=settings.namespace,
+                vends=settings.vended_credentials,
                 records=RecordedHeads(store, now_ms),
             ),
             now_ms=now_ms,

@@ -118,6 +118,7 @@ class InstallationGuard:
 
     def _create(self, own: Installation) -> Installation:
         try:
+            _ = self._logs.catalog  # with vended credentials it makes the table in whose folder the document lies
             return create_installation(self.document, own)
         except ServiceError as problem:
             raise ServiceError(

@@ -93,6 +93,9 @@ def plan_topic(
     plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None
+    if ctx.settings.vended_credentials and any(s.keyless for part in plan.partitions for s in part.segments):
+        # Tasks write there before the table's first commit.
+        ctx.log.quarantine(topic, view.head).prepare()
     before = ctx.store.runs.find(plan.plan_id)
     known_sha256 = None if before is None else before.plan_sha256
     uri, sha256 = staging.write_plan(ctx.settings.staging, plan, known_sha256=known_sha256)

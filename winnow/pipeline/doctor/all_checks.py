@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
 from winnow.clock import Clock
 from winnow.config.settings import Settings
-from winnow.files import object_store
+from winnow.errors import ConfigurationError
+from winnow.files import object_store, vended_places
 from winnow.files.storage import is_local
 from winnow.pipeline.doctor import machine, services
 from winnow.pipeline.doctor.check_runner import (
@@ -15,6 +18,7 @@ from winnow.pipeline.doctor.check_runner import (
     CheckReport,
     CheckResult,
     build_failure,
+    build_failure_from_error,
     build_ok,
     build_warning,
     run_checks,
@@ -47,6 +51,8 @@ def run_all_checks(
     gets the names of pending checks.
     """
     object_store.export_credentials(settings.catalog)
+    with contextlib.suppress(ConfigurationError):  # the check of the settings says so
+        vended_places.export_access(settings, os.environ)
     quick_s, slow_s = timeout_s or DEFAULT_TIMEOUT_S, timeout_s or DEFAULT_SLOW_TIMEOUT_S
     again = "winnow doctor"
 
@@ -82,7 +88,7 @@ def run_all_checks(
         check("unnamed-files", lambda: check_unnamed_files(settings), again),
         check(
             "warehouse",
-            lambda: services.check_storage("warehouse", settings.warehouse, "WINNOW_WAREHOUSE", now_ms),
+            lambda: services.check_warehouse(settings, now_ms),
             "Check that the object store answers (WINNOW_WAREHOUSE, AWS_ENDPOINT_URL_S3): winnow settings",
         ),
         check(
@@ -113,6 +119,13 @@ def run_all_checks(
 
 def check_settings(settings: Settings) -> list[CheckResult]:
     """Check the settings themselves."""
+    shared = f"{settings.warehouse}/_staging"
+    if settings.vended_credentials:
+        shared = vended_places.locate_staging(settings)
+        try:
+            vended_places.check_settings(settings)
+        except ConfigurationError as problem:
+            return [build_failure_from_error("settings", problem, "winnow settings")]
     found = [
         build_warning("settings", notice, f"unset {' '.join(re.findall(r'WINNOW_[^ ]+', notice)[:1])}")
         for notice in settings.notices
@@ -127,7 +140,7 @@ def check_settings(settings: Settings) -> list[CheckResult]:
                 "settings",
                 f"Spark's executors on {settings.spark.master} cannot read plans from {settings.staging}, a folder of "
                 "this machine.",
-                f"export WINNOW_STAGING={settings.warehouse}/_staging",
+                f"export WINNOW_STAGING={shared}",
             )
         )
     return found or [build_ok("settings", f"Valid; winnow settings shows all. Home: {settings.home}.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -139,6 +140,11 @@ def _describe_access(uri: str, host: str) -> str:
         return (
             f"Mount that folder on {host} at the same place, or point WINNOW_WAREHOUSE and WINNOW_STAGING at a store "
             "that every machine reaches (s3://, gs://, hdfs://)"
+        )
+    if scheme in object_store.S3_SCHEMES and object_store.is_vending(os.environ):
+        return (
+            "Give the machines of the executors the driver's variables WINNOW_VENDED_CREDENTIALS, WINNOW_WAREHOUSE, "
+            "WINNOW_NAMESPACE and WINNOW_CATALOG__*, from their secrets: Spark's tasks ask the catalog themselves"
         )
     if scheme in object_store.S3_SCHEMES:
         return (

@@ -16,7 +16,8 @@ NAME = "installation"
 
 def check_installation(settings: Settings) -> list[CheckResult]:
     """Show the installation's id, and whether the warehouse names another one."""
-    document = join(settings.warehouse, Namespaces(settings.namespace).installation)
+    names = Namespaces(settings.namespace, gathered=settings.vended_credentials)
+    document = join(settings.warehouse, names.installation)
     try:
         there, own = read_installation(document), find_installation_to_read(settings)
     except WinnowError as problem:

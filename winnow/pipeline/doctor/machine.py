@@ -20,8 +20,9 @@ from winnow.config.settings import Settings
 from winnow.embedded.java import check_spark_install, find_java, inspect_java, make_spark_environment
 from winnow.engine.events import parse_event
 from winnow.errors import ConfigurationError, ServiceError
-from winnow.files import storage_health
+from winnow.files import storage, storage_health
 from winnow.files.storage import parse_local_path
+from winnow.log.namespaces import Namespaces
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_ok, build_warning
 from winnow.pipeline.doctor.executors import judge_executors
 from winnow.pipeline.spark.submit import build_spark_conf, find_job_file, open_properties_file
@@ -193,7 +194,8 @@ def _check_spark_submit(
 def _build_command(settings: Settings, options: Sequence[str]) -> list[str]:
     command = ["spark-submit", "--master", settings.spark.master, "--name", "winnow doctor"]
     command += [*options, find_job_file("doctor")]
-    return [*command, settings.warehouse, settings.staging]
+    probed = Namespaces(settings.namespace, gathered=settings.vended_credentials).probed
+    return [*command, storage.join(settings.warehouse, probed) if probed else settings.warehouse, settings.staging]
 
 
 def _check_application(settings: Settings, environment: dict[str, str], timeout_s: float) -> CheckResult:

@@ -27,7 +27,13 @@ def check_older_catalog(settings: Settings, now_ms: Clock) -> list[CheckResult]:
     A topic whose entry is the one recorded, and whose folder has no later metadata file, costs one listing.
     """
     with Store.open_to_read(settings.store_url) as store:
-        logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults, namespace=settings.namespace)
+        logs = TopicLogs(
+            settings.catalog,
+            settings.warehouse,
+            settings.topic_defaults,
+            namespace=settings.namespace,
+            vends=settings.vended_credentials,
+        )
         try:
             topics = [*logs.names(), *logs.list_deleted()]
             # First, so that a commit in between does not look like an older catalog.

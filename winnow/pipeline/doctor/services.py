@@ -146,7 +146,7 @@ DEFAULT_CONNECT_TIMEOUT_S = 5
 
 def check_catalog(settings: Settings) -> list[CheckResult]:
     """Check whether the catalog answers, which topics it has, and which of them Winnow would leave alone."""
-    logs = TopicLogs(settings.catalog, settings.warehouse, settings.topic_defaults, namespace=settings.namespace)
+    logs = _open_logs(settings)
     fix = "Start the catalog, or fix WINNOW_CATALOG__* (winnow settings shows them); then: winnow doctor"
     try:
         health = examine_catalog(logs)
@@ -159,6 +159,27 @@ def check_catalog(settings: Settings) -> list[CheckResult]:
         fix = "Give the catalog the same access: WINNOW_CATALOG__S3__*, or the environment's AWS_*; then: winnow doctor"
         findings.append(build_failure_from_error("catalog-files", problem, fix))
     return findings
+
+
+def _open_logs(settings: Settings) -> TopicLogs:
+    return TopicLogs(
+        settings.catalog,
+        settings.warehouse,
+        settings.topic_defaults,
+        namespace=settings.namespace,
+        vends=settings.vended_credentials,
+    )
+
+
+def check_warehouse(settings: Settings, now_ms: Clock) -> list[CheckResult]:
+    """Check the warehouse as :func:`check_storage`; with vended credentials the folder that is no topic's."""
+    logs = _open_logs(settings)
+    if settings.vended_credentials:
+        try:
+            _ = logs.catalog  # makes the table of that folder
+        except WinnowError as problem:
+            return [build_failure_from_error("warehouse", problem, "Fix WINNOW_CATALOG__*; then: winnow doctor")]
+    return check_storage("warehouse", logs.probed, "WINNOW_WAREHOUSE", now_ms)
 
 
 def check_latest_tables(logs: TopicLogs) -> list[CheckResult]:

@@ -227,6 +227,11 @@ def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHe
         count = sum(segment.records for segment in chain.from_iterable(rows.values()))
         return LatestUpdate(topic, table.name, False, present.snapshot_id, present.reflected.snapshot_id, rows=count)
     ctx.installation.require_own()
+    if present is None and ctx.settings.vended_credentials:
+        # The catalog vends credentials for the folder of a table that it has.
+        present = table.create()
+        if present is None:
+            return None
     change = _write_change(ctx, view, order, rows, base, storage.join(table.location, "data", uuid.uuid4().hex))
     return _commit(table, present, reflected, rows, change, None if base is not None else why)
 
