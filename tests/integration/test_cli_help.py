@@ -34,6 +34,8 @@ COMMANDS = [
     ("compact",),
     ("read",),
     ("latest",),
+    ("latest-table", "update"),
+    ("latest-table", "drop"),
     ("changes",),
     ("connect",),
     ("receipts",),
@@ -97,8 +99,9 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
         if not line.startswith("   ")
     ]
     assert " ".join(listed) == (
-        "demo init doctor topics inspect ingest assess explain compare compact read latest changes connect why restore "
-        "receipts checkpoints partitions metrics sweep scrub watch audit store backup settings airflow ui"
+        "demo init doctor topics inspect ingest assess explain compare compact read latest latest-table changes "
+        "connect why restore receipts checkpoints partitions metrics sweep scrub watch audit store backup settings "
+        "airflow ui"
     )
 
 
@@ -188,6 +191,46 @@ def test_wrong_usage_ends_with_two_and_leaves_standard_output_empty(arguments: l
     answer = winnow(*arguments, code=2)
     assert answer.stdout == ""
     assert "Usage: " in answer.stderr
+
+
+OLD_OPTIONS = [
+    (("compact", "gone"), ("--now",), ("--include-active-segment",)),
+    (("assess", "gone"), ("--now",), ("--include-active-segment",)),
+    (("explain", "gone"), ("--now",), ("--include-active-segment",)),
+    (
+        ("ingest", "files", "gone", "x.jsonl", "--timestamps", "far"),
+        ("--on", "local"),
+        ("--engine", "local"),
+    ),
+    (("ingest", "files", "gone", "x.jsonl", "--timestamps", "far"), ("--on=far",), ("--engine=far",)),
+    (("ingest", "files", "gone", "x.jsonl", "--timestamps", "far"), ("--again",), ("--allow-duplicates",)),
+    (("ingest", "kafka", "gone"), ("--on", "far"), ("--engine", "far")),
+    (("why", "gone", "--offset", "1", "--partition", "0"), ("--everywhere",), ("--all-partitions",)),
+    (("latest", "gone", "--text"), ("--update-table",), ("--drop-table",)),
+]
+
+
+@pytest.mark.parametrize(("command", "old", "new"), OLD_OPTIONS)
+def test_an_option_that_was_renamed_is_taken_by_its_old_name_which_no_help_shows(
+    command: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]
+) -> None:
+    """Scripts go on; whoever learns the command learns the new word."""
+    by_old, by_new = winnow(*command, *old, code=2).stderr, winnow(*command, *new, code=2).stderr
+    assert by_old == by_new
+    assert "No such option" not in by_old
+    shown = winnow(*command[: 2 if command[0] == "ingest" else 1], "--help").stdout.split()
+    assert old[0].partition("=")[0] not in shown
+
+
+def test_topics_delete_keeps_its_now_and_a_value_after_two_dashes_is_no_option() -> None:
+    """Only the command whose option was renamed takes the old name, and only as an option."""
+    assert "--now" in winnow("topics", "delete", "--help").stdout.split()
+    assert "no topic --now" in winnow("compact", "--", "--now", code=2).stderr
+
+
+def test_topics_undelete_is_topics_restore() -> None:
+    """Beside ``winnow restore``, which writes into Kafka, some look for this word."""
+    assert winnow("topics", "undelete", "gone", code=2).stderr == winnow("topics", "restore", "gone", code=2).stderr
 
 
 def test_as_of_without_an_offset_is_refused_before_anything_is_opened() -> None:

@@ -1,4 +1,4 @@
-"""``--now``: the active segment counts as closed for one run; minimum lag and dirty ratio still decide."""
+"""``--include-active-segment`` closes the active segment for one run; minimum lag and dirty ratio still decide."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_active_segment_is_left_alone_unless_it_is_counted_as_closed(world: W
 
     (done,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), closes_active=True).receipts
     assert done.status is Status.PUBLISHED
-    assert "The active segments counted as closed (--now)." in done.message
+    assert "The active segments counted as closed (--include-active-segment)." in done.message
     assert world.read() == compute_survivors(records)
     assert world.state().first_dirty_offset == 12
 

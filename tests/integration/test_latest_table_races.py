@@ -285,7 +285,7 @@ def test_failed_update_never_fails_the_publish_and_says_what_to_do(
     assert receipt is not None
     assert world.state().first_dirty_offset == 6
     assert list_folder(world) == {}
-    assert f"winnow latest {TOPIC} --update-table" in caplog.text
+    assert f"winnow latest-table update {TOPIC}" in caplog.text
     assert "key-1" not in caplog.text
     assert update(world).changed
 
@@ -364,7 +364,7 @@ def test_update_that_always_comes_second_gives_way(world: World) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LatestTable, "commit", commit)
-        with pytest.raises(CommitConflictError, match="--update-table"):
+        with pytest.raises(CommitConflictError, match="latest-table update"):
             update(world)
     update(world)
     assert read_rows(world) == expect(world)
@@ -565,7 +565,7 @@ def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -
     (found,) = check_latest_tables(logs)
     assert found.status is CheckStatus.WARNING
     assert "winnow_latest.orders is behind the newest publish: it shows the log as of 20" in found.detail
-    assert found.fix == "winnow latest orders --update-table"
+    assert found.fix == "winnow latest-table update orders"
     update(world)
     assert [each.status for each in check_latest_tables(logs)] == [CheckStatus.OK]
     world.ctx.log.open(TOPIC).set_config({}, ["winnow.latest.table"])

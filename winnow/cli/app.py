@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -42,7 +44,7 @@ from winnow.cli import (
     why,
 )
 from winnow.cli.command_errors import guard_command
-from winnow.cli.command_group import CommandGroup
+from winnow.cli.command_group import CommandGroup, accept_old_options
 from winnow.cli.output import prepare_output, print_lines
 
 HELP = """Kafka's log compaction for archives of Kafka topics on a data lake.
@@ -66,19 +68,13 @@ EXIT_CODES = (
     "reached."
 )
 
-_ORDER = (
-    "demo", "init", "doctor", "topics", "inspect", "ingest", "assess", "explain", "compare", "compact", "read",
-    "latest", "changes", "connect", "why", "restore", "receipts", "checkpoints", "partitions", "metrics", "sweep",
-    "scrub", "watch", "audit", "store", "backup", "settings", "airflow", "ui",
-)  # fmt: skip
-
 
 class _PathOrder(CommandGroup):
     """Lists groups and commands together, in the order of the path of the data."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names, first what comes first on the path."""
-        return sorted(self.commands, key=_ORDER.index)
+        return sorted(self.commands, key=list(COMMANDS).index)
 
 
 app = typer.Typer(
@@ -111,69 +107,124 @@ def prepare_command(
     prepare_output()
 
 
-def _add_group(name: str, help_text: str) -> typer.Typer:
-    group = typer.Typer(name=name, cls=CommandGroup, help=help_text, no_args_is_help=True, rich_markup_mode=None)
-    app.add_typer(group)
-    return group
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command and, of its options, the names that were typed before: they stay, and no help shows them."""
+
+    function: Callable[..., None]
+    old_options: Mapping[str, str] = field(default_factory=dict)
+    hidden: bool = False
 
 
-app.command("demo")(guard_command(demo.demo))
-app.command("init")(guard_command(init.init))
-app.command("doctor")(guard_command(doctor.doctor))
-_topics = _add_group(
-    "topics",
-    "Create, list, describe, alter, delete, restore, recover, adopt, follow and unfollow topics; delete records.",
-)
-_topics.command("create")(guard_command(topics.create))
-_topics.command("list")(guard_command(topics.list_all))
-_topics.command("describe")(guard_command(topics.describe))
-_topics.command("alter")(guard_command(topics.alter))
-_topics.command("delete-records")(guard_command(topics.delete_records))
-_topics.command("unfollow")(guard_command(topic_sources.unfollow))
-_topics.command("follow")(guard_command(topic_sources.follow))
-_topics.command("delete")(guard_command(topic_deletion.delete))
-_topics.command("restore")(guard_command(topic_deletion.restore))
-_topics.command("recover")(guard_command(topic_recovery.recover))
-_topics.command("adopt")(guard_command(topic_recovery.adopt))
-app.command("inspect")(guard_command(inspect.inspect))
-_ingest = _add_group("ingest", "Append records to a topic's log; list and undo such calls.")
-_ingest.command("files")(guard_command(ingest.files))
-_ingest.command("iceberg")(guard_command(ingest_iceberg.iceberg))
-_ingest.command("kafka")(guard_command(ingest_kafka.kafka))
-_ingest.command("list")(guard_command(ingest_history.list_calls))
-_ingest.command("undo")(guard_command(ingest_history.undo))
-app.command("assess")(guard_command(assess.assess))
-app.command("explain")(guard_command(explain.explain))
-app.command("compare")(guard_command(compare.compare))
-app.command("compact")(guard_command(compact.compact))
-app.command("read")(guard_command(read.read))
-app.command("latest")(guard_command(latest.latest))
-app.command("changes")(guard_command(changes.changes))
-app.command("connect")(guard_command(connect.connect))
-app.command("why")(guard_command(why.why))
-app.command("restore")(guard_command(restore.restore))
-app.command("receipts")(guard_command(receipts.receipts))
-app.add_typer(checkpoints.make_checkpoints_group())
-_partitions = _add_group("partitions", "Pause, resume, release and list topic partitions.")
-_partitions.command("list")(guard_command(partitions.list_all))
-_partitions.command("pause")(guard_command(partitions.pause))
-_partitions.command("resume")(guard_command(partitions.resume))
-_partitions.command("release")(guard_command(partitions.release))
-app.command("metrics")(guard_command(metrics.metrics))
-app.command("sweep")(guard_command(maintenance.sweep))
-app.command("scrub")(guard_command(maintenance.scrub))
-app.command("watch")(guard_command(maintenance.watch))
-_audit = _add_group("audit", "Who did what to which topic; whether that log is as it was written.")
-_audit.command("list")(guard_command(audit.list_entries))
-_audit.command("verify")(guard_command(audit.verify))
-_add_group("store", "Maintain the metadata store.").command("rebuild")(guard_command(maintenance.rebuild))
-_backup = _add_group("backup", "Back up the whole installation, verify backups, restore one.")
-_backup.command("create")(guard_command(backup.create))
-_backup.command("verify")(guard_command(backup.verify))
-_backup.command("restore")(guard_command(backup.restore))
-app.command("settings")(guard_command(init.settings))
-app.add_typer(airflow.make_airflow_group())
-app.command("ui")(guard_command(demo.ui))
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commands below one name."""
+
+    help: str
+    commands: Mapping[str, Command]
+
+
+_ENGINE: Final = {"--on": "--engine"}
+_ACTIVE_SEGMENT: Final = {"--now": "--include-active-segment"}
+
+COMMANDS: Final[Mapping[str, Command | Group | typer.Typer]] = {
+    "demo": Command(demo.demo),
+    "init": Command(init.init),
+    "doctor": Command(doctor.doctor),
+    "topics": Group(
+        "Create, list, describe, alter, delete, restore, recover, adopt, follow and unfollow topics; delete records.",
+        {
+            "create": Command(topics.create),
+            "list": Command(topics.list_all),
+            "describe": Command(topics.describe),
+            "alter": Command(topics.alter),
+            "delete-records": Command(topics.delete_records),
+            "unfollow": Command(topic_sources.unfollow),
+            "follow": Command(topic_sources.follow),
+            "delete": Command(topic_deletion.delete),
+            "restore": Command(topic_deletion.restore),
+            "undelete": Command(topic_deletion.restore, hidden=True),
+            "recover": Command(topic_recovery.recover),
+            "adopt": Command(topic_recovery.adopt),
+        },
+    ),
+    "inspect": Command(inspect.inspect),
+    "ingest": Group(
+        "Append records to a topic's log; list and undo such calls.",
+        {
+            "files": Command(ingest.files, {**_ENGINE, "--again": "--allow-duplicates"}),
+            "iceberg": Command(ingest_iceberg.iceberg),
+            "kafka": Command(ingest_kafka.kafka, _ENGINE),
+            "list": Command(ingest_history.list_calls),
+            "undo": Command(ingest_history.undo),
+        },
+    ),
+    "assess": Command(assess.assess, _ACTIVE_SEGMENT),
+    "explain": Command(explain.explain, _ACTIVE_SEGMENT),
+    "compare": Command(compare.compare),
+    "compact": Command(compact.compact, _ACTIVE_SEGMENT),
+    "read": Command(read.read),
+    "latest": Command(latest.latest),
+    "latest-table": Group(
+        "Bring the table of a topic's latest state up to date, or drop it.",
+        {"update": Command(latest.update_table), "drop": Command(latest.drop_table)},
+    ),
+    "changes": Command(changes.changes),
+    "connect": Command(connect.connect),
+    "why": Command(why.why, {"--everywhere": "--all-partitions"}),
+    "restore": Command(restore.restore),
+    "receipts": Command(receipts.receipts),
+    "checkpoints": checkpoints.make_checkpoints_group(),
+    "partitions": Group(
+        "Pause, resume, release and list topic partitions.",
+        {
+            "list": Command(partitions.list_all),
+            "pause": Command(partitions.pause),
+            "resume": Command(partitions.resume),
+            "release": Command(partitions.release),
+        },
+    ),
+    "metrics": Command(metrics.metrics),
+    "sweep": Command(maintenance.sweep),
+    "scrub": Command(maintenance.scrub),
+    "watch": Command(maintenance.watch),
+    "audit": Group(
+        "Who did what to which topic; whether that log is as it was written.",
+        {"list": Command(audit.list_entries), "verify": Command(audit.verify)},
+    ),
+    "store": Group("Maintain the metadata store.", {"rebuild": Command(maintenance.rebuild)}),
+    "backup": Group(
+        "Back up the whole installation, verify backups, restore one.",
+        {"create": Command(backup.create), "verify": Command(backup.verify), "restore": Command(backup.restore)},
+    ),
+    "settings": Command(init.settings),
+    "airflow": airflow.make_airflow_group(),
+    "ui": Command(demo.ui),
+}
+"""Every command and group, in the order of the path of the data."""
+
+
+def _add(parent: typer.Typer, name: str, command: Command) -> None:
+    kind = accept_old_options(command.old_options)
+    parent.command(name, cls=kind, hidden=command.hidden)(guard_command(command.function))
+
+
+def _add_all() -> None:
+    for name, found in COMMANDS.items():
+        if isinstance(found, Command):
+            _add(app, name, found)
+        elif isinstance(found, Group):
+            group = typer.Typer(
+                name=name, cls=CommandGroup, help=found.help, no_args_is_help=True, rich_markup_mode=None
+            )
+            app.add_typer(group)
+            for below, command in found.commands.items():
+                _add(group, below, command)
+        else:
+            app.add_typer(found)
+
+
+_add_all()
 
 
 _OBJECTS_PER_COLLECTION = 50_000

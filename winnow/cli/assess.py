@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.command_errors import exit_with, run_for_each_topic
-from winnow.cli.options import AsOf, Json, Now, Topics, choose_topics, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topics, choose_topics, open_installation, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -116,7 +116,7 @@ ForecastFlag = Annotated[
 def assess(
     topics: Topics = None,
     as_of: AsOf = None,
-    now: Now = False,
+    include_active_segment: IncludeActiveSegment = False,
     as_json: Json = False,
     forecast: ForecastFlag = False,
 ) -> None:
@@ -135,7 +135,7 @@ def assess(
 
         as_of_ms = resolve_as_of(ctx, as_of)
         names = choose_topics(ctx, topics)
-        with open_assessor(ctx, names, as_of_ms=as_of_ms, closes_active=now) as look:
+        with open_assessor(ctx, names, as_of_ms=as_of_ms, closes_active=include_active_segment) as look:
             outcome = run_for_each_topic(names, look)
     found = [assessment for per_topic in outcome.results for assessment in per_topic]
     if as_json:
@@ -215,7 +215,7 @@ def _show_closing_times(shown: Sequence[Assessment]) -> None:
     print_lines(
         f"The active segment of {first.topic}-{first.partition} closes by its age at "
         f"{format_ms(first.active_closes_ms or 0)}{others}. To count it as closed now: "
-        f"winnow compact {first.topic} --now"
+        f"winnow compact {first.topic} --include-active-segment"
     )
 
 

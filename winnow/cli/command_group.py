@@ -1,10 +1,11 @@
-"""Groups of commands whose help shows each command's first sentence whole."""
+"""Groups of commands whose help shows each command's first sentence whole; options that have other names now."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 _UNCUT: Final = 1_000
 """Characters of a first sentence; longer than any."""
@@ -20,3 +21,19 @@ class CommandGroup(TyperGroup):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+
+def accept_old_options(names: Mapping[str, str]) -> type[TyperCommand]:
+    """Make the class of a command that takes options by former names, too: ``names``, former to present."""
+
+    class Command(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            end = args.index("--") if "--" in args else len(args)
+            return super().parse_args(ctx, [_rename(word, names) for word in args[:end]] + args[end:])
+
+    return Command if names else TyperCommand
+
+
+def _rename(word: str, names: Mapping[str, str]) -> str:
+    name, equals, value = word.partition("=")
+    return names.get(name, name) + equals + value

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from winnow.cli.command_errors import exit_with, print_failure
 from winnow.cli.options import (
     AsOf,
+    IncludeActiveSegment,
     Json,
-    Now,
     Simulate,
     Topics,
     choose_topics,
@@ -33,7 +33,7 @@ def compact(
     topics: Topics = None,
     as_of: AsOf = None,
     simulate: Simulate = False,
-    now: Now = False,
+    include_active_segment: IncludeActiveSegment = False,
     as_json: Json = False,
 ) -> None:
     """Keep the last record of each key in eligible partitions.
@@ -60,7 +60,12 @@ def compact(
         if chosen:
             with CompactionProgress(_find_usual_pace(ctx)) as progress:
                 outcome = compact_topics(
-                    ctx, chosen, as_of_ms=as_of_ms, progress=progress, leave_held=not topics, closes_active=now
+                    ctx,
+                    chosen,
+                    as_of_ms=as_of_ms,
+                    progress=progress,
+                    leave_held=not topics,
+                    closes_active=include_active_segment,
                 )
             record_request(ctx, AuditAction.COMPACT, topics or ())
     for error in outcome.errors:

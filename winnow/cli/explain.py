@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from winnow.cli.assess import format_decision, format_legend
-from winnow.cli.options import AsOf, Json, Now, Topic, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topic, open_installation, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -31,7 +31,9 @@ _BASIS = {
 _MEMORY = {"fits": "fits", "may_spill": "may spill to disk", "spills": "spills to disk"}
 
 
-def explain(topic: Topic, as_of: AsOf = None, now: Now = False, as_json: Json = False) -> None:
+def explain(
+    topic: Topic, as_of: AsOf = None, include_active_segment: IncludeActiveSegment = False, as_json: Json = False
+) -> None:
     """Print what a compaction would read, write and remove.
 
     Shows the plan that a compaction would use, made from the manifests alone. How much it will keep is estimated from
@@ -42,7 +44,7 @@ def explain(topic: Topic, as_of: AsOf = None, now: Now = False, as_json: Json = 
     with open_installation(to_read=True) as ctx:
         from winnow.pipeline.explain.explain import explain_compaction as explain_topic
 
-        found = explain_topic(ctx, topic, as_of_ms=resolve_as_of(ctx, as_of), closes_active=now)
+        found = explain_topic(ctx, topic, as_of_ms=resolve_as_of(ctx, as_of), closes_active=include_active_segment)
     if as_json:
         write_json(asdict(found))
         return

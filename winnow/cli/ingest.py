@@ -100,8 +100,11 @@ def files(
     ] = None,
     *,
     as_of: AsOf = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Append files without offsets again, even if they were ingested before.")
+    allow_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--allow-duplicates", help="Append files without offsets again, even if they were ingested before."
+        ),
     ] = False,
     trust_compacted: Annotated[
         bool,
@@ -132,10 +135,10 @@ def files(
     ] = None,
     deletes: Deletes = None,
     exclude: Exclude = None,
-    on: Annotated[
+    engine: Annotated[
         str | None,
         typer.Option(
-            "--on",
+            "--engine",
             metavar="local|spark",
             help="Read an archive in this process or on Spark. Default: by its size (ingest.spark_from_bytes).",
             show_default=False,
@@ -185,14 +188,14 @@ def files(
     check_choice("--tombstones", tombstones, TOMBSTONES)
     check_choice("--empty-values", empty_values, EMPTY_VALUES)
     check_choice("--deletes", deletes, DELETES)
-    check_choice("--on", on, ("local", "spark"))
+    check_choice("--engine", engine, ("local", "spark"))
     options = IngestOptions(
-        again=again,
+        again=allow_duplicates,
         trust_compacted=trust_compacted,
         source_topic=source_topic,
         layout=layout,
         choices=choices,
-        on=on,
+        engine=engine,
         epoch=epoch,
         creates=create,
         partitions=partitions,
@@ -228,7 +231,7 @@ class IngestOptions:
     source_topic: str | None
     layout: str
     choices: Choices
-    on: str | None
+    engine: str | None
     epoch: str | None
     creates: bool
     partitions: int | None
@@ -306,7 +309,7 @@ def _create_and_ingest(
             source_topic=options.source_topic,
             layout=options.layout,
             choices=options.choices,
-            on=options.on,
+            on=options.engine,
             epoch=options.epoch,
             archive=archive,
             progress=bar.follow_reading,

@@ -147,10 +147,10 @@ def kafka(
     trust_offsets: Annotated[
         bool, typer.Option("--trust-offsets", help="The records that came from files are of this topic.")
     ] = False,
-    on: Annotated[
+    engine: Annotated[
         str | None,
         typer.Option(
-            "--on",
+            "--engine",
             metavar="local|spark",
             help="Read in this process or on Spark. Default: by what is new (ingest.spark_from_records).",
             show_default=False,
@@ -179,7 +179,7 @@ def kafka(
     from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, TAKE, ReadingRules
     from winnow.pipeline.ingest.kafka_taking import preview_taking
 
-    check_choice("--on", on, ("local", "spark"))
+    check_choice("--engine", engine, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
         raise UsageError("Name one topic, or say --topics-regex: winnow ingest kafka TOPIC")
     if topics_regex is not None and (source_topic is not None or new_epoch):
@@ -231,7 +231,7 @@ def kafka(
             ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
         ):
             outcome = ingest_kafka_topics(
-                ctx, cluster, topics, wanted, as_of_ms=as_of_ms, on=on, progress=bar.follow_reading
+                ctx, cluster, topics, wanted, as_of_ms=as_of_ms, on=engine, progress=bar.follow_reading
             )
         withdraw_created(ctx, wanted.created, (each.topic for each in outcome.failures))
     _show_outcome(outcome, topic, as_json=as_json)

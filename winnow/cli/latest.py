@@ -71,13 +71,10 @@ def latest(
     ] = False,
     update_table: Annotated[
         bool,
-        typer.Option(
-            "--update-table",
-            help="Bring the table of the latest state, winnow_latest.TOPIC, up to date now, instead.",
-        ),
+        typer.Option("--update-table", hidden=True, help="The same as winnow latest-table update TOPIC."),
     ] = False,
     drop_table: Annotated[
-        bool, typer.Option("--drop-table", help="Drop that table and delete its files, instead.")
+        bool, typer.Option("--drop-table", hidden=True, help="The same as winnow latest-table drop TOPIC.")
     ] = False,
 ) -> None:
     """Print the latest value of each key: a table of the topic.
@@ -91,8 +88,6 @@ def latest(
     Example: winnow latest orders --column total:double=$.total --column city:string=$.address.city
 
     Example: winnow latest orders --sql trino
-
-    Example: winnow latest orders --update-table
     """
     _check_options(
         output_format,
@@ -109,7 +104,7 @@ def latest(
         others = narrowed or bool(column) or avro_schema is not None or text or sql is not None or create_view
         if others or (update_table and drop_table):
             raise UsageError("--update-table and --drop-table take no other option, and not each other.")
-        (_update_table if update_table else _drop_table)(topic)
+        _update_or_drop(topic, drops=drop_table)
         return
     if sql is not None or create_view:
         if narrowed or avro_schema is not None or (sql is not None and create_view):
@@ -132,7 +127,17 @@ def latest(
         print_message(f"{format_count(misfits, 'value')} did not fit column {name}: null there.")
 
 
-def _update_table(topic: str) -> None:
+def _update_or_drop(topic: str, *, drops: bool) -> None:
+    (drop_table if drops else update_table)(topic)
+
+
+def update_table(topic: Topic) -> None:
+    """Bring the table of the topic's latest state, winnow_latest.TOPIC, up to date now.
+
+    The topic keeps one if its winnow.latest.table is true; each publish of a compaction brings it up to date, too.
+
+    Example: winnow latest-table update orders
+    """
     with open_installation() as ctx:
         from winnow.pipeline.latest.table import update_latest_table
         from winnow.pipeline.topics.leases import hold_lease
@@ -154,7 +159,11 @@ def _update_table(topic: str) -> None:
         )
 
 
-def _drop_table(topic: str) -> None:
+def drop_table(topic: Topic) -> None:
+    """Drop the table of the topic's latest state and delete its files. The log stays as it is.
+
+    Example: winnow latest-table drop orders
+    """
     with open_installation() as ctx:
         from winnow.pipeline.latest.table_files import drop_latest_table
         from winnow.pipeline.topics.leases import hold_lease

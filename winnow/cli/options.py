@@ -123,9 +123,12 @@ Config = Annotated[
     typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration; may be repeated.", show_default=False),
 ]
 
-Now = Annotated[
+IncludeActiveSegment = Annotated[
     bool,
-    typer.Option("--now", help="Count the active segments as closed; minimum lag and dirty ratio still decide."),
+    typer.Option(
+        "--include-active-segment",
+        help="Count the active segments as closed; minimum lag and dirty ratio still decide.",
+    ),
 ]
 
 

@@ -54,7 +54,7 @@ def why(
         ),
     ] = None,
     everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="Search the other partitions too, even if the key was found.")
+        bool, typer.Option("--all-partitions", help="Search the other partitions too, even if the key was found.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -111,10 +111,10 @@ def _parse_key(key: str | None, partition: int | None, offset: int | None, *, ev
         if partition is None:
             raise UsageError("--offset needs --partition: each partition has its own offsets.")
         if everywhere:
-            raise UsageError("--everywhere needs --key: an offset belongs to one partition.")
+            raise UsageError("--all-partitions needs --key: an offset belongs to one partition.")
         return None
     if partition is not None and everywhere:
-        raise UsageError("--partition and --everywhere contradict one another. Leave one out.")
+        raise UsageError("--partition and --all-partitions contradict one another. Leave one out.")
     return parse_key(key, KeyForm.BASE64)
 
 

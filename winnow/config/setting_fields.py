@@ -183,12 +183,12 @@ class IngestSettings(_Frozen):
 
     spark_from_bytes: SizeBytes = describe_setting(
         "An archive of which at least this much is new is read by a Spark application instead of the ingesting "
-        "process. `winnow ingest files --on` decides it for one call.",
+        "process. `winnow ingest files --engine` decides it for one call.",
         default=2**30,
     )
     spark_from_records: Count = describe_setting(
         "If at least this many offsets of Kafka topics are new, a Spark application reads them, all topics in one, "
-        "instead of the ingesting process. `winnow ingest kafka --on` decides it for one call.",
+        "instead of the ingesting process. `winnow ingest kafka --engine` decides it for one call.",
         default=5_000_000,
     )
     processes: Count = describe_setting(

@@ -29,7 +29,7 @@ Each file is complete but for the names in capitals.
 `pip install 'winnow-log[msk]'`, here and on Spark's executors. The file of a Java client is taken as it is: Java's
 login module stands for AWS's signer for Python. Its options `awsProfileName`, `awsRoleArn` and `awsRoleSessionName`
 hold; the region is that of the brokers' names, else of `AWS_REGION`, or `winnow.aws.region`. The credentials are
-those of the process's environment, as AWS's tools find them: for `--on spark` those of the executors, too.
+those of the process's environment, as AWS's tools find them: for `--engine spark` those of the executors, too.
 
 ```properties
 {aws}```

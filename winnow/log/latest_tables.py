@@ -201,8 +201,8 @@ class LatestTable:
             if find_landed(self._catalog, self._identifier, producer.snapshot_id) is None:
                 raise CommitUnknownError(
                     f"The catalog did not say whether the commit to {self.name} landed ({type(problem).__name__}). "
-                    f"Nothing was cleaned up; the log of {self.topic} is not concerned. Run it again: winnow latest "
-                    f"{self.topic} --update-table"
+                    f"Nothing was cleaned up; the log of {self.topic} is not concerned. Run it again: winnow "
+                    f"latest-table update {self.topic}"
                 ) from problem
         return producer.snapshot_id
 
@@ -278,6 +278,6 @@ class LatestTable:
 
     def _format_way_out(self) -> str:
         return (
-            f"Drop it and have it written anew: winnow latest {self.topic} --drop-table, then winnow latest "
-            f"{self.topic} --update-table"
+            f"Drop it and have it written anew: winnow latest-table drop {self.topic}, then winnow "
+            f"latest-table update {self.topic}"
         )

@@ -417,5 +417,5 @@ def _format_message(plan: Plan, receipts: list[PartitionReceipt], *, now_ms: int
         )
     sentences = sentences or [f"Nothing of {topic} had to be rewritten."]
     if any(partition.closes_active for partition in plan.partitions):
-        sentences.append("The active segments counted as closed (--now).")
+        sentences.append("The active segments counted as closed (--include-active-segment).")
     return " ".join([*sentences, *describe_simulation(receipts, as_of_ms=plan.as_of_ms, now_ms=now_ms)])

@@ -211,7 +211,7 @@ def check_latest_tables(logs: TopicLogs) -> list[CheckResult]:
         build_warning(
             "latest-tables",
             f"{'. '.join(late[topic] for topic in named)}.{more}{checked}",
-            f"winnow latest {named[0]} --update-table",
+            f"winnow latest-table update {named[0]}",
         )
     ]
 

@@ -47,8 +47,8 @@ def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]
         return []
     text = (
         f"Topic {topic} is compacted by default: of {records:,} records a run keeps the newest of each key. What the "
-        f"first one may remove: winnow explain {topic} --now. To keep all: winnow topics alter {topic} --config "
-        "cleanup.policy=delete"
+        f"first one may remove: winnow explain {topic} --include-active-segment. To keep all: winnow topics alter "
+        f"{topic} --config cleanup.policy=delete"
     )
     return [text]
 

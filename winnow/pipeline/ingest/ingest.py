@@ -283,7 +283,7 @@ class _SpooledIngest(IngestCommit):
                 why = "was ingested before" if known else "is in this call twice"
                 self.notices.append(
                     f"{file.path}: skipped, its content {why}."
-                    + (" To append it again, add --again." if file.lacks_offsets else "")
+                    + (" To append it again, add --allow-duplicates." if file.lacks_offsets else "")
                 )
                 self._skip_file(file)
                 continue

@@ -328,4 +328,4 @@ def _read_outcome(plan: IngestPlan, done: JobOutcome, application: str | None) -
 
 def refuse_spark(reason: str) -> WinnowError:
     """Make the error about an input that was to be ingested on Spark and cannot be."""
-    return UsageError(f"This cannot be ingested on Spark: {reason}. {NOTHING_INGESTED} Leave --on out.")
+    return UsageError(f"This cannot be ingested on Spark: {reason}. {NOTHING_INGESTED} Leave --engine out.")

@@ -113,7 +113,7 @@ def update_latest_table(ctx: Context, topic: str) -> LatestUpdate:
         else:
             raise CommitConflictError(
                 f"Other updates of the table of topic {topic}'s latest state came first {MAXIMUM_TRIES} times; nothing "
-                f"of this one counts. Run it again: winnow latest {topic} --update-table"
+                f"of this one counts. Run it again: winnow latest-table update {topic}"
             )
     if done.changed:
         log_event(
@@ -147,7 +147,7 @@ def update_after_publish(ctx: Context, topic: str, head: Head) -> None:
         said = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
         log.warning(
             "The table of the latest state of topic %s is behind its log, and complete as of before. %s The next "
-            "publish brings it up to date, or at once: winnow latest %s --update-table",
+            "publish brings it up to date, or at once: winnow latest-table update %s",
             topic,
             said,
             topic,
@@ -168,8 +168,8 @@ def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
     name = table.name
     if not topic_log.config(head).latest_table:
         return (
-            f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow latest {topic} "
-            "--drop-table)"
+            f"{name} is not brought up to date any more: its topic does not keep one (drop it: winnow "
+            f"latest-table drop {topic})"
         )
     shown = None if present is None else present.reflected
     if shown is None:
@@ -196,7 +196,7 @@ def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
             raise
         raise RunAgainError(
             f"A file that an update of {table.name} was reading or had written is gone ({problem.filename}): another "
-            f"update or a sweep is at work. Nothing was changed. Run it again: winnow latest {topic} --update-table. "
+            f"update or a sweep is at work. Nothing was changed. Run it again: winnow latest-table update {topic}. "
             f"If that repeats, look for damage: winnow scrub {topic}"
         ) from problem
 
@@ -332,8 +332,8 @@ def _update_partition(
         topic = each.topic
         raise DamagedSegmentError(
             f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}. "
-            f"The log is not concerned. Drop the table and have it written anew: winnow latest {topic} --drop-table, "
-            f"then winnow latest {topic} --update-table"
+            f"The log is not concerned. Drop the table and have it written anew: winnow latest-table drop {topic}, "
+            f"then winnow latest-table update {topic}"
         ) from problem
 
 

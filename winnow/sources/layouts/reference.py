@@ -47,8 +47,8 @@ Whatever the layout:
   for `--partition`, which is of one call.
 - **Again costs what is new.** Objects that were ingested as a whole are known by name, size and time of their last
   change, and are not read again.
-- **A large archive is read on Spark**, from `ingest.spark_from_bytes` on or with `--on spark`: the same log, the same
-  report, one commit. A topic with a quarantine, records without offsets and Winnow's own layout are read in one
+- **A large archive is read on Spark**, from `ingest.spark_from_bytes` on or with `--engine spark`: the same log, the
+  same report, one commit. A topic with a quarantine, records without offsets and Winnow's own layout are read in one
   process.
 - **Structures become JSON text**: compact UTF-8, members in source order, numbers as written. The original bytes are
   gone, and the ingest says so.
