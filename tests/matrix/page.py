@@ -26,7 +26,8 @@ Airflow's Spark provider brings `pyspark-client`, which must have PySpark's vers
 name both, `'winnow-log[airflow-base]' 'pyspark==4.0.2' 'pyspark-client==4.0.2'`, or for Spark 3.5, which has none,
 `'winnow-log[airflow-base]' 'pyspark==3.5.*' 'apache-airflow-providers-apache-spark<5.4'`. Winnow refuses a mixed Spark.
 
-The oldest Airflow is 3.1.8: 3.1.0 and 3.1.2 end each run of `compact_topics` red at its asset event, after its work.
+The oldest Airflow is 3.1.8. In 3.1.0 and 3.1.2 a run of `compact_topics` that publishes ends red at its asset event,
+after its work.
 
 Driver and executors have one version of Python and of Spark. Spark 3.5 needs Java 17, Spark 4 Java 17 or newer. Airflow
 3.1 and 3.2 have no retry policies: errors that no retry can mend fail there all the same at once, and a lost race for a
