@@ -29,7 +29,8 @@ from winnow.clock import Clock, read_wall_clock_ms
 from winnow.engine import rewrite
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import storage
-from winnow.files.vended_credentials import RestCatalogClient, VendedStores
+from winnow.files.parquet_writer import RollingParquetWriter
+from winnow.files.vended_credentials import RestCatalogClient, TableName, VendedStores
 from winnow.pipeline.compaction import batch, driver, publish
 from winnow.pipeline.context import open_context
 from winnow.pipeline.doctor.check_runner import CheckStatus
@@ -302,6 +303,54 @@ def test_sessions_that_end_between_the_files_of_a_rewrite_are_replaced(
     assert offsets("midway") == [each.offset for each in compute_survivors(RECORDS)]
 
 
+def test_a_session_that_ends_while_a_file_is_written_fails_the_task_and_loses_nothing(
+    store: GuardedObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_spark: None
+) -> None:
+    """An open file keeps its session; the store refuses the upload, and no manifest names the file."""
+    make("halfway", tmp_path)
+    close = RollingParquetWriter._close
+
+    def end_and_close(writer: RollingParquetWriter) -> None:
+        store.end_sessions()
+        close(writer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RollingParquetWriter, "_close", end_and_close)
+        answer = winnow("compact", "halfway", code=6)
+    assert "The object store does not serve" in answer.stderr
+    assert offsets("halfway") == list(range(60))
+    winnow("compact", "halfway")
+    assert offsets("halfway") == [each.offset for each in compute_survivors(RECORDS)]
+
+
+def test_an_archive_elsewhere_is_read_with_access_of_ones_own(
+    store: GuardedObjectStore, catalog: VendingFront, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which opens nothing else: the lake is written with what is vended."""
+    store.create_bucket("archive")
+    with store.client.open_output_stream("archive/in.jsonl") as stream:
+        stream.write("".join(f"{json_line(each)}\n" for each in RECORDS).encode())
+    own = catalog.assume_role("s3://archive")
+    for name, value in {
+        "AWS_ENDPOINT_URL_S3": store.endpoint,
+        "AWS_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": own["s3.access-key-id"],
+        "AWS_SECRET_ACCESS_KEY": own["s3.secret-access-key"],
+        "AWS_SESSION_TOKEN": own["s3.session-token"],
+    }.items():
+        monkeypatch.setenv(name, value)
+    winnow("topics", "create", "mixed", "--partitions", "1", *SETTINGS)
+    winnow("ingest", "files", "mixed", "s3://archive/in.jsonl")
+    assert offsets("mixed") == list(range(60))
+
+
+def test_a_warehouse_that_the_catalog_does_not_know_is_named(catalog: VendingFront) -> None:
+    """Before any table is asked for."""
+    client = RestCatalogClient({"uri": catalog.uri, "credential": LOGIN}, "another")
+    with pytest.raises(ConfigurationError, match="has no warehouse another"):
+        client.load_table(TableName("winnow", "orders"))
+
+
 def test_a_credential_opens_its_table_and_no_other(catalog: VendingFront, tmp_path: Path) -> None:
     """Each table is asked for by itself; a folder of which the catalog has no table gets none, not a namesake's."""
     make("one", tmp_path)
@@ -343,5 +392,7 @@ def test_executors_of_their_own_ask_the_catalog_themselves(
     assert [entry["status"] for entry in json.loads(done.stdout)] == ["published"]
     assert [each for each in catalog.secrets if each in done.stdout + done.stderr] == []
     assert offsets("spread") == [each.offset for each in compute_survivors(RECORDS)]
+    judged = json.loads(winnow_process("doctor", "--spark", "--json").stdout)
+    assert [each for each in judged if each["status"] == FAILED] == []
     winnow("sweep", "spread")
     assert offsets("spread") == [each.offset for each in compute_survivors(RECORDS)]

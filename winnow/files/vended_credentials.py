@@ -75,6 +75,16 @@ class Credential:
         return now_ms >= self.expires_at_ms
 
 
+class _FollowNothing(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection, which would take the login to another host."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+_OPENER: Final = urllib.request.build_opener(_FollowNothing)
+
+
 class RestCatalogClient:
     """Asks an Iceberg REST catalog for tables with their credentials; needs nothing but the standard library.
 
@@ -106,7 +116,12 @@ class RestCatalogClient:
     def _find_address(self) -> str:
         """Ask the catalog where its tables are: it may have another address and a prefix for this warehouse."""
         root = f"{self.uri.rstrip('/')}/v1"
-        told = self._get(f"{root}/config?{urlencode({'warehouse': self._warehouse})}") or {}
+        told = self._get(f"{root}/config?{urlencode({'warehouse': self._warehouse})}")
+        if told is None:
+            raise ConfigurationError(
+                f"The REST catalog {self.uri} has no warehouse {self._warehouse}, or is no REST catalog. Nothing was "
+                "done. Check WINNOW_CATALOG__URI, and WINNOW_CATALOG__WAREHOUSE, the catalog's name for the warehouse."
+            )
         merged = {**(told.get("defaults") or {}), **self._properties, **(told.get("overrides") or {})}
         prefix = str(merged.get("prefix") or "").strip("/")
         address = f"{str(merged['uri']).rstrip('/')}/v1"
@@ -146,7 +161,7 @@ class RestCatalogClient:
 
     def _ask(self, request: urllib.request.Request) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+            with _OPENER.open(request, timeout=TIMEOUT_SECONDS) as answer:
                 document = json.load(answer)
         except urllib.error.HTTPError:
             raise
@@ -184,6 +199,7 @@ class VendedStores:
         self._env = env
         self._now_ms = now_ms
         self._lock = threading.Lock()
+        self._asking: dict[str, threading.Lock] = {}
         self._opened: dict[str, tuple[Credential, fs.FileSystem]] = {}
 
     def run(self, path: str, act: Callable[[fs.FileSystem], _Answer]) -> _Answer:
@@ -225,6 +241,8 @@ class VendedStores:
     def _open(self, folder: str) -> tuple[fs.FileSystem, bool]:
         """Return the client for the table at ``folder``, and whether its credential was vended just now."""
         with self._lock:
+            asking = self._asking.setdefault(folder, threading.Lock())
+        with asking:  # one request for all threads that wait for it, and tables side by side
             known = self._opened.get(folder)
             if known is not None and not known[0].is_due(self._now_ms()):
                 return known[1], False
@@ -239,7 +257,8 @@ class VendedStores:
 
     def _forget(self, folder: str, filesystem: fs.FileSystem) -> None:
         with self._lock:
-            if folder in self._opened and self._opened[folder][1] is filesystem:
+            known = self._opened.get(folder)
+            if known is not None and known[1] is filesystem:
                 del self._opened[folder]
 
     def _obtain(self, folder: str) -> Credential:
