@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventKind, make_ordered_key, note_events
 from winnow.store.database import StorePart
+from winnow.store.row_values import make_row
 from winnow.values.results import Delivery, OpenAlert
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
@@ -157,22 +158,15 @@ class SentAlerts(StorePart):
 
 
 def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool:
-    row = {
-        "key": key,
-        "sent_at_ms": now_ms,
-        "kind": alert.kind,
-        "topic": alert.topic,
-        "partition": alert.partition,
-        "message": alert.message,
-        "since_ms": alert.since_ms,
-        "released": None,
-        "safe": alert.safe,
-        "next": alert.next,
-        "plan_id": alert.plan_id,
-        "acknowledged_by": None,
-        "acknowledged_why": None,
-        "acknowledged_at_ms": None,
-    }
+    row = make_row(
+        alert,
+        key=key,
+        sent_at_ms=now_ms,
+        released=None,
+        acknowledged_by=None,
+        acknowledged_why=None,
+        acknowledged_at_ms=None,
+    )
     if bulk_statements.insert_missing(session, tables.AlertTable, [row]):
         return True
     again = update(tables.AlertTable).where(tables.AlertTable.key == key, tables.AlertTable.released.is_not(None))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from operator import attrgetter
-from typing import Final
 
 from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.orm import Session
@@ -15,16 +14,11 @@ from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.deadlines import read_deadlines, write_deadlines
 from winnow.store.idle_topics import IdleTopic
+from winnow.store.row_values import make_row, read_value
 from winnow.store.rows import PartitionOverview, TopicOverview
 from winnow.store.samples import write_samples
 from winnow.store.table_health import TableHealth, write_table_health
-from winnow.values.model import Assessment, Reason
-
-_ASSESSMENT_COLUMNS: Final = tuple(
-    field.name for field in fields(Assessment) if field.name not in {"reason", "active_closes_ms"}
-)
-
-_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
+from winnow.values.model import Assessment
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +40,7 @@ class AssessedTopic:
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
     """Write history: one row per topic partition and as-of, and which of them was recorded last."""
     rows = [
-        {
-            **{name: getattr(found, name) for name in _ASSESSMENT_COLUMNS},
-            "reason": found.reason.value,
-            "as_of_ms": as_of_ms,
-            "recorded_at_ms": recorded_at_ms,
-        }
+        make_row(found, without=["active_closes_ms"], as_of_ms=as_of_ms, recorded_at_ms=recorded_at_ms)
         for found in sorted(assessments, key=attrgetter("topic", "partition"))
     ]
     latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
@@ -83,12 +72,7 @@ def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[s
     earlier = read_deadlines(session, sorted(names))
     bulk_statements.upsert(session, tables.TopicOverviewTable, [_make_topic_row(picture) for picture in pictures])
     _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
-    rows = [
-        # asdict copies frozen values again, which takes longer than the database.
-        {name: getattr(each, name) for name in _PARTITION_COLUMNS}
-        for _, partitions in newer
-        for each in sorted(partitions, key=attrgetter("partition"))
-    ]
+    rows = [make_row(each) for _, partitions in newer for each in sorted(partitions, key=attrgetter("partition"))]
     bulk_statements.upsert(session, tables.PartitionOverviewTable, rows)
     for picture, partitions in newer:
         write_deadlines(session, earlier, partitions, picture.recorded_at_ms)
@@ -159,7 +143,7 @@ class Assessments(StorePart):
         if topics:
             statement = statement.where(row.topic.in_(topics))
         with self._database.reading() as session:
-            return [_make_assessment(found) for found in session.scalars(statement)]
+            return [read_value(Assessment, found, active_closes_ms=None) for found in session.scalars(statement)]
 
     def last_assessed_ms(self, topic: str) -> int | None:
         """Find when ``topic`` was assessed last, or found unchanged since, with any outcome; None: never."""
@@ -178,21 +162,3 @@ class Assessments(StorePart):
         found = select(row.topic).join(latest, same).where(row.deadline_ms <= ms).distinct().order_by(row.topic)
         with self._database.reading() as session:
             return list(session.scalars(found))
-
-
-def _make_assessment(row: tables.AssessmentTable) -> Assessment:
-    return Assessment(
-        topic=row.topic,
-        partition=row.partition,
-        eligible=row.eligible,
-        reason=Reason(row.reason),
-        log_start_offset=row.log_start_offset,
-        first_dirty_offset=row.first_dirty_offset,
-        first_uncleanable_offset=row.first_uncleanable_offset,
-        log_end_offset=row.log_end_offset,
-        dirty_ratio=row.dirty_ratio,
-        clean_bytes=row.clean_bytes,
-        cleanable_bytes=row.cleanable_bytes,
-        max_compaction_delay_ms=row.max_compaction_delay_ms,
-        deadline_ms=row.deadline_ms,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from winnow.store import tables
 from winnow.store.audit_chain import AuditChainReport, append_entry, check_chain, lock_chain
 from winnow.store.database import StorePart
+from winnow.store.row_values import list_fields, make_row, read_value
 from winnow.store.rows import Listed, Window
 
 MAXIMUM_TEXT_CHARACTERS: Final = 1_000
@@ -85,8 +86,7 @@ class AuditEntry:
     entry_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
-_COLUMNS: Final = tuple(each.name for each in fields(AuditEntry))
-_SAME: Final = tuple(name for name in _COLUMNS if name not in {"at_ms", "entry_id"})
+_SAME: Final = tuple(name for name in list_fields(AuditEntry) if name not in {"at_ms", "entry_id"})
 ANOTHER: Final = "#"
 """Stands in an entry's id before its number among those that were to have the same id."""
 
@@ -100,7 +100,7 @@ class AuditLog(StorePart):
         It is the same if all but its time is the same: a task that is tried again, or an error of unknown outcome. An
         entry of another content with the same id is added too, under an id of its own.
         """
-        row = asdict(entry)
+        row = make_row(entry)
         row["reason"] = entry.reason[:MAXIMUM_TEXT_CHARACTERS]
         row["detail"] = entry.detail[:MAXIMUM_TEXT_CHARACTERS]
         with self._database.writing() as session:
@@ -133,9 +133,7 @@ class AuditLog(StorePart):
         page = found.order_by(row.at_ms.desc(), row.entry_id).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
-            rows = tuple(
-                AuditEntry(**{name: getattr(each, name) for name in _COLUMNS}) for each in session.scalars(page)
-            )
+            rows = tuple(read_value(AuditEntry, each) for each in session.scalars(page))
         return Listed(total, rows)
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, select, update
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.row_values import make_row, read_value
 from winnow.store.rows import OpenIngest
 
 
@@ -30,8 +31,7 @@ class Ingests(StorePart):
             highest = session.scalar(select(func.max(row.number)).where(row.topic == topic))
             number = max(least_number, -1 if highest is None else highest + 1)
             opened = OpenIngest(ingest_id, topic, number, holder, now_ms, now_ms)
-            values = {name: getattr(opened, name) for name in OpenIngest.__dataclass_fields__}
-            bulk_statements.insert(session, row, [values])
+            bulk_statements.insert(session, row, [make_row(opened)])
             return opened
 
     def renew(self, ingest_id: str, now_ms: int) -> None:
@@ -45,9 +45,8 @@ class Ingests(StorePart):
     def reopen(self, ingest_id: str, topic: str, *, now_ms: int) -> None:
         """Record a committed call again whose commit is lost, so that its files are swept after a grace."""
         again = OpenIngest(ingest_id, topic, 0, "", now_ms, now_ms)
-        values = {name: getattr(again, name) for name in OpenIngest.__dataclass_fields__}
         with self._database.writing() as session:
-            bulk_statements.insert_missing(session, tables.Ingest, [values])
+            bulk_statements.insert_missing(session, tables.Ingest, [make_row(again)])
 
     def renew_open(self, topic: str, now_ms: int) -> None:
         """Let the grace of every open call of ``topic`` begin again."""
@@ -87,7 +86,4 @@ class Ingests(StorePart):
         row = tables.Ingest
         statement = select(row).where(row.topic == topic).order_by(row.number, row.ingest_id)
         with self._database.reading() as session:
-            return [
-                OpenIngest(**{name: getattr(found, name) for name in OpenIngest.__dataclass_fields__})
-                for found in session.scalars(statement)
-            ]
+            return [read_value(OpenIngest, found) for found in session.scalars(statement)]

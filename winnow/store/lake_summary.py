@@ -14,8 +14,8 @@ from winnow.store import tables
 from winnow.store.database import StorePart
 from winnow.store.overview import STATES, join_marks, make_partition_rank, make_rank, partition_overview, pause
 from winnow.store.receipt_figures import sum_saved_bytes
+from winnow.store.row_values import read_value
 from winnow.store.rows import Run, RunState
-from winnow.store.runs import make_run
 from winnow.store.samples import sum_overviews
 from winnow.values.model import OverviewState
 
@@ -102,7 +102,7 @@ class LakeSummaries(StorePart):
                 partition_states={state: partitions[make_rank(state)] for state in STATES},
                 next=_list_next(session, ranks, deadlines, limit),
                 runs_failed={RunState(status): count for status, count in session.execute(failed)},
-                runs_working=tuple(make_run(row) for row in session.scalars(newest)),
+                runs_working=tuple(read_value(Run, row) for row in session.scalars(newest)),
                 working=session.scalar(select(func.count()).select_from(run).where(working)) or 0,
                 damaged_files=session.scalar(select(func.count(check.finding))) or 0,
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
 from sqlalchemy import ColumnElement, RowMapping, Select, Subquery, and_, case, func, literal, or_, select, update
@@ -12,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.row_values import list_fields, read_value
 from winnow.store.rows import (
     AppendedRecords,
     Listed,
@@ -95,10 +95,6 @@ def join_marks(pictures: Select[*Columns]) -> Select[*Columns]:
 
 
 ANY_TOPIC: Final = TopicFilter()
-
-_TOPIC_COLUMNS: Final = tuple(field.name for field in fields(TopicOverview))
-
-_PARTITION_COLUMNS: Final = tuple(field.name for field in fields(PartitionOverview))
 
 
 class Overview(StorePart):
@@ -267,16 +263,13 @@ class Overview(StorePart):
         """List the recorded overview of every topic with the state of its worst partition at ``now_ms``, by topic."""
         with self._database.reading() as session:
             rows = session.execute(_read_topics(select_topic_ranks(now_ms))).mappings().all()
-            return {
-                row["topic"]: (TopicOverview(**{name: row[name] for name in _TOPIC_COLUMNS}), STATES[row["rank"]])
-                for row in rows
-            }
+            return {row["topic"]: (read_value(TopicOverview, row), STATES[row["rank"]]) for row in rows}
 
     def find_recorded(self, topic: str) -> TopicOverview | None:
         """Find the recorded overview of ``topic`` alone; None if it was never assessed."""
         with self._database.reading() as session:
             row = session.get(tables.TopicOverviewTable, topic)
-            return None if row is None else TopicOverview(**{name: getattr(row, name) for name in _TOPIC_COLUMNS})
+            return None if row is None else read_value(TopicOverview, row)
 
     def find_topic(self, topic: str, now_ms: int) -> TopicSummary | None:
         """Find one topic; None if it was never assessed."""
@@ -306,7 +299,7 @@ class Overview(StorePart):
 def _make_partition_view(row: tuple[Any, ...], names: Mapping[int, tuple[str, ...]]) -> PartitionView:
     pictured, rank, marked, paused_since_ms = row
     return PartitionView(
-        overview=PartitionOverview(**{name: getattr(pictured, name) for name in _PARTITION_COLUMNS}),
+        overview=read_value(PartitionOverview, pictured),
         state=STATES[rank],
         paused=None if paused_since_ms is None else PauseView(paused_since_ms, names.get(pictured.partition, ())),
         uncleanable=None if marked is None else make_mark_view(marked),
@@ -315,15 +308,7 @@ def _make_partition_view(row: tuple[Any, ...], names: Mapping[int, tuple[str, ..
 
 def make_mark_view(row: tables.UncleanableTable) -> MarkView:
     """Make the mark in ``row``."""
-    return MarkView(
-        topic=row.topic,
-        partition=row.partition,
-        reason=row.reason,
-        since_ms=row.since_ms,
-        attempts=row.attempts,
-        next_attempt_ms=row.next_attempt_ms,
-        plan_id=row.plan_id,
-    )
+    return read_value(MarkView, row)
 
 
 def _list_conditions(only: TopicFilter) -> list[ColumnElement[bool]]:
@@ -341,7 +326,7 @@ def _list_conditions(only: TopicFilter) -> list[ColumnElement[bool]]:
 
 def _read_topics(ranks: Subquery) -> Select[Any]:
     topic = tables.TopicOverviewTable
-    pictured = [getattr(topic, name) for name in _TOPIC_COLUMNS]
+    pictured = [getattr(topic, name) for name in list_fields(TopicOverview)]
     return (
         select(
             *pictured,
@@ -381,7 +366,7 @@ def _summarize_topics(session: Session, rows: Sequence[RowMapping], now_ms: int)
     runs, published = _find_last_runs(session, names), _find_last_published(session, names)
     return tuple(
         TopicSummary(
-            overview=TopicOverview(**{name: row[name] for name in _TOPIC_COLUMNS}),
+            overview=read_value(TopicOverview, row),
             state=STATES[row["rank"]],
             states={state: states.get((row["topic"], state), 0) for state in STATES},
             deadline_ms=row["unpaused_deadline_ms"],
@@ -404,7 +389,6 @@ def _count_states(session: Session, topics: Sequence[str], now_ms: int) -> Mappi
 
 
 def _find_last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:
-    from winnow.store.runs import make_run
 
     run = tables.RunTable
     latest = (
@@ -418,7 +402,7 @@ def _find_last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run
         .join(latest, (latest.c.topic == run.topic) & (latest.c.at_ms == run.updated_at_ms))
         .order_by(run.opened_at_ms, run.plan_id.desc())
     )
-    return {row.topic: make_run(row) for row in session.scalars(found)}
+    return {row.topic: read_value(Run, row) for row in session.scalars(found)}
 
 
 def _find_last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int]:

@@ -15,6 +15,7 @@ from winnow.errors import WinnowError
 from winnow.store import bulk_statements, page_tables, tables
 from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.retired_files import insert_retired
+from winnow.store.row_values import read_value
 from winnow.store.rows import CheckpointRow
 from winnow.store.topic_rows import is_former_life, remove_rows
 from winnow.values.documents import dump_json, load_json
@@ -36,16 +37,7 @@ def read_checkpoints(session: Session, topics: Sequence[str]) -> list[Checkpoint
             Cleaning(found.end_offset, found.cleaning_time_ms, found.delete_horizon_ms)
         )
     return [
-        CheckpointRow(
-            topic=found.topic,
-            partition=found.partition,
-            first_dirty_offset=found.first_dirty_offset,
-            log_start_offset=found.log_start_offset,
-            log_end_offset=found.log_end_offset,
-            strategy=found.strategy,
-            history=tuple(history[found.topic, found.partition]),
-            updated_at_ms=found.updated_at_ms,
-        )
+        read_value(CheckpointRow, found, history=tuple(history[found.topic, found.partition]))
         for found in session.scalars(checkpoints)
     ]
 
@@ -57,13 +49,7 @@ def read_marks(session: Session, topics: Sequence[str]) -> dict[TopicPartition, 
     if topics:
         statement = statement.where(row.topic.in_(topics))
     return {
-        TopicPartition(found.topic, found.partition): Uncleanable(
-            reason=found.reason,
-            since_ms=found.since_ms,
-            plan_id=found.plan_id,
-            attempts=found.attempts,
-            next_attempt_ms=found.next_attempt_ms,
-        )
+        TopicPartition(found.topic, found.partition): read_value(Uncleanable, found)
         for found in session.scalars(statement)
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 from winnow.errors import WinnowError
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.row_values import make_row, read_value
 from winnow.store.rows import RETIRED_KINDS, RetiredRow
 from winnow.store.topic_rows import is_former_life
 from winnow.values.model import RetiredFile
@@ -55,18 +57,7 @@ class RetiredFiles(StorePart):
         if pending_only:
             statement = statement.where(row.deleted_at_ms.is_(None))
         with self._database.reading() as session:
-            return [
-                RetiredRow(
-                    topic=found.topic,
-                    path=found.path,
-                    kind=found.kind,
-                    size_bytes=found.size_bytes,
-                    retired_at_ms=found.retired_at_ms,
-                    plan_id=found.plan_id,
-                    deleted_at_ms=found.deleted_at_ms,
-                )
-                for found in session.scalars(statement)
-            ]
+            return [read_value(RetiredRow, found) for found in session.scalars(statement)]
 
     def mark_deleted(self, topic: str, paths: Sequence[str], now_ms: int) -> None:
         """Mark ``paths`` as deleted. Paths that are marked already or not in the ledger change nothing."""
@@ -104,15 +95,6 @@ class RetiredFiles(StorePart):
 def insert_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
     """Add ``files`` to the ledger unless they are in it."""
     rows = [
-        {
-            "topic": topic,
-            "path": file.path,
-            "kind": kind,
-            "size_bytes": file.size_bytes,
-            "retired_at_ms": file.retired_at_ms,
-            "plan_id": file.plan_id,
-            "deleted_at_ms": None,
-        }
-        for file in sorted(files, key=lambda each: each.path)
+        make_row(file, topic=topic, kind=kind, deleted_at_ms=None) for file in sorted(files, key=attrgetter("path"))
     ]
     bulk_statements.insert_missing(session, tables.RetiredFileTable, rows)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.overview import make_mark_view
+from winnow.store.row_values import read_value
 from winnow.store.rows import (
     AlertView,
     DayView,
@@ -24,7 +25,6 @@ from winnow.store.rows import (
     RunView,
     Window,
 )
-from winnow.store.runs import make_run
 from winnow.values.documents import load_json
 from winnow.values.model import AIRFLOW_HOLDER, Severity
 from winnow.values.results import Receipt, Verdict
@@ -56,7 +56,7 @@ class RunHistory(StorePart):
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(run).where(*wanted)) or 0
             page = session.scalars(newest.offset(window.offset).limit(window.size))
-            return Listed(total, _add_receipts(session, [make_run(row) for row in page]))
+            return Listed(total, _add_receipts(session, [read_value(Run, row) for row in page]))
 
     def stream_runs(
         self,
@@ -98,13 +98,13 @@ class RunHistory(StorePart):
         found = select(run).where(run.plan_id.in_(plan_ids), *wanted)
         with self._database.reading() as session:
             ordered = session.scalars(found.order_by(run.opened_at_ms.desc(), run.plan_id))
-            return _add_receipts(session, [make_run(row) for row in ordered])
+            return _add_receipts(session, [read_value(Run, row) for row in ordered])
 
     def find_run(self, plan_id: str) -> RunView | None:
         """Find one run with its receipt."""
         with self._database.reading() as session:
             row = session.get(tables.RunTable, plan_id)
-            return None if row is None else _add_receipts(session, [make_run(row)])[0]
+            return None if row is None else _add_receipts(session, [read_value(Run, row)])[0]
 
     def list_verdicts_of_plan(self, plan_id: str) -> tuple[Verdict, ...]:
         """List the verdicts on each attempt at a plan, newest first."""

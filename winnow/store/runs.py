@@ -36,6 +36,7 @@ from sqlalchemy.orm import Session
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.row_values import make_row, read_value
 from winnow.store.rows import Run, RunState
 from winnow.store.run_progress import PLANNING, note_transition
 from winnow.store.topic_rows import refuse_former_life
@@ -129,23 +130,20 @@ class Runs(StorePart):
             CommitUnknownError: an earlier attempt may have committed; it must be settled first.
             PlanVoidError: the topic was removed and created again meanwhile.
         """
-        row = {
-            "plan_id": plan_id,
-            "topic": topic,
-            "attempt": attempt,
-            "status": RunState.PLANNED.value,
-            "as_of_ms": as_of_ms,
-            "plan_uri": plan_uri,
-            "opened_at_ms": now_ms,
-            "updated_at_ms": now_ms,
-            "message": "",
-            "snapshot_id": None,
-            "holder": holder,
-            "plan_sha256": plan_sha256,
-            "fence": fence,
-            "found_empty_at_ms": None,
-            "swept_at_ms": None,
-        }
+        opened = Run(
+            plan_id=plan_id,
+            topic=topic,
+            attempt=attempt,
+            status=RunState.PLANNED,
+            as_of_ms=as_of_ms,
+            plan_uri=plan_uri,
+            opened_at_ms=now_ms,
+            updated_at_ms=now_ms,
+            holder=holder,
+            plan_sha256=plan_sha256,
+            fence=fence,
+        )
+        row = make_row(opened, swept_at_ms=None)
         again = update(tables.RunTable).where(
             tables.RunTable.plan_id == plan_id,
             tables.RunTable.status.not_in(_list_values(state for state in RunState if state.may_be_published)),
@@ -290,7 +288,7 @@ class Runs(StorePart):
             .order_by(row.updated_at_ms, row.plan_id)
         )
         with self._database.reading() as session:
-            return [make_run(found) for found in session.scalars(statement)]
+            return [read_value(Run, found) for found in session.scalars(statement)]
 
     def note_empty(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
         """Record that nothing was left to delete of ``run``, for the first and for the second time.
@@ -307,7 +305,7 @@ class Runs(StorePart):
         """Find the run of a plan."""
         with self._database.reading() as session:
             row = session.get(tables.RunTable, plan_id)
-            return None if row is None else make_run(row)
+            return None if row is None else read_value(Run, row)
 
     def get(self, plan_id: str) -> Run:
         """Return the run of a plan.
@@ -324,14 +322,14 @@ class Runs(StorePart):
         if topic is not None:
             statement = statement.where(tables.RunTable.topic == topic)
         with self._database.reading() as session:
-            return [make_run(row) for row in session.scalars(statement.limit(limit))]
+            return [read_value(Run, row) for row in session.scalars(statement.limit(limit))]
 
     def list_open(self, topic: str) -> list[Run]:
         """List runs of ``topic`` that are not closed (:attr:`RunState.is_closed`), the one that moved last first."""
         states = [state.value for state in RunState if not state.is_closed]
         statement = _select_newest_first().where(tables.RunTable.topic == topic, tables.RunTable.status.in_(states))
         with self._database.reading() as session:
-            return [make_run(row) for row in session.scalars(statement)]
+            return [read_value(Run, row) for row in session.scalars(statement)]
 
     def list_open_topics(self) -> frozenset[str]:
         """Return the topics with runs that are not closed."""
@@ -370,27 +368,7 @@ def _require_run(session: Session, plan_id: str) -> Run:
             f"There is no run of plan {plan_id} any more: its topic was removed, and perhaps created again, or its "
             "history is past its retention. The plan is void and nothing was changed. Plan the topic again."
         )
-    return make_run(row)
-
-
-def make_run(row: tables.RunTable) -> Run:
-    """Make the run in ``row``."""
-    return Run(
-        plan_id=row.plan_id,
-        topic=row.topic,
-        attempt=row.attempt,
-        status=RunState(row.status),
-        as_of_ms=row.as_of_ms,
-        plan_uri=row.plan_uri,
-        opened_at_ms=row.opened_at_ms,
-        updated_at_ms=row.updated_at_ms,
-        message=row.message,
-        snapshot_id=row.snapshot_id,
-        holder=row.holder,
-        plan_sha256=row.plan_sha256,
-        fence=row.fence,
-        found_empty_at_ms=row.found_empty_at_ms,
-    )
+    return read_value(Run, row)
 
 
 def _make_replaced_error(run: Run, attempt: str) -> PlanVoidError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, ColumnElement, Double, case, cast, func, or_, select
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.page_tables import SampleTable
+from winnow.store.row_values import list_fields, make_row, read_value
 from winnow.store.rows import TopicOverview
 
 HOUR_MS: Final = 3_600_000
@@ -54,9 +55,7 @@ class Sample:
     deadline_ms: int | None
 
 
-_COLUMNS: Final = tuple(field.name for field in fields(Sample))
-
-_SAME_AS_OVERVIEW: Final = tuple(name for name in _COLUMNS if name not in {"at_ms", "topics"})
+_SAME_AS_OVERVIEW: Final = tuple(name for name in list_fields(Sample) if name not in {"at_ms", "topics"})
 
 _SUMMED: Final = ("records", "size_bytes", "clean_bytes", "cleanable_bytes", "retired_bytes", "end_offsets")
 
@@ -121,11 +120,15 @@ class Samples(StorePart):
         row = SampleTable
         first = select(func.max(row.at_ms)).where(row.topic == topic, row.at_ms <= since_ms).scalar_subquery()
         later = or_(row.at_ms > since_ms, row.at_ms == first)
-        found = select(*(getattr(row, name) for name in _COLUMNS)).where(row.topic == topic, later).order_by(row.at_ms)
+        found = (
+            select(*(getattr(row, name) for name in list_fields(Sample)))
+            .where(row.topic == topic, later)
+            .order_by(row.at_ms)
+        )
         with self._database.reading() as session:
-            return [Sample(**each) for each in session.execute(found).mappings()]
+            return [read_value(Sample, each) for each in session.execute(found).mappings()]
 
     def record(self, samples: Sequence[Sample]) -> None:
         """Record ``samples`` as they are; of one topic and hour the last one counts."""
         with self._database.writing() as session:
-            bulk_statements.upsert(session, SampleTable, [asdict(each) for each in samples])
+            bulk_statements.upsert(session, SampleTable, [make_row(each) for each in samples])

@@ -10,6 +10,7 @@ from sqlalchemy import delete, func, select
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.row_values import make_row, read_value
 from winnow.store.topic_rows import is_former_life
 
 
@@ -50,20 +51,7 @@ class SegmentChecks(StorePart):
         row = tables.SegmentCheck
         with self._database.reading() as session:
             found = session.scalars(select(row).where(row.topic == topic))
-            return {
-                each.path: FileCheck(
-                    topic=each.topic,
-                    path=each.path,
-                    kind=each.kind,
-                    partition=each.partition,
-                    size_bytes=each.size_bytes,
-                    checked_at_ms=each.checked_at_ms,
-                    finding=each.finding,
-                    text=each.text,
-                    since_ms=each.since_ms,
-                )
-                for each in found
-            }
+            return {each.path: read_value(FileCheck, each) for each in found}
 
     def summarize(self, topic: str) -> TopicChecks | None:
         """Summarize the checks of ``topic``; None if nothing of it was ever checked."""
@@ -80,20 +68,7 @@ class SegmentChecks(StorePart):
 
         ``lives``: per topic the life that was checked; of one that has ended nothing is recorded.
         """
-        rows = [
-            {
-                "topic": each.topic,
-                "path": each.path,
-                "kind": each.kind,
-                "partition": each.partition,
-                "size_bytes": each.size_bytes,
-                "checked_at_ms": each.checked_at_ms,
-                "finding": each.finding,
-                "text": each.text,
-                "since_ms": each.since_ms,
-            }
-            for each in checks
-        ]
+        rows = [make_row(each) for each in checks]
         if rows:
             with self._database.writing() as session:
                 topics = sorted({each.topic for each in checks})

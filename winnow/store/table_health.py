@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from winnow.store import bulk_statements
 from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.page_tables import TableHealthTable, TopicSweepTable
+from winnow.store.row_values import make_row, read_value
 from winnow.store.topic_rows import is_former_life
 
 
@@ -71,11 +72,6 @@ class TopicSweep:
     unnamed_files: int = 0
 
 
-_HEALTH_COLUMNS: Final = tuple(field.name for field in fields(TableHealth))
-
-_SWEEP_COLUMNS: Final = tuple(field.name for field in fields(TopicSweep))
-
-
 def write_table_health(session: Session, found: Sequence[TableHealth]) -> None:
     """Replace the health of tables; the number of manifests stays where nobody counted them now."""
     rows = [_make_row(each) for each in found]
@@ -87,7 +83,7 @@ def write_table_health(session: Session, found: Sequence[TableHealth]) -> None:
 
 def _make_row(health: TableHealth) -> dict[str, Any]:
     classes = [[each.below_bytes, each.files, each.size_bytes] for each in health.file_sizes]
-    return {**{name: getattr(health, name) for name in _HEALTH_COLUMNS}, "file_sizes": json.dumps(classes)}
+    return make_row(health, file_sizes=json.dumps(classes))
 
 
 class TablesHealth(StorePart):
@@ -99,15 +95,14 @@ class TablesHealth(StorePart):
             row = session.get(TableHealthTable, topic)
             if row is None:
                 return None
-            values = {name: getattr(row, name) for name in _HEALTH_COLUMNS}
             classes = tuple(SizeClass(*each) for each in json.loads(row.file_sizes))
-            return TableHealth(**{**values, "file_sizes": classes})
+            return read_value(TableHealth, row, file_sizes=classes)
 
     def find_sweep(self, topic: str) -> TopicSweep | None:
         """Find the last sweep of ``topic``; None if there was none."""
         with self._database.reading() as session:
             row = session.get(TopicSweepTable, topic)
-            return None if row is None else TopicSweep(**{name: getattr(row, name) for name in _SWEEP_COLUMNS})
+            return None if row is None else read_value(TopicSweep, row)
 
     def list_unnamed(self) -> dict[str, int]:
         """List by topic how many files and links that nothing names its last sweep came across, where it did."""
@@ -123,4 +118,4 @@ class TablesHealth(StorePart):
         with self._database.writing() as session:
             lock_topic_rows(session, sweep.topic)
             if not is_former_life(session, sweep.topic, table_uuid):
-                bulk_statements.upsert(session, TopicSweepTable, [asdict(sweep)])
+                bulk_statements.upsert(session, TopicSweepTable, [make_row(sweep)])

@@ -7,7 +7,6 @@ a replica that lags behind, what was committed since is gone from it, and nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,14 +14,13 @@ from sqlalchemy import and_, bindparam, case, func, or_, select, update
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.row_values import list_fields, make_row, read_value
 from winnow.store.rows import RunState
 from winnow.store.topic_rows import remove_rows
 from winnow.values.model import TopicHead
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert
-
-_COLUMNS = tuple(TopicHead.__dataclass_fields__)
 
 _BOUND = "head_"
 """Begins the names of the statement's values: SQLAlchemy keeps the columns' own names for itself."""
@@ -47,7 +45,7 @@ class TopicHeads(StorePart):
                 remove_rows(session, head.topic)
             session.execute(
                 _make_statement(session.get_bind().dialect.name),
-                {f"{_BOUND}{name}": value for name, value in asdict(head).items()},
+                {f"{_BOUND}{name}": value for name, value in make_row(head).items()},
             )
 
     def begin_life(self, topic: str, table_uuid: str) -> None:
@@ -63,7 +61,7 @@ class TopicHeads(StorePart):
         row = tables.TopicHeadTable
         with self._database.reading() as session:
             found = session.scalars(select(row).where(row.topic == topic).order_by(row.life, row.recorded_at_ms))
-            return [_make_head(each) for each in found]
+            return [read_value(TopicHead, each) for each in found]
 
     def list_lives_of(self, topics: Sequence[str]) -> dict[str, list[TopicHead]]:
         """List the heads recorded of each of ``topics``, with one query for some hundred of them."""
@@ -73,7 +71,7 @@ class TopicHeads(StorePart):
             for some in bulk_statements.split_chunks(topics):
                 statement = select(row).where(row.topic.in_(some)).order_by(row.life, row.recorded_at_ms)
                 for each in session.scalars(statement):
-                    found.setdefault(each.topic, []).append(_make_head(each))
+                    found.setdefault(each.topic, []).append(read_value(TopicHead, each))
         return found
 
     def list_log_ends(self, topic: str) -> dict[int, int]:
@@ -97,17 +95,13 @@ class TopicHeads(StorePart):
             }
 
 
-def _make_head(found: tables.TopicHeadTable) -> TopicHead:
-    return TopicHead(**{name: getattr(found, name) for name in _COLUMNS})
-
-
 @cache
 def _make_statement(dialect: str) -> Insert:
     """Make the statement of :meth:`TopicHeads.record`; making it takes longer than running it."""
     row = tables.TopicHeadTable
     table = row.__table__
     life = select(func.coalesce(func.max(row.life), 0) + 1).where(row.topic == bindparam(f"{_BOUND}topic"))
-    values = {name: bindparam(f"{_BOUND}{name}", type_=table.c[name].type) for name in _COLUMNS}
+    values = {name: bindparam(f"{_BOUND}{name}", type_=table.c[name].type) for name in list_fields(TopicHead)}
     statement = bulk_statements.build_insert(dialect, row).values(life=life.scalar_subquery(), **values)
     new, old = statement.excluded, table.c
     is_later = new.last_sequence_number > old.last_sequence_number

@@ -1,0 +1,49 @@
+"""Values from rows and rows from values: a value's fields are its table's columns, and are listed nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+T = TypeVar("T")
+
+
+@cache
+def _describe_fields(kind: Any) -> Mapping[str, type[Enum] | None]:
+    hints = get_type_hints(kind)
+    members = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Enum)}
+    return {field.name: members.get(field.name) for field in fields(kind)}
+
+
+def list_fields(kind: Any) -> tuple[str, ...]:
+    """List the names of the fields of ``kind``, a dataclass, in their order."""
+    return tuple(_describe_fields(kind))
+
+
+def read_value(kind: type[T], row: object, **others: object) -> T:
+    """Make a value of ``kind``, a dataclass, from a row that has a column for each of its fields but ``others``.
+
+    ``row``: an object of a mapped class, a row of a query, or a mapping of its columns. Text becomes the member of the
+    field's enumeration.
+    """
+    described: Any = kind
+    values = dict(others)
+    for name, enumeration in _describe_fields(described).items():
+        if name not in others:
+            found = row[name] if isinstance(row, Mapping) else getattr(row, name)
+            values[name] = found if enumeration is None else enumeration(found)
+    return kind(**values)
+
+
+def make_row(value: Any, *, without: Collection[str] = (), **others: object) -> dict[str, Any]:
+    """Make the columns of the row of ``value``, a dataclass: its fields but those ``without``, and ``others``.
+
+    ``asdict`` copies frozen values again, which takes longer than the database.
+    """
+    kind: Any = type(value)
+    names = [name for name in _describe_fields(kind) if name not in others and name not in without]
+    found = {name: getattr(value, name) for name in names}
+    return {name: each.value if isinstance(each, Enum) else each for name, each in found.items()} | others
