@@ -177,12 +177,15 @@ def test_a_shared_database_keeps_the_tables_of_others(store_url: str) -> None:
 
 
 @pytest.mark.usefixtures("genuine_migrations")
-def test_a_database_of_a_newer_winnow_is_refused(store_url: str) -> None:
+@pytest.mark.parametrize(
+    ("revision", "who"), [("9999", "a newer Winnow"), ("0021", "a Winnow from before the first release")]
+)
+def test_a_database_of_a_winnow_that_this_one_does_not_know_is_refused(store_url: str, revision: str, who: str) -> None:
     """A revision that this version does not know stops it before it changes anything."""
     Store.open(store_url).close()
     with engine_for(store_url) as engine, engine.begin() as connection:
-        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-    with pytest.raises(FormatVersionError, match="newer Winnow"):
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+    with pytest.raises(FormatVersionError, match=f"{who}.*winnow store rebuild"):
         Store.open(store_url)
 
 

@@ -7,14 +7,12 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from alembic import command
 from sqlalchemy import text
 
 from tests.support import store_fixtures
 from winnow.store import Store
 from winnow.store.audit import MAXIMUM_TEXT_CHARACTERS, AuditEntry
 from winnow.store.audit_chain import check_chain
-from winnow.store.migration import make_alembic_config
 from winnow.store.rows import Window
 
 # Fixtures are found by the names they have here.
@@ -169,21 +167,3 @@ def test_writers_at_once_make_one_chain(store_url: str) -> None:
         list(threads.map(lambda number: fill(store, 4), range(6)))
         report = store.audit.verify_chain()
     assert (report.entries, report.last_number, report.first_break) == (24, 24, None)
-
-
-def test_entries_from_before_the_chain_are_chained_in_the_order_of_time(store_url: str) -> None:
-    """What was done before the upgrade cannot change unnoticed after it."""
-    with Store.open(store_url) as store:
-        fill(store, 3)
-        store.audit.record(replace(SWEPT, at_ms=1, entry_id="the first"))
-        database = store.audit._database
-        with database.writing() as session:
-            command.downgrade(make_alembic_config(session.connection()), "0016-1")
-    with Store.open(store_url) as store:
-        report = store.audit.verify_chain()
-        assert (report.entries, report.last_number, report.first_break) == (4, 4, None)
-        store.audit.record(PAUSED)
-        assert store.audit.verify_chain().first_break is None
-        with store.audit._database.reading() as session:
-            first = session.scalar(text("SELECT entry_id FROM winnow_audit WHERE number = 1"))
-    assert first == "the first"

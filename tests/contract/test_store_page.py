@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from alembic import command
-from sqlalchemy import create_engine, text
-
 from tests.page.sample_rows import (
     BIG,
     DAY_MS,
@@ -24,7 +21,6 @@ from tests.support import store_fixtures
 from winnow.store import RunState, Store
 from winnow.store.assessments import AssessedTopic
 from winnow.store.deadlines import DeadlineDay, MissedDeadline, write_deadlines
-from winnow.store.migration import make_alembic_config
 from winnow.store.receipt_figures import RunRank
 from winnow.store.rows import AppendedRecords, TopicSort, Window
 from winnow.store.samples import ALL_TOPICS, Sample
@@ -40,31 +36,6 @@ postgresql_server = store_fixtures.postgresql_server
 new_store_url = store_fixtures.new_store_url
 store_url = store_fixtures.store_url
 store = store_fixtures.store
-
-FIGURES = (
-    "SELECT plan_id, topic, finished_at_ms, partitions, records_in, records_kept, records_retired, bytes_in, "
-    "bytes_out, bytes_retired, seconds FROM winnow_receipt_figures ORDER BY plan_id"
-)
-
-
-def test_migration_fills_figures_and_sort_keys_from_what_is_there(store_url: str) -> None:
-    """A store of an older Winnow shows what its receipts add up to, and its topics in their natural order."""
-    engine = create_engine(store_url)
-    with Store.open(store_url) as store:
-        for number in range(3):
-            store.projection.record_publication(receipt(f"plan-{number}"), {}, [], NOW_MS)
-        put(store, "orders-10")
-        put(store, "Orders-2")
-    with engine.begin() as connection:
-        written = connection.execute(text(FIGURES)).all()
-        command.downgrade(make_alembic_config(connection), "0012")
-    Store.open(store_url).close()
-    with engine.connect() as connection:
-        assert connection.execute(text(FIGURES)).all() == written
-        ordered = "SELECT topic FROM winnow_topic_overview ORDER BY sort_key"
-        assert list(connection.scalars(text(ordered))) == ["Orders-2", "orders-10"]
-    engine.dispose()
-    assert written[0] == ("plan-0", "orders", NOW_MS, 2, 110, 50, 5, 4_160, 1_088, 11, 1.5)
 
 
 def test_one_sample_per_hour_holds_the_last_overview_and_all_topics_have_one_together(store: Store) -> None:

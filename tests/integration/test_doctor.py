@@ -36,6 +36,8 @@ from winnow.pipeline.doctor.check_runner import (
     run_checks,
 )
 from winnow.pipeline.doctor.services import check_webhook
+from winnow.store import migration
+from winnow.store.migrations import HEAD_REVISION
 
 postgresql_server = store_fixtures.postgresql_server
 HOUR_MS = 3_600_000
@@ -316,12 +318,17 @@ def store_at(tmp_path: Path, revision: str) -> Settings:
 
 @pytest.mark.parametrize(
     ("revision", "status", "fix"),
-    [("0001", CheckStatus.WARNING, "back the database up"), ("9999", CheckStatus.FAILURE, "winnow store rebuild")],
+    [
+        (HEAD_REVISION, CheckStatus.WARNING, "back the database up"),
+        ("0001", CheckStatus.FAILURE, "winnow store rebuild"),
+        ("9999", CheckStatus.FAILURE, "winnow store rebuild"),
+    ],
 )
 def test_store_of_another_schema_is_told_from_the_newest(
-    tmp_path: Path, revision: str, status: CheckStatus, fix: str
+    tmp_path: Path, revision: str, status: CheckStatus, fix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older one is upgraded by the next command; a newer one needs the newer Winnow. Looking changes neither."""
+    """The next command upgrades an older one; the others are left to a person. Looking changes none."""
+    monkeypatch.setattr(migration, "HEAD_REVISION", "1000")
     settings = store_at(tmp_path, revision)
     (finding,) = services.check_store(settings, read_wall_clock_ms)
     assert finding.status is status
@@ -370,7 +377,7 @@ def test_store_that_is_not_there_yet_is_not_made_by_looking(tmp_path: Path) -> N
 @pytest.mark.parametrize("shift_ms", [-2 * HOUR_MS, 61_500])
 def test_clock_that_is_more_than_a_minute_off_fails(tmp_path: Path, shift_ms: int) -> None:
     """Of this machine against the database and against the disk; below a minute nothing is said of one's own clock."""
-    settings = store_at(tmp_path, "0003")
+    settings = store_at(tmp_path, HEAD_REVISION)
     findings = [
         the(services.check_store(settings, lambda: read_wall_clock_ms() + shift_ms), "clock-store"),
         the(

@@ -19,7 +19,7 @@ from winnow.errors import FormatVersionError, ServiceError, WinnowError
 from winnow.files import private_files
 from winnow.files.disk_sync import sync_folder
 from winnow.store.database import Database, mask_address
-from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
+from winnow.store.migrations import FIRST_REVISION, HEAD_REVISION, VERSION_TABLE
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -38,7 +38,7 @@ def migrate(database: Database) -> None:
 
     Raises:
         ServiceError: the database cannot be reached, or its folder cannot be made.
-        FormatVersionError: a newer Winnow has migrated the database.
+        FormatVersionError: a newer Winnow has migrated the database, or one from before the first release made it.
     """
     with _lock_migration(database):
         if database.is_sqlite:
@@ -61,7 +61,7 @@ def prepare_to_read(database: Database) -> None:
 
     Raises:
         ServiceError: the database cannot be reached, or its tables would have to be changed and this user may not.
-        FormatVersionError: a newer Winnow has migrated the database.
+        FormatVersionError: a newer Winnow has migrated the database, or one from before the first release made it.
     """
     revision = None
     if not database.is_sqlite or Path(str(database.url.database)).exists():
@@ -103,11 +103,11 @@ def _upgrade(database: Database, connection: Connection) -> None:
     revision = read_revision(connection)
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
+        who = "a newer Winnow" if revision > HEAD_REVISION else "a Winnow from before the first release"
         raise FormatVersionError(
-            f"The metadata store {mask_address(database.url)} was migrated by a newer Winnow (revision {revision}; "
-            "this one "
-            f"knows up to {HEAD_REVISION}). Nothing was changed. Use the newer Winnow, or point WINNOW_STORE_URL at an "
-            "empty database and rebuild the store."
+            f"The metadata store {mask_address(database.url)} was made by {who} (revision {revision}; this one knows "
+            f"{FIRST_REVISION} to {HEAD_REVISION}). Nothing was changed. Use that Winnow, or point WINNOW_STORE_URL at "
+            "an empty database and rebuild the store: winnow store rebuild"
         )
     command.upgrade(config, "head")
 
@@ -145,7 +145,8 @@ def _lock_migration(database: Database) -> Iterator[None]:
 class StoreHealth:
     """Health of the store. ``address`` has no secrets. ``revision`` None: empty; ``is_there`` False: no SQLite file.
 
-    ``ahead_ms``: how far its clock is ahead of this machine's; None for a database without a clock of its own.
+    ``newest``, ``oldest``: the schemas that this Winnow knows. ``ahead_ms``: how far its clock is ahead of this
+    machine's; None for a database without a clock of its own.
     """
 
     address: str
@@ -153,6 +154,7 @@ class StoreHealth:
     revision: str | None
     newest: str
     ahead_ms: int | None
+    oldest: str = FIRST_REVISION
 
 
 def examine_store(url: str, now_ms: Clock) -> StoreHealth:

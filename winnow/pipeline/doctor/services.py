@@ -307,6 +307,13 @@ def _check_schema(health: StoreHealth) -> CheckResult:
             "Install that Winnow here too (winnow --version), or point WINNOW_STORE_URL at an empty database and: "
             "winnow store rebuild",
         )
+    if health.revision < health.oldest:
+        return build_failure(
+            "store",
+            f"{health.address} has schema {health.revision}, from before the first release; this Winnow knows "
+            f"{health.oldest} to {health.newest}.",
+            "Point WINNOW_STORE_URL at an empty database and: winnow store rebuild",
+        )
     return build_warning(
         "store",
         f"{health.address} has schema {health.revision}; this Winnow's is {health.newest}.",
