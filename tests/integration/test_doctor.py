@@ -414,10 +414,10 @@ def receiver() -> Iterator[tuple[str, list[dict[str, object]]]]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(204 if self.path == "/take" else 403)
-            self.end_headers()
             if self.path == "/take":
                 taken.append(json.loads(body))
+            self.send_response(204 if self.path == "/take" else 403)
+            self.end_headers()
 
         def log_message(self, *_: object) -> None:
             return
