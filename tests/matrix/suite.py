@@ -166,7 +166,7 @@ def _judge_doctor(env: Mapping[str, str], folder: Path) -> None:
 
 
 def _await_scheduled_run(env: Mapping[str, str], folder: Path, ingested: datetime) -> None:
-    """Wait for the first run that the scheduler starts of itself, as of an instant after ``ingested``.
+    """Wait for the first run that the scheduler starts of itself after ``ingested``.
 
     Raises:
         TrialFailedError: it failed, or there was none in time.
@@ -179,7 +179,7 @@ def _await_scheduled_run(env: Mapping[str, str], folder: Path, ingested: datetim
         done = subprocess.run(command, env=dict(env), cwd=folder, capture_output=True, text=True)
         # Warnings stand on standard output, too.
         said = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(("[{", "[]"))), "[]")
-        # Its id has the beginning of its interval; Airflow may start one for the interval before at once.
+        # Its id has the beginning of its interval, from Airflow 3.2 on the end; an earlier one may start too.
         begun = {each["run_id"].removeprefix("scheduled__"): each for each in json.loads(said)}
         runs = [
             each
