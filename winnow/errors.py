@@ -26,14 +26,40 @@
     └── ServiceError                 exit 6   wait for the service, then run it again
         └── MissingFileError                  a file that the catalog names is not there
 
-A message says what happened to which topic partition, what was left behind, and what to do next.
-Exceptions are made from plain strings, so they survive pickling across process borders.
+An error is a value with three parts (:class:`Explanation`): what happened to which topic partition, what was left
+behind, and what to do next. ``str()`` joins them for people; code reads the parts and never the message. A function
+``make_*_error`` returns an error, a function ``require_*`` raises one. Errors are made from plain strings, so they
+survive pickling across process borders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, Self
+
+
+class Explanation(NamedTuple):
+    """What happened to which topic partition, what was left behind, and what to do next: each in sentences.
+
+    ``left`` and ``next`` may be empty. The last part may end with a command, which then has no full stop, so that it
+    can be pasted as it is.
+    """
+
+    what: str
+    left: str = ""
+    next: str = ""
+
+    def __str__(self) -> str:
+        """Join the parts. Each one before the last ends with one full stop, as it was written or not."""
+        parts = [part for part in self if part]
+        return " ".join([*map(_end_sentence, parts[:-1]), *parts[-1:]])
+
+    @property
+    def clause(self) -> str:
+        """The whole message without its last full stop, to stand in another sentence."""
+        return str(self).removesuffix(".")
 
 
 class WinnowError(Exception):
@@ -41,6 +67,52 @@ class WinnowError(Exception):
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
+    of_topics: Mapping[str, Explanation] = MappingProxyType({})
+    """Of an error that stands for those of several topics: that of each."""
+
+    def __init__(self, what: str = "", left: str = "", next: str = "") -> None:  # noqa: A002  (as the documents name it)
+        super().__init__(what, left, next)
+
+    def __str__(self) -> str:
+        return str(self.explanation)
+
+    @property
+    def explanation(self) -> Explanation:
+        """The three parts."""
+        return Explanation(*self.args)
+
+    @property
+    def what(self) -> str:
+        """What happened to which topic partition."""
+        return self.explanation.what
+
+    @property
+    def left(self) -> str:
+        """What was left behind. Empty: the caller knows it, or nothing is to be said of it."""
+        return self.explanation.left
+
+    @property
+    def next(self) -> str:
+        """What to do next; may be empty."""
+        return self.explanation.next
+
+    @property
+    def clause(self) -> str:
+        """What happened, without its full stop, to stand in another sentence."""
+        return self.what.removesuffix(".")
+
+    def with_left(self, left: str) -> Self:
+        """Return the same error with another ``left``: only the caller knows whether something was committed before."""
+        return self._replace(self.explanation._replace(left=left))
+
+    def with_what(self, what: str) -> Self:
+        """Return the same error with another ``what``, such as one that names the topic."""
+        return self._replace(self.explanation._replace(what=what))
+
+    def _replace(self, explanation: Explanation) -> Self:
+        changed = copy.copy(self)
+        changed.args = tuple(explanation)
+        return changed
 
 
 class UsageError(WinnowError):
@@ -166,9 +238,13 @@ _BY_EXIT_CODE: dict[int, type[WinnowError]] = {
 }
 
 
-def make_error(exit_code: int, message: str) -> WinnowError:
+def make_error(exit_code: int, explanation: Explanation) -> WinnowError:
     """Make the error that belongs to the exit code of another process."""
-    return _BY_EXIT_CODE.get(exit_code, WinnowError)(message)
+    return _BY_EXIT_CODE.get(exit_code, WinnowError)(*explanation)
+
+
+def _end_sentence(part: str) -> str:
+    return part if part.endswith((".", "!", "?", ":")) else f"{part}."
 
 
 def find_worst_exit_code(codes: Iterable[int]) -> int:

@@ -68,7 +68,11 @@ def select_topics(ctx: Pipeline, context: Mapping[str, Any], wanted: Sequence[st
     known = ctx.log.names()
     unknown = sorted(set(wanted) - set(known))
     if unknown:
-        raise UnknownTopicError(f"There is no topic {', '.join(unknown)}. Nothing was done. Name existing topics.")
+        raise UnknownTopicError(
+            f"There is no topic {', '.join(unknown)}.",
+            left="Nothing was done.",
+            next="Name existing topics.",
+        )
     topic_rights.require_right(ctx, context, wanted)
     return list(dict.fromkeys(wanted)) or topic_rights.keep_permitted(ctx, context, known)
 

@@ -58,7 +58,10 @@ def list_file_rows(params: Mapping[str, Any]) -> list[IngestRow]:
     names_files = bool(params["topic"] or params["paths"] or params["files"] or params["source_topic"])
     names_kafka = bool(params["kafka_topics"] or params["kafka_topics_regex"])
     if names_files and names_kafka:
-        raise UsageError("Nothing was ingested: a run reads files or Kafka. Trigger two runs.")
+        raise UsageError(
+            "Nothing was ingested: a run reads files or Kafka.",
+            next="Trigger two runs.",
+        )
     settings = None if names_files or names_kafka else _load_settings()
     if names_kafka or (settings is not None and _follows(settings)):
         return []
@@ -151,8 +154,8 @@ def _open_cluster(ctx: Pipeline) -> Cluster:
     source = ctx.settings.source
     if not source.bootstrap_servers and source.properties_file is None:
         raise UsageError(
-            "Nothing was ingested: the settings name no brokers. Set source.bootstrap_servers where Airflow runs: a "
-            "run reads only from the cluster of the settings."
+            "Nothing was ingested: the settings name no brokers.",
+            next="Set source.bootstrap_servers where Airflow runs: a run reads only from the cluster of the settings.",
         )
     path = None if source.properties_file is None else str(source.properties_file)
     return Cluster(read_client_settings(source.bootstrap_servers, path))

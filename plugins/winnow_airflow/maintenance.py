@@ -188,7 +188,11 @@ def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
     elif row["action"] == "release":
         text = _describe_release(topic, step.release_partitions(ctx, topic, chosen, why=reason))
     else:
-        raise UsageError(f"There is no action {row['action']}. Nothing was changed. Choose pause, resume or release.")
+        raise UsageError(
+            f"There is no action {row['action']}.",
+            left="Nothing was changed.",
+            next="Choose pause, resume or release.",
+        )
     log.info("%s", text)
     return text
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Context
 
-from winnow.errors import TopicBusyError
+from winnow.errors import TopicBusyError, WinnowError
 from winnow_airflow.task_defaults import describe_error
 from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
@@ -77,7 +76,9 @@ def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: o
     attempt = next(list_staged_attempts(row["uri"], base), None)
     verdict = ctx.store.verdicts.find(plan_id, attempt) if attempt is not None else None
     if verdict is not None and verdict.broken:
-        return alert_templates.make_validation_broken(topic, plan_id, run.message.partition(". ")[0], at_ms=at_ms)
+        from winnow.pipeline.compaction.validate import build_broken_alert
+
+        return build_broken_alert(verdict, at_ms=at_ms)
     if verdict is not None and not verdict.passed:
         from winnow.pipeline.compaction.validate import build_verdict_alert
 
@@ -132,11 +133,9 @@ def find_failed_ingests(ctx: Pipeline, topics: Iterable[str], problem: object) -
 def _split_cause(topics: Iterable[str], problem: object) -> dict[str, str]:
     """Split the error of a task over those of its ``topics`` that it is about: all of them if it names none."""
     share = list(topics)
-    words = _describe_cause(problem)
-    # The error of a task that works on several topics has a line per failed one; for one topic it is the error itself.
-    lines = {topic: line for line in words.splitlines() for topic in share if line.startswith(f"{topic}: ")}
-    named = [topic for topic in share if re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w-])", words)]
-    return {topic: lines.get(topic, words).removeprefix(f"{topic}: ") for topic in lines or named or share}
+    of_topics = problem.of_topics if isinstance(problem, WinnowError) else {}
+    told = {topic: str(of_topics[topic]) for topic in share if topic in of_topics}
+    return told or dict.fromkeys(share, _describe_cause(problem))
 
 
 def _describe_cause(problem: object) -> str:

@@ -31,12 +31,16 @@ def choose_as_of_ms(
     elif run_after is not None:
         chosen = _convert_to_ms(run_after)
     else:
-        raise UsageError("The run has neither data interval nor run_after. Trigger it with the Param as_of.")
+        raise UsageError(
+            "The run has neither data interval nor run_after.",
+            next="Trigger it with the Param as_of.",
+        )
     if chosen > now_ms + MAXIMUM_CLOCK_SKEW_MS and not params.get("simulate"):
         raise UsageError(
             f"The as-of {format_ms(chosen)} lies {(chosen - now_ms) / 1000:,.0f} seconds ahead of the present. Such a "
-            "run compacts what is not due yet and starts delete horizons in the future. Nothing was done. Trigger it "
-            "with the Param simulate if that is what you want."
+            "run compacts what is not due yet and starts delete horizons in the future.",
+            left="Nothing was done.",
+            next="Trigger it with the Param simulate if that is what you want.",
         )
     return chosen
 

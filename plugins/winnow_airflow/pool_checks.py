@@ -68,8 +68,9 @@ def require_pools(context: Mapping[str, Any]) -> None:
         return
     commands = [_build_create_command(name) for name in missing]
     raise ConfigurationError(
-        f"Airflow has no pool {' and no pool '.join(missing)}, so tasks of this run would wait forever. Nothing was "
-        f"done. Create what is missing, then clear this run: {' && '.join(commands)}"
+        f"Airflow has no pool {' and no pool '.join(missing)}, so tasks of this run would wait forever.",
+        left="Nothing was done.",
+        next=f"Create what is missing, then clear this run: {' && '.join(commands)}",
     )
 
 

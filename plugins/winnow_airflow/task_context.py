@@ -51,7 +51,8 @@ class NotifierChannel:
         except TypeError:
             named = ", ".join(arguments) or "none"
             raise ConfigurationError(
-                f"{self._notifier.path} does not take these arguments: {named}. Fix alert.notifiers."
+                f"{self._notifier.path} does not take these arguments: {named}.",
+                next="Fix alert.notifiers.",
             ) from None
         context: Any = {**self._context, "alert": asdict(alert)}
         # Same as calling the notifier, but without logging a foreign error message, which may contain a secret address.
@@ -66,9 +67,15 @@ def _load_notifier_class(path: str) -> type[BaseNotifier]:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):
-        raise ConfigurationError(f"There is no class {path}. Fix alert.notifiers, or install its provider.") from None
+        raise ConfigurationError(
+            f"There is no class {path}.",
+            next="Fix alert.notifiers, or install its provider.",
+        ) from None
     if not isinstance(found, type) or not issubclass(found, BaseNotifier):
-        raise ConfigurationError(f"{path} is not an Airflow notifier. Fix alert.notifiers.")
+        raise ConfigurationError(
+            f"{path} is not an Airflow notifier.",
+            next="Fix alert.notifiers.",
+        )
     return found
 
 

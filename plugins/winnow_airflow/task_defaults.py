@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from winnow.errors import (
     BadInputError,
     CommitConflictError,
+    Explanation,
     PlanVoidError,
     UsageError,
     ValidationFailedError,
@@ -89,19 +90,29 @@ def combine_errors(errors: Sequence[tuple[str, Exception]]) -> Exception:
 
     A retry does not harm the other topics: they have ended, and end the same way again.
     """
+    of_topics = {topic: _explain(problem) for topic, problem in errors}
     if len(errors) == 1:
-        return errors[0][1]
+        (_, alone), *_ = errors
+        if isinstance(alone, WinnowError):
+            alone.of_topics = of_topics
+        return alone
     worth_retrying = [problem for _, problem in errors if is_worth_retrying(problem)]
     # The longest delay first: an error that waits for a service must not be retried at once.
     patient = [problem for problem in worth_retrying if not isinstance(problem, CommitConflictError)]
     chosen = next(iter([*patient, *worth_retrying]), errors[0][1])
     kind = type(chosen) if isinstance(chosen, WinnowError) else WinnowError
-    return kind("\n".join(f"{topic}: {describe_error(problem)}" for topic, problem in errors))
+    combined = kind("\n".join(f"{topic}: {describe_error(problem)}" for topic, problem in errors))
+    combined.of_topics = of_topics
+    return combined
 
 
 def is_worth_retrying(problem: Exception) -> bool:
     """Check whether the same call may succeed later without anyone changing something."""
     return not isinstance(problem, HOPELESS)
+
+
+def _explain(problem: Exception) -> Explanation:
+    return problem.explanation if isinstance(problem, WinnowError) else Explanation(describe_error(problem))
 
 
 def describe_error(problem: Exception) -> str:

@@ -56,7 +56,11 @@ def change_topic(ctx: Pipeline, change: TopicChange) -> str:
     }
     step = steps.get(change["action"])
     if step is None:
-        raise UsageError(f"There is no action {change['action']}. Nothing was changed. Choose {', '.join(ACTIONS)}.")
+        raise UsageError(
+            f"There is no action {change['action']}.",
+            left="Nothing was changed.",
+            next=f"Choose {', '.join(ACTIONS)}.",
+        )
     text = step(ctx, change)
     log.info("%s", text)
     return text
@@ -96,8 +100,8 @@ def _require_expected(topic: str, present: Mapping[str, str], expected: Mapping[
     others = sorted(key for key, value in expected.items() if present.get(key) != value)
     if others:
         raise UsageError(
-            f"Nothing of {topic} was changed: {', '.join(others)} got another value since you looked. "
-            "Open the configuration again and decide anew."
+            f"Nothing of {topic} was changed: {', '.join(others)} got another value since you looked.",
+            next="Open the configuration again and decide anew.",
         )
 
 

@@ -120,8 +120,8 @@ def build_ingest_rows(params: Mapping[str, Any]) -> list[IngestRow]:
         rows.insert(0, _build_ingest_row(params))
     if not rows or any(not row["topic"] or not row["paths"] for row in rows):
         raise UsageError(
-            "Nothing was ingested: an entry needs a topic and at least one path. Give the Params topic and paths, or "
-            "files with both in every entry."
+            "Nothing was ingested: an entry needs a topic and at least one path.",
+            next="Give the Params topic and paths, or files with both in every entry.",
         )
     if params.get("source_topic") and not params["topic"]:
         raise UsageError(

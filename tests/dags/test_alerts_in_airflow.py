@@ -231,7 +231,7 @@ def test_a_validation_that_died_is_alerted_by_the_notifier(ctx: Context, tmp_pat
     assert found is not None
     assert (found.kind, found.topic) == (AlertKind.VALIDATION_BROKEN, "orders")
     assert "MemoryError" in found.message()
-    assert "secret" not in found.sentences
+    assert "secret" not in str(found.explain())
 
 
 def test_a_publish_that_was_killed_leaves_an_unknown_commit(ctx: Context, tmp_path: Path) -> None:

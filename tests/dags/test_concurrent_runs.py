@@ -26,6 +26,7 @@ from winnow.config.settings import Settings
 from winnow.engine.events import PartitionFailure, PlanFailure, PlanOutcome, emit_outcomes
 from winnow.errors import (
     DamagedSegmentError,
+    Explanation,
     ForeignTableError,
     PlanVoidError,
     ServiceError,
@@ -302,7 +303,7 @@ def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Co
 
 def end_without_files(*plans: PlanReference, submitted: Sequence[PlanReference] = ()) -> JobOutcome:
     """The outcome of a Spark job that found a segment of each of ``plans`` missing and reported on no other."""
-    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
+    failure = PlanFailure(Explanation("gone"), 4, (PartitionFailure(0, "segment is missing", 4),))
     stream = io.StringIO()
     emit_outcomes([PlanOutcome(plan.topic, plan.plan_id, None, failure) for plan in plans], stream)
     output = JobOutput([plan.plan_id for plan in submitted or plans])
@@ -399,7 +400,7 @@ def test_what_the_job_reported_long_before_its_last_lines_reaches_the_task(
     batch = planned(a, "orders")
     (plan,) = plans_of(batch)
     stream = io.StringIO()
-    failure = PlanFailure("gone", 4, (PartitionFailure(0, "segment is missing", 4),))
+    failure = PlanFailure(Explanation("gone"), 4, (PartitionFailure(0, "segment is missing", 4),))
     emit_outcomes([PlanOutcome(plan.topic, plan.plan_id, None, failure)], stream)
     output = tmp_path / "output"
     output.write_text(stream.getvalue() + "a line of Spark's own\n" * 1_000)

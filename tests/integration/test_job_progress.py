@@ -13,7 +13,7 @@ import pytest
 from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, open_world, record
 from winnow.engine.events import PlanFailure
-from winnow.errors import ServiceError
+from winnow.errors import Explanation, ServiceError
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.spark import progress as job_progress
@@ -108,7 +108,12 @@ def test_first_reason_of_each_plan_and_of_the_application_is_kept(world: World) 
     with record_progress(world.ctx, plans, "a-1") as recorder:
         recorder.observe(partition(error="the segment is damaged", exit_code=4))
         recorder.observe(partition(error="another one is", exit_code=4))
-        recorder.end(JobOutcome(4, {"plan-1": PlanFailure("all of it", 4), "plan-2": PlanFailure("no disk", 6)}))
+        recorder.end(
+            JobOutcome(
+                4,
+                {"plan-1": PlanFailure(Explanation("all of it"), 4), "plan-2": PlanFailure(Explanation("no disk"), 6)},
+            )
+        )
     first, second = (world.ctx.store.job_progress.find(each.plan_id) for each in plans)
     assert first.job == second.job
     assert first.job is not None

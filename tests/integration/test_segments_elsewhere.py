@@ -49,7 +49,7 @@ def test_tiered_storage_of_a_topic_that_was_created_again_is_refused(remote: Pat
 def test_a_segment_alone_goes_into_the_partition_that_was_said_and_no_other_call_inherits_it(remote: Path) -> None:
     segment = write_segment(remote / "a", 3, encode_batch([Record(3), Record(4)]))
     refused = winnow("ingest", "files", "orders", segment, "--create", code=3)
-    assert "say it with --partition N" in refused.stderr
+    assert "Say it with --partition N" in refused.stderr
     assert winnow("topics", "list", "--json").document == []
     done = winnow("ingest", "files", "orders", segment, "--create", "--partition", 2, "--json")
     (part,) = done.document["partitions"]

@@ -24,6 +24,7 @@ from winnow.errors import (
     CommitUnknownError,
     ConfigurationError,
     DamagedSegmentError,
+    Explanation,
     PlanVoidError,
     ServiceError,
     UsageError,
@@ -398,8 +399,8 @@ def test_partition_that_fails_again_after_a_release_is_alerted_again(
 def test_failure_that_names_no_partition_marks_none(world: World) -> None:
     plan = world.plan(world.clock())
     assert plan is not None
-    assert mark_failed_partitions(world.ctx, plan, PlanFailure("two Sparks are mixed", 2), "a1") is None
-    away = PlanFailure("away", 6, (PartitionFailure(0, "away", 6),))
+    assert mark_failed_partitions(world.ctx, plan, PlanFailure(Explanation("two Sparks are mixed"), 2), "a1") is None
+    away = PlanFailure(Explanation("away"), 6, (PartitionFailure(0, "away", 6),))
     assert mark_failed_partitions(world.ctx, plan, away, "a1") is None
     assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
 

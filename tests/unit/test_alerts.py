@@ -81,7 +81,7 @@ def test_text_of_each_kind_has_its_six_parts(kind: AlertKind) -> None:
     assert to_do == f"Next: {alert.next}"
     assert "winnow " in to_do
     assert link.startswith("https://airflow.example.org/winnow/page#/")
-    assert situation.sentences == f"{alert.message} {alert.safe} {alert.next}"
+    assert str(situation.explain()) == f"{alert.message} {alert.safe} {alert.next}"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_text_of_each_kind_has_its_six_parts(kind: AlertKind) -> None:
 )
 def test_advice_names_the_dag_of_this_installation(kind: AlertKind, dag_id: str) -> None:
     """Another installation in the same Airflow has one without the prefix."""
-    assert f" {dag_id} " in SITUATIONS[kind]().next
+    assert f" {dag_id} " in SITUATIONS[kind]().summary.next
 
 
 def test_situation_tells_what_is_fresh_of_it_alone() -> None:

@@ -14,8 +14,13 @@ from winnow.engine.events import (
     parse_event,
     parse_failure,
 )
+from winnow.errors import Explanation
 
-FAILURE = PlanFailure("orders-0: gone", 4, (PartitionFailure(0, "gone", 4), PartitionFailure(2, "odd", 1)))
+FAILURE = PlanFailure(
+    Explanation("orders-0: gone", "Nothing was published.", "Run it again."),
+    4,
+    (PartitionFailure(0, "gone", 4), PartitionFailure(2, "odd", 1)),
+)
 
 
 def test_failure_of_a_plan_arrives_as_it_was_sent_and_last() -> None:
@@ -26,13 +31,17 @@ def test_failure_of_a_plan_arrives_as_it_was_sent_and_last() -> None:
     assert [event["plan_id"] for event in events] == ["p2", "p1"]
     assert [parse_failure(event) for event in events] == [None, FAILURE]
     assert (events[0]["manifest"], events[0]["error"], events[0]["exit_code"]) == ("file:///m.json", None, 0)
-    assert (events[1]["manifest"], events[1]["error"], events[1]["exit_code"]) == (None, "orders-0: gone", 4)
+    assert (events[1]["manifest"], events[1]["error"], events[1]["exit_code"]) == (
+        None,
+        "orders-0: gone. Nothing was published. Run it again",
+        4,
+    )
 
 
-def test_failure_of_the_whole_job_names_no_partition() -> None:
+def test_failure_of_the_whole_job_names_no_partition_and_may_be_of_an_older_version_without_parts() -> None:
     event = parse_event('WINNOW {"event": "failed", "error": "two Sparks", "exit_code": 2}')
     assert event is not None
-    assert parse_failure(event) == PlanFailure("two Sparks", 2)
+    assert parse_failure(event) == PlanFailure(Explanation("two Sparks"), 2)
 
 
 def test_other_lines_and_other_events_are_no_failure() -> None:

@@ -139,6 +139,6 @@ def test_what_is_no_base64_though_the_user_said_so_is_refused_without_showing_it
     columns: dict[str, Any], number: int
 ) -> None:
     name = "headers" if "headers" in columns else "value"
-    with pytest.raises(BadInputError, match=rf"record {number}: .* is not base64; .*--encoding {name}=text") as refused:
+    with pytest.raises(BadInputError, match=rf"record {number}: .* is not base64. .*--encoding {name}=text") as refused:
         decode_fields(make_texts(name), make_records(**columns), {name: Reading.BASE64})
     assert "ab!" not in str(refused.value)

@@ -104,7 +104,7 @@ def test_other_forms_of_the_time_are_read(text: str, tmp_path: Path) -> None:
 )
 def test_a_path_that_is_not_the_usual_one_tells_no_partition_and_a_person_has_to(name: str, tmp_path: Path) -> None:
     write(tmp_path / name, [make_event(4)])
-    with pytest.raises(BadInputError, match=r"layout event-hubs.*say it with --partition N"):
+    with pytest.raises(BadInputError, match=r"layout event-hubs.*Say it with --partition N"):
         open_archive([str(tmp_path)])
     (record,) = read(open_archive([str(tmp_path)], partition=2))
     assert (record["partition"], record["offset"]) == (2, 4)

@@ -317,7 +317,7 @@ def test_a_partition_in_both_tiers_or_of_two_topics_is_refused(tmp_path: Path) -
 
 def test_a_segment_alone_needs_its_partition_from_a_person(tmp_path: Path) -> None:
     make_log(tmp_path / "copied", 2, 3)
-    with pytest.raises(BadInputError, match=r"layout kafka-log.*say it with --partition N"):
+    with pytest.raises(BadInputError, match=r"layout kafka-log.*Say it with --partition N"):
         open_archive([str(tmp_path)])
     found = read([str(tmp_path)], partition=4)
     assert [(row["partition"], row["offset"]) for row in found] == [(4, at) for at in range(5)]
@@ -366,7 +366,7 @@ def test_segments_of_two_partitions_are_not_taken_as_one(tmp_path: Path) -> None
 def test_a_segment_alone_beside_folders_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     make_log(tmp_path / "orders-0", 2)
     make_log(tmp_path / "copied", 2)
-    with pytest.raises(BadInputError, match=r"copied.*say it with --partition N"):
+    with pytest.raises(BadInputError, match=r"copied.*Say it with --partition N"):
         open_archive([str(tmp_path)])
     assert list_offsets([str(tmp_path)], exclude=["copied/*"]) == [0, 1]
 

@@ -84,5 +84,5 @@ def test_other_members_are_of_another_program(row: dict[str, Any], tmp_path: Pat
 
 def test_the_csv_of_kafka_ui_is_refused_with_the_way_on(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("Value,Offset,Key,Partition,Headers,Timestamp\na,b,1,k,0,{},2026\n")
-    with pytest.raises(BadInputError, match=r"escapes neither commas nor line breaks.*export it as JSON"):
+    with pytest.raises(BadInputError, match=r"escapes neither commas nor line breaks.*Export it as JSON"):
         open_archive([str(tmp_path / "e.csv")])

@@ -43,12 +43,12 @@ def test_a_file_whose_name_is_not_utf8_is_refused_as_such(tmp_path: Path) -> Non
     name = os.fsdecode(b"caf\xe9.jsonl")
     (tmp_path / name).touch()
     for path, said in [
-        (str(tmp_path / name), f"{tmp_path}/caf\\xe9.jsonl: its name is not UTF-8; rename it."),
-        (str(tmp_path), f"{tmp_path}: the folder holds a file whose name is not UTF-8; rename that file"),
+        (str(tmp_path / name), f"{tmp_path}/caf\\xe9.jsonl: its name is not UTF-8. Rename it."),
+        (str(tmp_path), f"{tmp_path}: the folder holds a file whose name is not UTF-8. Rename that file"),
     ]:
         with pytest.raises(BadInputError) as refused:
             expand_paths([path])
-        assert str(refused.value).startswith(said)
+        assert str(refused.value.with_left("")).startswith(said)
         assert str(refused.value).isascii()
 
 
@@ -56,7 +56,7 @@ def test_a_file_whose_name_is_not_utf8_is_refused_as_such(tmp_path: Path) -> Non
     ("name", "said"),
     [
         ("missing.jsonl", "there is no such file or folder"),
-        ("empty", "there is nothing to read; check the path; hidden files are left out"),
+        ("empty", "there is nothing to read. Check the path; hidden files are left out"),
         ("notes", "the folder holds no file that ends in .jsonl, .jsonl.gz, .json or .parquet"),
         ("records.csv", "it must end in .jsonl, .jsonl.gz, .json or .parquet"),
     ],
@@ -71,10 +71,9 @@ def test_path_that_names_no_records_is_refused(tmp_path: Path, name: str, said: 
     path = str(tmp_path / name)
     with pytest.raises(BadInputError) as refused:
         expand_paths([path])
-    message = str(refused.value)
-    assert message.startswith(f"{path}: ")
-    assert said in message
-    assert message.endswith("Nothing of this call landed.")
+    assert refused.value.what.startswith(f"{path}: ")
+    assert said in str(refused.value.with_left(""))
+    assert refused.value.left == "Nothing of this call landed."
 
 
 def test_file_of_unknown_suffix_is_refused_when_read(tmp_path: Path) -> None:

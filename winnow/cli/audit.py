@@ -86,8 +86,8 @@ def _parse_digest(text: str) -> str:
     digest = text.strip().lower()
     if len(digest) != DIGEST_CHARACTERS or set(digest) - set("0123456789abcdef"):
         raise UsageError(
-            f"--expect takes the {DIGEST_CHARACTERS} hexadecimal digits that winnow audit verify prints. Nothing was "
-            "checked."
+            f"--expect takes the {DIGEST_CHARACTERS} hexadecimal digits that winnow audit verify prints.",
+            left="Nothing was checked.",
         )
     return digest
 

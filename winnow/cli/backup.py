@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.command_errors import exit_with, print_failure
+from winnow.cli.command_errors import exit_with, print_error
 from winnow.cli.options import Json, Reason, open_installation
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -144,7 +144,7 @@ def _show_restored(report: RestoreReport) -> None:
 
 def _end_with_left_out(left_out: Mapping[str, str], what: str) -> None:
     for topic, why in left_out.items():
-        print_failure(f"{topic} {what}: {why}")
+        print_error(ValidationFailedError(f"{topic} {what}: {why}"))
     if left_out:
         exit_with(ValidationFailedError.exit_code)
 

@@ -1,12 +1,14 @@
-"""Turns exceptions into one sentence on standard error and an exit code."""
+"""Turns exceptions into an exit code and a message on standard error: sentences, or with --json a document."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -22,23 +24,36 @@ DEBUG_VARIABLE = "WINNOW_DEBUG"
 """Set to 1 it adds tracebacks. Not a setting: it says nothing about an installation."""
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells count it."""
+_wants_json: ContextVar[bool] = ContextVar("wants_json", default=False)
+"""Whether the command that runs was given ``--json``."""
 
 
-def print_failure(message: str) -> None:
-    """Print what went wrong."""
-    print_message(message, prefix="error: ")
+def print_error(error: WinnowError) -> None:
+    """Print what went wrong: sentences for people, with ``--json`` a document of one line."""
+    if _wants_json.get():
+        print_message(json.dumps({"error": make_error_document(error)}))
+    else:
+        print_message(str(error), prefix="error: ")
+
+
+def make_error_document(error: WinnowError) -> dict[str, Any]:
+    """Make the document about ``error``: its class, what happened, what was left behind, what to do, the exit code."""
+    return {"kind": type(error).__name__, **error.explanation._asdict(), "exit_code": error.exit_code}
 
 
 def report_problem(problem: Exception) -> int:
     """Say what ``problem`` is and return its exit code; the traceback only where WINNOW_DEBUG is set to 1."""
     if os.environ.get(DEBUG_VARIABLE) == "1":
         typer.echo("".join(traceback.format_exception(problem)), err=True)
-    known = problem if isinstance(problem, WinnowError) else _explain_machine_error(problem)
-    if known is not None:
-        print_failure(str(known))
-        return known.exit_code
-    print_failure(f"{_format_sentence(problem)} The command did not finish; set {DEBUG_VARIABLE}=1 for the traceback.")
-    return WinnowError.exit_code
+    error = problem if isinstance(problem, WinnowError) else _explain(problem)
+    print_error(error)
+    return error.exit_code
+
+
+def _explain(problem: Exception) -> WinnowError:
+    return _explain_machine_error(problem) or WinnowError(
+        _format_sentence(problem), "The command did not finish.", f"Set {DEBUG_VARIABLE}=1 for the traceback."
+    )
 
 
 def _explain_machine_error(problem: Exception) -> WinnowError | None:
@@ -78,6 +93,7 @@ def guard_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
+        token = _wants_json.set(bool(kwargs.get("as_json")))
         try:
             command(*args, **kwargs)
             sys.stdout.flush()
@@ -88,6 +104,8 @@ def guard_command(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(INTERRUPTED) from None
         except Exception as problem:
             raise typer.Exit(report_problem(problem)) from None
+        finally:
+            _wants_json.reset(token)
 
     return run
 

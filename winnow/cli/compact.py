@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from winnow.cli.command_errors import exit_with, print_failure
+from winnow.cli.command_errors import exit_with, print_error
 from winnow.cli.options import (
     AsOf,
     IncludeActiveSegment,
@@ -69,7 +69,7 @@ def compact(
                 )
             record_request(ctx, AuditAction.COMPACT, topics or ())
     for error in outcome.errors:
-        print_failure(error.message)
+        print_error(error.error)
     if as_json:
         if outcome.receipts or not outcome.errors:
             write_json([make_document(receipt) for receipt in outcome.receipts])

@@ -42,7 +42,9 @@ def ui() -> None:
 def _check_installed(module: str, extra: str) -> None:
     if find_spec(module) is None:
         raise ConfigurationError(
-            f"{module} is not installed. Nothing was started. Install it with: pip install 'winnow-log[{extra}]'"
+            f"{module} is not installed.",
+            left="Nothing was started.",
+            next=f"Install it with: pip install 'winnow-log[{extra}]'",
         )
 
 

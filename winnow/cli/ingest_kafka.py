@@ -188,7 +188,10 @@ def kafka(
     if topic is None and diverged == TAKE:
         raise UsageError("--diverged take is about one topic: name it instead of --topics-regex.")
     if diverged == TAKE and (new_epoch or accept_overlap):
-        raise UsageError("--diverged take and --new-epoch exclude each other: one is of the same topic. Leave one out.")
+        raise UsageError(
+            "--diverged take and --new-epoch exclude each other: one is of the same topic.",
+            next="Leave one out.",
+        )
     if accept_overlap and not new_epoch:
         raise UsageError("--accept-overlap is about the beginning of an epoch: say --new-epoch, too.")
     origin = _read_mirror_origin(
@@ -252,10 +255,16 @@ def _read_mirror_origin(
 
     if topic is None:
         if syncs_topic is not None or syncs_at is not None or properties is not None:
-            raise UsageError("--offset-syncs-* go with --mirror-of. Nothing was ingested.")
+            raise UsageError(
+                "--offset-syncs-* go with --mirror-of.",
+                left="Nothing was ingested.",
+            )
         return None
     if not begins_epoch:
-        raise UsageError("--mirror-of is about the beginning of an epoch: say --new-epoch, too. Nothing was ingested.")
+        raise UsageError(
+            "--mirror-of is about the beginning of an epoch: say --new-epoch, too.",
+            left="Nothing was ingested.",
+        )
     settings = None
     if syncs_at is not None or properties is not None:
         settings = read_client_settings(syncs_at, properties)
@@ -271,10 +280,15 @@ def _confirm_epoch(topic: str, effect: str) -> None:
     print_message(effect)
     if not sys.stdin.isatty():
         raise UsageError(
-            f"No epoch of {topic} was begun. Nothing was ingested. Add --yes to --new-epoch if that is what you want."
+            f"No epoch of {topic} was begun.",
+            left="Nothing was ingested.",
+            next="Add --yes to --new-epoch if that is what you want.",
         )
     if not typer.confirm(f"Begin this epoch of {topic}?", err=True):
-        raise UsageError(f"No epoch of {topic} was begun. Nothing was ingested.")
+        raise UsageError(
+            f"No epoch of {topic} was begun.",
+            left="Nothing was ingested.",
+        )
 
 
 def _confirm_taking(taking: Taking | None) -> tuple[RemovedRecords, ...]:
@@ -290,11 +304,15 @@ def _confirm_taking(taking: Taking | None) -> tuple[RemovedRecords, ...]:
     print_message(describe_taking(taking))
     if not sys.stdin.isatty():
         raise UsageError(
-            f"No record left the log of {taking.topic}. Nothing was ingested. Add --yes to --diverged take if that is "
-            "what you want."
+            f"No record left the log of {taking.topic}.",
+            left="Nothing was ingested.",
+            next="Add --yes to --diverged take if that is what you want.",
         )
     if not typer.confirm(f"Take Kafka's records into {taking.topic} in the place of these?", err=True):
-        raise UsageError(f"No record left the log of {taking.topic}. Nothing was ingested.")
+        raise UsageError(
+            f"No record left the log of {taking.topic}.",
+            left="Nothing was ingested.",
+        )
     return taking.cut.removed
 
 
@@ -309,9 +327,15 @@ def _read_taking_rules(*, takes: bool, accepts: bool, keys: list[str], is_one_to
     from winnow.planning.kafka_configuration import TakingRules
 
     if accepts and not takes:
-        raise UsageError("--accept-kafka-config goes with --sync-config. Nothing was ingested.")
+        raise UsageError(
+            "--accept-kafka-config goes with --sync-config.",
+            left="Nothing was ingested.",
+        )
     if keys and not accepts:
-        raise UsageError("--accept-key goes with --sync-config --accept-kafka-config. Nothing was ingested.")
+        raise UsageError(
+            "--accept-key goes with --sync-config --accept-kafka-config.",
+            left="Nothing was ingested.",
+        )
     if accepts and not is_one_topic:
         raise UsageError("--accept-kafka-config is about one topic: name it instead of --topics-regex.")
     for key in keys:

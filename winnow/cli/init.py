@@ -119,10 +119,11 @@ def _check_choice(given: Mapping[str, str], target: Path) -> _Choice:
             cwd=Path.cwd(), env={"WINNOW_CONFIG": os.devnull, **{v: given[name] for v, name in variables.items()}}
         )
     except ConfigurationError as problem:
-        sentence = str(problem)
+        what, to_do = problem.what, problem.next
         for variable, name in variables.items():
-            sentence = sentence.replace(f"environment {variable}", OPTIONS[name])
-        raise ConfigurationError(f"{sentence} Nothing was written.") from None
+            what = what.replace(f"environment {variable}", OPTIONS[name])
+            to_do = to_do.replace(f"environment {variable}", OPTIONS[name])
+        raise ConfigurationError(what, "Nothing was written.", to_do) from None
     written = dict(given)
     if "home" in given:
         written["home"] = str(settings.home)
@@ -144,7 +145,8 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     """
     if target.exists() and not force:
         raise UsageError(
-            f"{target} exists already and was not changed. Overwrite it with --force, or write elsewhere with --path."
+            f"{target} exists already and was not changed.",
+            next="Overwrite it with --force, or write elsewhere with --path.",
         )
     try:
         # Made for its owner alone, and moved into place whole.
@@ -154,7 +156,9 @@ def _write(target: Path, text: str, *, force: bool) -> None:
         Path(draft).replace(target)
     except OSError as problem:
         raise UsageError(
-            f"{target} could not be written: {problem.strerror}. Nothing was changed. Choose another file with --path."
+            f"{target} could not be written: {problem.strerror}.",
+            left="Nothing was changed.",
+            next="Choose another file with --path.",
         ) from problem
 
 

@@ -74,7 +74,10 @@ def _decode(written: str, form: KeyForm) -> bytes:
         try:
             return written.encode()
         except UnicodeEncodeError:  # bytes at the shell that are no UTF-8
-            raise UsageError("The value of --key is not UTF-8. Write its bytes as hex:0A0B or base64:Cgs=") from None
+            raise UsageError(
+                "The value of --key is not UTF-8.",
+                next="Write its bytes as hex:0A0B or base64:Cgs=",
+            ) from None
     try:
         return bytes.fromhex(written) if form is KeyForm.HEX else base64.b64decode(written, validate=True)
     except (binascii.Error, ValueError):

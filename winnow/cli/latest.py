@@ -181,7 +181,10 @@ def _check_options(
     output_format: Format, output: Path | None, *, text: bool, typed: bool, both: bool, confluent: bool
 ) -> None:
     if both:
-        raise UsageError("--column and --avro-schema both say which columns there are. Leave one out.")
+        raise UsageError(
+            "--column and --avro-schema both say which columns there are.",
+            next="Leave one out.",
+        )
     if confluent:
         raise UsageError("--confluent goes with --avro-schema: it is about values in Avro.")
     if text and output_format is Format.PARQUET and not typed:

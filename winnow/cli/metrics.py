@@ -42,7 +42,11 @@ def metrics(
     Example: winnow metrics --prometheus
     """
     if as_json and prometheus:
-        raise UsageError("--json and --prometheus exclude each other. Nothing was done; give one of them.")
+        raise UsageError(
+            "--json and --prometheus exclude each other.",
+            left="Nothing was done.",
+            next="Give one of them.",
+        )
     with open_installation() as ctx:
         from winnow.pipeline.monitor.metrics import measure_topic
 

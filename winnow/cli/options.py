@@ -149,8 +149,9 @@ def refuse_future(ctx: Context, as_of_ms: int | None) -> None:
     raise UsageError(
         f"--as-of {format_ms(as_of_ms)} lies {format_duration(as_of_ms - now_ms)} ahead of the present "
         f"({format_ms(now_ms)}). Such a run cleans what is not due yet, removes tombstones before their time and "
-        "starts delete horizons in the future. Nothing was done. Add --simulate if that is what you want; "
-        "winnow explain --as-of shows what it would remove."
+        "starts delete horizons in the future.",
+        left="Nothing was done.",
+        next="Add --simulate if that is what you want; winnow explain --as-of shows what it would remove.",
     )
 
 
@@ -177,8 +178,15 @@ def parse_config(pairs: Sequence[str] | None) -> dict[str, str]:
         key, equals, value = pair.partition("=")
         key = key.strip()
         if not equals or not key:
-            raise UsageError(f"--config takes KEY=VALUE, not {pair!r}. Nothing was changed.")
+            raise UsageError(
+                f"--config takes KEY=VALUE, not {pair!r}.",
+                left="Nothing was changed.",
+            )
         if key in found:
-            raise UsageError(f"--config {key} is given twice. Nothing was changed; give it once.")
+            raise UsageError(
+                f"--config {key} is given twice.",
+                left="Nothing was changed.",
+                next="Give it once.",
+            )
         found[key] = value
     return found

@@ -156,7 +156,10 @@ def _check_options(
     if latest and begins:
         raise UsageError("--latest takes no --from-offset and no --from-time: the latest record of a key may be older.")
     if wanted.from_offset is not None and wanted.from_time_ms is not None:
-        raise UsageError("--from-offset and --from-time both say where to begin. Leave one out.")
+        raise UsageError(
+            "--from-offset and --from-time both say where to begin.",
+            next="Leave one out.",
+        )
     if text and output_format is Format.PARQUET:
         raise UsageError("--text goes with JSON lines: a Parquet file holds the bytes as they are.")
     check_output(output_format, output)
@@ -173,9 +176,15 @@ def check_output(output_format: Format, output: Path | None) -> None:
             raise UsageError("--format parquet needs --output FILE: a Parquet file cannot be streamed to a terminal.")
         return
     if output.is_dir():
-        raise UsageError(f"--output {output} is a folder. Name a file in it.")
+        raise UsageError(
+            f"--output {output} is a folder.",
+            next="Name a file in it.",
+        )
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"--output {output}: the folder {output.parent} does not exist. Create it first.")
+        raise UsageError(
+            f"--output {output}: the folder {output.parent} does not exist.",
+            next="Create it first.",
+        )
 
 
 def _read_wanted(
@@ -197,8 +206,8 @@ def _read_published(ctx: Context, topic: str, wanted: Wanted) -> Iterator[pa.Rec
         yield from read_batches(ctx, topic, **asdict(wanted))
     except FileNotFoundError as problem:
         raise RunAgainError(
-            f"A segment of topic {topic} was swept while it was being read, so what was written is incomplete. Run it "
-            "again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms."
+            f"A segment of topic {topic} was swept while it was being read, so what was written is incomplete.",
+            next="Run it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms.",
         ) from problem
 
 

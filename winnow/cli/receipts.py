@@ -134,7 +134,8 @@ def _find_failed_status(run: Run) -> Status:
 def _check_known(ctx: Context, topic: str) -> None:
     if topic not in ctx.log.names():
         raise UnknownTopicError(
-            f"There is no topic {topic}. Create it with: winnow topics create {topic} --partitions N"
+            f"There is no topic {topic}.",
+            next=f"Create it with: winnow topics create {topic} --partitions N",
         )
 
 

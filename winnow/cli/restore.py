@@ -218,10 +218,16 @@ class TopicNames(NamedTuple):
 def _require_regex(pattern: str | None, named: Mapping[str, object]) -> str:
     """Check that ``pattern`` is there and nothing that is about one topic; ``named``: that, by its option."""
     if pattern is None:
-        raise UsageError("Name one topic, or say --topics-regex: winnow restore TOPIC. Nothing was restored.")
+        raise UsageError(
+            "Name one topic, or say --topics-regex: winnow restore TOPIC.",
+            left="Nothing was restored.",
+        )
     alone = next((option for option, value in named.items() if value not in (None, [])), None)
     if alone is not None:
-        raise UsageError(f"{alone} is about one topic and --topics-regex about several. Nothing was restored.")
+        raise UsageError(
+            f"{alone} is about one topic and --topics-regex about several.",
+            left="Nothing was restored.",
+        )
     return pattern
 
 
@@ -240,7 +246,10 @@ def _restore_topics(
     from winnow.pipeline.restore.topic_mapping import map_topics, measure_logs
 
     if names.prefix is not None and names.template is not None:
-        raise UsageError("--target-topic and --target-prefix exclude each other. Nothing was restored.")
+        raise UsageError(
+            "--target-topic and --target-prefix exclude each other.",
+            left="Nothing was restored.",
+        )
     targets = map_topics(ctx.log.names(), names.pattern, prefix=names.prefix, template=names.template)
     if abandon:
         given_up = RestoreOutcomes()
@@ -287,7 +296,10 @@ def _parse_bound(offsets: list[str] | None, time: str | None) -> RestoreBound:
 
     if time is not None:
         if offsets:
-            raise UsageError("--until-offset and --until-time exclude each other. Nothing was restored.")
+            raise UsageError(
+                "--until-offset and --until-time exclude each other.",
+                left="Nothing was restored.",
+            )
         return RestoreBound(time_ms=parse_as_of(time))
     if not offsets:
         return RestoreBound()
@@ -299,7 +311,10 @@ def _parse_bound(offsets: list[str] | None, time: str | None) -> RestoreBound:
         if not colon or not all(each.isascii() and each.isdecimal() for each in (partition, offset)):
             raise UsageError(f"--until-offset takes one O, or P:O for each partition, not {text!r}.")
         if found.setdefault(int(partition), int(offset)) != int(offset):
-            raise UsageError(f"--until-offset names partition {partition} twice. Nothing was restored.")
+            raise UsageError(
+                f"--until-offset names partition {partition} twice.",
+                left="Nothing was restored.",
+            )
     return RestoreBound(offsets=found)
 
 
@@ -309,7 +324,10 @@ def _parse_rate(text: str) -> float:
     try:
         return parse_size_bytes(text)
     except ValueError as problem:
-        raise UsageError(f"--throttle {text}: {problem}. Nothing was restored.") from None
+        raise UsageError(
+            f"--throttle {text}: {problem}.",
+            left="Nothing was restored.",
+        ) from None
 
 
 def make_document(report: RestoreReport) -> dict[str, Any]:

@@ -68,11 +68,17 @@ def _confirm(contents: TopicContents) -> None:
     lost = _describe_loss(contents)
     if not sys.stdin.isatty():
         raise UsageError(
-            f"Topic {contents.topic} was not deleted. --now would remove {lost}, for good. Add --yes if that is what "
-            f"you want; without --now it can be restored for a while: winnow topics delete {contents.topic}"
+            f"Topic {contents.topic} was not deleted. --now would remove {lost}, for good.",
+            next=(
+                "Add --yes if that is what you want; without --now it can be restored for a while: winnow topics "
+                f"delete {contents.topic}"
+            ),
         )
     if not typer.confirm(f"This removes {lost}, for good. Nothing brings them back. Delete?", err=True):
-        raise UsageError(f"Topic {contents.topic} was not deleted. Nothing was changed.")
+        raise UsageError(
+            f"Topic {contents.topic} was not deleted.",
+            left="Nothing was changed.",
+        )
 
 
 def _describe_loss(contents: TopicContents) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.command_errors import exit_with
+from winnow.cli.command_errors import exit_with, print_error
 from winnow.cli.options import Json, Reason, Topic, open_installation
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -106,7 +106,10 @@ def adopt(
     Example: winnow topics adopt --all --yes --reason "catalog lost"
     """
     if every == (topic is not None) or (location is None) == (topic is not None):
-        raise UsageError("Name a topic and the folder of its table, or give --all. Nothing was changed.")
+        raise UsageError(
+            "Name a topic and the folder of its table, or give --all.",
+            left="Nothing was changed.",
+        )
     with open_installation(to_read=not yes, reason=reason, any_installation=take_over) as ctx:
         from winnow.pipeline.installation import take_warehouse_from_others
         from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
@@ -138,7 +141,7 @@ def _show_all(outcomes: list[RecoveryReport | WinnowError], *, as_json: bool, wa
     elif not problems:
         print_lines("The catalog names every table among those of the topics.")
     for problem in problems:
-        print_message(str(problem), prefix="error: ")
+        print_error(problem)
     codes = [problem.exit_code for problem in problems] + [_find_exit_code(each) for each in reports]
     exit_with(find_worst_exit_code(codes))
 

@@ -232,8 +232,11 @@ def alter(
     alters = bool(changes or delete_config or partitions is not None or accept_config)
     if not alters and not accept_older_head and not accept_kafka_config:
         raise UsageError(
-            f"Nothing to change in topic {topic}. Give --config KEY=VALUE, --delete-config KEY, --partitions N, "
-            "--accept-config, --accept-kafka-config or --accept-older-head."
+            f"Nothing to change in topic {topic}.",
+            next=(
+                "Give --config KEY=VALUE, --delete-config KEY, --partitions N, --accept-config, --accept-kafka-config "
+                "or --accept-older-head."
+            ),
         )
     if accept_older_head:
         _accept_older_head(topic, reason or "")
@@ -337,11 +340,15 @@ def _parse_before(texts: list[str], named: list[int] | None, partitions: int) ->
             numbers = [int(left)] if colon else (named or list(range(partitions)))
         except ValueError as problem:
             raise UsageError(
-                f"--before-offset takes OFFSET or PARTITION:OFFSET, not {text!r}. Nothing was changed."
+                f"--before-offset takes OFFSET or PARTITION:OFFSET, not {text!r}.",
+                left="Nothing was changed.",
             ) from problem
         for number in numbers:
             if number in found:
-                raise UsageError(f"--before-offset is given twice for partition {number}. Nothing was changed.")
+                raise UsageError(
+                    f"--before-offset is given twice for partition {number}.",
+                    left="Nothing was changed.",
+                )
             found[number] = offset
     return found
 

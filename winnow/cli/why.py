@@ -114,7 +114,10 @@ def _parse_key(key: str | None, partition: int | None, offset: int | None, *, ev
             raise UsageError("--all-partitions needs --key: an offset belongs to one partition.")
         return None
     if partition is not None and everywhere:
-        raise UsageError("--partition and --all-partitions contradict one another. Leave one out.")
+        raise UsageError(
+            "--partition and --all-partitions contradict one another.",
+            next="Leave one out.",
+        )
     return parse_key(key, KeyForm.BASE64)
 
 

@@ -96,7 +96,10 @@ def read_environment_layer(env: Mapping[str, str], cwd: Path) -> Layer:
         elif text:
             origin = f"environment {variable}"
             if name in values:
-                raise ConfigurationError(f"{origins[name]} and {origin} both set {name}. Unset one of them.")
+                raise ConfigurationError(
+                    f"{origins[name]} and {origin} both set {name}.",
+                    next="Unset one of them.",
+                )
             values[name] = _make_paths_absolute(name, text, cwd, origin)
             origins[name] = origin
     return Layer(values, origins, tuple(notices))
@@ -116,7 +119,10 @@ def read_file_layer(env: Mapping[str, str], cwd: Path) -> Layer:
     values: dict[str, Any] = {}
     for name, value in _flatten(_read(path, label), label):
         if name in values:
-            raise ConfigurationError(f"{label} sets {name} twice, spelled in two ways. Remove one of them.")
+            raise ConfigurationError(
+                f"{label} sets {name} twice, spelled in two ways.",
+                next="Remove one of them.",
+            )
         values[name] = _make_paths_absolute(name, value, path.parent, label)
     return Layer(values, dict.fromkeys(values, label))
 
@@ -157,11 +163,14 @@ def _read(path: Path, label: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ConfigurationError(
-            f"The settings file {label} cannot be read ({problem.strerror}). Fix that, or unset {CONFIG_VARIABLE} if "
-            "it should not be read."
+            f"The settings file {label} cannot be read ({problem.strerror}).",
+            next=f"Fix that, or unset {CONFIG_VARIABLE} if it should not be read.",
         ) from problem
     except UnicodeDecodeError:
-        raise ConfigurationError(f"The settings file {label} is not UTF-8 text. Save it as UTF-8.") from None
+        raise ConfigurationError(
+            f"The settings file {label} is not UTF-8 text.",
+            next="Save it as UTF-8.",
+        ) from None
     except tomllib.TOMLDecodeError as problem:
         raise ConfigurationError(f"The settings file {label} is not valid TOML: {problem}.") from None
 

@@ -49,8 +49,8 @@ def make_folder_uri(folder: Path, origin: str) -> str:
     """
     if re.search(r"[%#?]", str(folder)):
         raise ConfigurationError(
-            f"{origin} cannot hold data: a path with '%', '#' or '?' in it is not the same path as a URI. "
-            "Choose a folder without them."
+            f"{origin} cannot hold data: a path with '%', '#' or '?' in it is not the same path as a URI.",
+            next="Choose a folder without them.",
         )
     return f"file://{folder}"
 

@@ -211,8 +211,8 @@ def _check_utf8(home: Path) -> None:
     except UnicodeEncodeError:
         shown = os.fsencode(home).decode(errors="backslashreplace")
         raise ConfigurationError(
-            f"home {shown} is not valid: its path is not UTF-8, so neither tables nor files can be named in it. Choose "
-            "another with WINNOW_HOME, or rename the folder."
+            f"home {shown} is not valid: its path is not UTF-8, so neither tables nor files can be named in it.",
+            next="Choose another with WINNOW_HOME, or rename the folder.",
         ) from None
 
 

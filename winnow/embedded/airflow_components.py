@@ -117,8 +117,9 @@ class Components:
         if len(recent) >= MAXIMUM_RESTARTS:
             raise ServiceError(
                 f"{name} {end}, after it was started again {MAXIMUM_RESTARTS} times within {RESTART_WINDOW_S // 60} "
-                f"minutes, so everything was stopped. Its runs go on at the next start. The end of its output is in "
-                f"{log}."
+                "minutes, so everything was stopped.",
+                left="Its runs go on at the next start.",
+                next=f"The end of its output is in {log}.",
             )
         self._restarts[name] = [*recent, now]
         wait_s = self._delay(name) if delay_s is None else delay_s
@@ -186,8 +187,9 @@ def _check_free(port: int) -> None:
             probe.bind((LOOPBACK, port))
         except OSError as problem:
             raise ConfigurationError(
-                f"Port {port} on {LOOPBACK} is taken. Nothing was started. Stop the process that listens there, or "
-                f"choose another port with {PORT_VARIABLE}."
+                f"Port {port} on {LOOPBACK} is taken.",
+                left="Nothing was started.",
+                next=f"Stop the process that listens there, or choose another port with {PORT_VARIABLE}.",
             ) from problem
 
 
@@ -197,7 +199,8 @@ def _wait_until(components: Components, reached: Callable[[], bool]) -> None:
         components.check_alive()
         if time.monotonic() > until:
             raise ServiceError(
-                f"Airflow was not healthy after {START_TIMEOUT_S} s and was stopped. See {components.logs}."
+                f"Airflow was not healthy after {START_TIMEOUT_S} s and was stopped.",
+                next=f"See {components.logs}.",
             )
         time.sleep(1)
 

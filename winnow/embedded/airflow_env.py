@@ -60,7 +60,9 @@ def read_ui_port(env: Mapping[str, str]) -> int:
     text = env.get(PORT_VARIABLE) or str(DEFAULT_PORT)
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAXIMUM_PORT:
         raise ConfigurationError(
-            f"{PORT_VARIABLE} is not a port. Nothing was started. Give a number from 1 to {MAXIMUM_PORT}."
+            f"{PORT_VARIABLE} is not a port.",
+            left="Nothing was started.",
+            next=f"Give a number from 1 to {MAXIMUM_PORT}.",
         )
     return int(text)
 

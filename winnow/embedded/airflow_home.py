@@ -142,7 +142,9 @@ def _read_airflow_version() -> str:
         return metadata.version("apache-airflow-core")
     except metadata.PackageNotFoundError as problem:
         raise ConfigurationError(
-            "Airflow is not installed. Nothing was started. Install 'winnow-log[airflow,embedded]'."
+            "Airflow is not installed.",
+            left="Nothing was started.",
+            next="Install 'winnow-log[airflow,embedded]'.",
         ) from problem
 
 

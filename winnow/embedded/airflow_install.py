@@ -103,22 +103,26 @@ def install(dags: Path, plugins: Path, *, link: bool) -> Installation:
     for placement in placements:
         if _is_bundle(placement):
             raise UsageError(
-                f"{placement.root} is a folder of this installation of Winnow, so Airflow reads its files already. "
-                "Nothing was changed. Name the folders of another Airflow."
+                f"{placement.root} is a folder of this installation of Winnow, so Airflow reads its files already.",
+                left="Nothing was changed.",
+                next="Name the folders of another Airflow.",
             )
     foreign = [path for placement in placements for path in _list_foreign(placement, link=link)]
     if foreign:
         more = f" and {len(foreign) - _SHOWN:,} more" if len(foreign) > _SHOWN else ""
         raise UsageError(
             f"{', '.join(map(str, foreign[:_SHOWN]))}{more} would be replaced, but did not come from Winnow or was "
-            "changed since. Nothing was changed. Move it away, then run it again."
+            "changed since.",
+            left="Nothing was changed.",
+            next="Move it away, then run it again.",
         )
     try:
         return _link_all(placements) if link else _copy_all(placements)
     except OSError as problem:
         raise UsageError(
-            f"{problem.filename or 'A file'} cannot be written: {problem.strerror or problem}. Files before it are in "
-            "place, and running it again completes them. Give this user access to the folder first."
+            f"{problem.filename or 'A file'} cannot be written: {problem.strerror or problem}.",
+            left="Files before it are in place, and running it again completes them.",
+            next="Give this user access to the folder first.",
         ) from problem
 
 

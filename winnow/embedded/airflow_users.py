@@ -77,11 +77,16 @@ def add_user(settings: Settings, name: str, role: str) -> str | None:
     """
     if not _NAME.fullmatch(name) or name == LOGIN:
         raise UsageError(
-            f"A user cannot be called {name!r}. Nothing was changed. Take letters, digits and ._@-, and another name "
-            f"than {LOGIN}, which is there already."
+            f"A user cannot be called {name!r}.",
+            left="Nothing was changed.",
+            next=f"Take letters, digits and ._@-, and another name than {LOGIN}, which is there already.",
         )
     if role not in ROLES:
-        raise UsageError(f"{role!r} is not a role. Nothing was changed. Choose one of: {', '.join(ROLES)}.")
+        raise UsageError(
+            f"{role!r} is not a role.",
+            left="Nothing was changed.",
+            next=f"Choose one of: {', '.join(ROLES)}.",
+        )
     read_or_create_login_password(settings)
     with _hold_lock(settings):
         passwords = _read(locate_password_file(settings))
@@ -104,7 +109,11 @@ def remove_user(settings: Settings, name: str) -> None:
         roles, passwords = _read(_locate_roles(settings)), _read(locate_password_file(settings))
         if name not in roles:
             others = ", ".join(roles) or "none"
-            raise UsageError(f"No user {name!r} was added here. Nothing was changed. Users besides admin: {others}.")
+            raise UsageError(
+                f"No user {name!r} was added here.",
+                left="Nothing was changed.",
+                next=f"Users besides admin: {others}.",
+            )
         _replace(_locate_roles(settings), {other: role for other, role in roles.items() if other != name})
         _replace(locate_password_file(settings), {other: kept for other, kept in passwords.items() if other != name})
 
@@ -119,7 +128,9 @@ def renew_password(settings: Settings, name: str) -> str:
     with _hold_lock(settings):
         if name not in read_users(settings):
             raise UsageError(
-                f"There is no user {name!r}. Nothing was changed. Users: {', '.join(read_users(settings))}."
+                f"There is no user {name!r}.",
+                left="Nothing was changed.",
+                next=f"Users: {', '.join(read_users(settings))}.",
             )
         passwords = _read(locate_password_file(settings))
         passwords[name] = secrets.token_urlsafe(12)

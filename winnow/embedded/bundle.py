@@ -27,5 +27,7 @@ def find_bundled_folder(kind: Kind, *, package: Path = _PACKAGE) -> Path:
         return beside.resolve()
     raise ConfigurationError(
         f"The folder {kind!r} is neither inside the package at {package} nor beside it in a checkout, so this "
-        "installation of Winnow is incomplete. Nothing was started. Install the wheel again, or run from a checkout."
+        "installation of Winnow is incomplete.",
+        left="Nothing was started.",
+        next="Install the wheel again, or run from a checkout.",
     )

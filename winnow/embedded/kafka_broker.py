@@ -263,8 +263,8 @@ class KafkaBroker:
         if done.returncode != 0:
             told = [line for line in done.stderr.splitlines() + done.stdout.splitlines() if "Exception" in line]
             raise ServiceError(
-                f"Kafka {self.version} did not start in {self.folder}: {' '.join(told[:1]) or 'it gave no cause'}. Its "
-                "storage was not formatted."
+                f"Kafka {self.version} did not start in {self.folder}: {' '.join(told[:1]) or 'it gave no cause'}.",
+                left="Its storage was not formatted.",
             )
 
     def _build_command(self, options: Sequence[str]) -> list[str]:

@@ -77,11 +77,18 @@ def list_spark_jars(*patterns: str) -> list[Path]:
     """
     found = util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        raise ConfigurationError("PySpark is not installed. Nothing was started. Install 'winnow-log[driver]'.")
+        raise ConfigurationError(
+            "PySpark is not installed.",
+            left="Nothing was started.",
+            next="Install 'winnow-log[driver]'.",
+        )
     folder = Path(found.submodule_search_locations[0]) / "jars"
     jars = [jar for pattern in patterns for jar in sorted(folder.glob(pattern))]
     if not jars:
-        raise ConfigurationError(f"PySpark's folder {folder} has no {' or '.join(patterns)}. Install PySpark anew.")
+        raise ConfigurationError(
+            f"PySpark's folder {folder} has no {' or '.join(patterns)}.",
+            next="Install PySpark anew.",
+        )
     return jars
 
 

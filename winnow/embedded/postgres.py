@@ -158,8 +158,9 @@ class PostgresServer:
                 if time.monotonic() > until:
                     raise ServiceError(
                         f"Another process has been starting or stopping PostgreSQL in {self.folder} for "
-                        f"{START_TIMEOUT_S + STOP_TIMEOUT_S} s. Nothing was changed. Look for it with: "
-                        f"fuser {self.folder / 'control.lock'}"
+                        f"{START_TIMEOUT_S + STOP_TIMEOUT_S} s.",
+                        left="Nothing was changed.",
+                        next=f"Look for it with: fuser {self.folder / 'control.lock'}",
                     )
                 time.sleep(_POLL_S)
             yield
@@ -177,13 +178,14 @@ class PostgresServer:
                 started = self._start_unless_locked()
             elif started.poll() is not None:
                 raise ServiceError(
-                    f"PostgreSQL in {self.folder} ended with exit code {started.returncode} instead of starting. Its "
-                    f"data are as they were; the end of its output is in {self.log}."
+                    f"PostgreSQL in {self.folder} ended with exit code {started.returncode} instead of starting.",
+                    left=f"Its data are as they were; the end of its output is in {self.log}.",
                 )
             if time.monotonic() > until or "authentication failed" in said:
                 raise ServiceError(
-                    f"PostgreSQL in {self.folder} runs, but does not let this process in: {said or 'no answer'}. "
-                    f"Nothing was changed. Its output is in {self.log}."
+                    f"PostgreSQL in {self.folder} runs, but does not let this process in: {said or 'no answer'}.",
+                    left="Nothing was changed.",
+                    next=f"Its output is in {self.log}.",
                 )
             time.sleep(_POLL_S)
 
@@ -269,7 +271,9 @@ class PostgresServer:
         if ended.returncode:
             raise ServiceError(
                 f"PostgreSQL could not make its data directory in {self.folder} (initdb ended with exit code "
-                f"{ended.returncode}). Nothing was started. The end of its output is in {self.log}."
+                f"{ended.returncode}).",
+                left="Nothing was started.",
+                next=f"The end of its output is in {self.log}.",
             )
         draft.rename(self.data)
 
@@ -279,8 +283,9 @@ class PostgresServer:
         allowed = {os.geteuid(), *([self.data.stat().st_uid] if self.data.is_dir() else [])}
         if host.is_symlink() or found.st_mode & 0o077 or found.st_uid not in allowed:
             raise ConfigurationError(
-                f"The folder of PostgreSQL's socket, {host}, belongs to another user or is open to others. Nothing was "
-                "started. Remove it, or choose a home with a shorter path: export WINNOW_HOME=/short/path"
+                f"The folder of PostgreSQL's socket, {host}, belongs to another user or is open to others.",
+                left="Nothing was started.",
+                next="Remove it, or choose a home with a shorter path: export WINNOW_HOME=/short/path",
             )
 
     def _leave(self) -> None:
@@ -369,8 +374,9 @@ def _find_programs() -> Path:
     programs = found and found.origin and Path(found.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin"
     if not programs or not (programs / "postgres").is_file():
         raise ConfigurationError(
-            "The PostgreSQL of the embedded Airflow is not installed. Nothing was started. Install "
-            "'winnow-log[embedded]' beside Airflow."
+            "The PostgreSQL of the embedded Airflow is not installed.",
+            left="Nothing was started.",
+            next="Install 'winnow-log[embedded]' beside Airflow.",
         )
     return programs
 
@@ -404,8 +410,9 @@ def _provide_programs(programs: Path, account: _Account, folder: Path) -> Path:
     if place.is_symlink() or (place.exists() and place.stat().st_uid != os.geteuid()):
         shutil.rmtree(draft)
         raise ConfigurationError(
-            f"{place} belongs to somebody else, and PostgreSQL's programs are to be copied there. Nothing was started. "
-            "Remove it."
+            f"{place} belongs to somebody else, and PostgreSQL's programs are to be copied there.",
+            left="Nothing was started.",
+            next="Remove it.",
         )
     shutil.rmtree(place, ignore_errors=True)
     draft.rename(place)
@@ -417,8 +424,9 @@ def _read_account_name() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         raise ConfigurationError(
-            f"PostgreSQL runs only under an account that has a name, and UID {os.geteuid()} has none on this machine. "
-            "Nothing was started. Add the account, or run as another one."
+            f"PostgreSQL runs only under an account that has a name, and UID {os.geteuid()} has none on this machine.",
+            left="Nothing was started.",
+            next="Add the account, or run as another one.",
         ) from None
 
 
@@ -511,6 +519,7 @@ class _Account:
         if subprocess.run(command, capture_output=True, pass_fds=handles, **self.arguments).returncode:
             raise ConfigurationError(
                 f"PostgreSQL does not run as root, and the account {ACCOUNT_FOR_ROOT} cannot enter "
-                f"{' and '.join(map(str, folders))} as it was handed them (Linux's /proc is needed). Nothing was "
-                "started. Use another account than root."
+                f"{' and '.join(map(str, folders))} as it was handed them (Linux's /proc is needed).",
+                left="Nothing was started.",
+                next="Use another account than root.",
             )

@@ -18,6 +18,7 @@ from winnow.engine.events import PartitionFailure, PlanFailure, format_failures
 from winnow.errors import (
     BadInputError,
     DamagedSegmentError,
+    Explanation,
     ServiceError,
     WinnowError,
     find_worst_exit_code,
@@ -140,7 +141,7 @@ def _describe_read_error(segment: Segment, problem: OSError) -> str:
 def build_failed_result(problem: Exception, topic: str, partition: PartitionPlan) -> dict[str, Any]:
     """Build a task's result for a failed partition: ``error`` without its full stop, and ``exit_code``."""
     found = explain_failure(problem, topic, partition)
-    return {"error": str(found).rstrip("."), "exit_code": found.exit_code}
+    return {"error": found.explanation.clause, "exit_code": found.exit_code}
 
 
 def find_plan_failure(topic: str, results: Iterable[Mapping[str, Any]], expected: int) -> PlanFailure | None:
@@ -155,4 +156,4 @@ def find_plan_failure(topic: str, results: Iterable[Mapping[str, Any]], expected
         return None
     named = format_failures(topic, failed)
     code = find_worst_exit_code([each.exit_code for each in failed]) if failed else WinnowError.exit_code
-    return PlanFailure(named or "a task returned no result", code, failed)
+    return PlanFailure(Explanation(named or "a task returned no result"), code, failed)

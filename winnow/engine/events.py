@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 from winnow.clock import format_ms
-from winnow.errors import join_first
+from winnow.errors import Explanation, WinnowError, join_first
 
 PROGRESS_PREFIX = "WINNOW "
 """Prefix of the lines of the job's standard output that hold a JSON event."""
@@ -30,9 +30,19 @@ class PartitionFailure:
 class PlanFailure:
     """Why a plan has no staging manifest. ``partitions``: those that failed, empty if unknown."""
 
-    error: str
+    explanation: Explanation
     exit_code: int
     partitions: tuple[PartitionFailure, ...] = ()
+
+    @property
+    def error(self) -> str:
+        """The whole message without its full stop."""
+        return self.explanation.clause
+
+
+def describe_plan_failure(problem: WinnowError) -> PlanFailure:
+    """Describe why a plan has no staging manifest by ``problem``."""
+    return PlanFailure(problem.explanation, problem.exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +100,18 @@ def emit_outcomes(outcomes: Sequence[PlanOutcome], stream: TextIO | None = None)
                 "topic": outcome.topic,
                 "plan_id": outcome.plan_id,
                 "manifest": outcome.manifest_uri,
-                "error": failure.error if failure is not None else None,
+                **({"error": None} if failure is None else describe_error(failure.explanation)),
                 "exit_code": outcome.exit_code,
                 "failures": [asdict(each) for each in failure.partitions] if failure is not None else [],
                 **({} if outcome.sha256 is None else {"sha256": outcome.sha256}),
             },
             stream,
         )
+
+
+def describe_error(explanation: Explanation) -> dict[str, str]:
+    """Make the fields of an event about an error: the whole message, and its parts."""
+    return {"error": explanation.clause, **explanation._asdict()}
 
 
 def parse_failure(event: dict[str, Any]) -> PlanFailure | None:
@@ -107,7 +122,10 @@ def parse_failure(event: dict[str, Any]) -> PlanFailure | None:
         PartitionFailure(int(each["partition"]), str(each["error"]), int(each["exit_code"]))
         for each in event.get("failures", ())
     )
-    return PlanFailure(str(event["error"]), int(event["exit_code"]), partitions)
+    # An event of another version has the whole message only.
+    what, left, after = (str(event.get(part, "")) for part in Explanation._fields)
+    explanation = Explanation(what, left, after) if what else Explanation(str(event["error"]))
+    return PlanFailure(explanation, int(event["exit_code"]), partitions)
 
 
 def format_failures(topic: str, failures: Sequence[PartitionFailure]) -> str:

@@ -18,7 +18,7 @@ from winnow.engine.spark_application import ReportEvent, open_spark_context, run
 from winnow.engine.staging import FactValues, write_facts
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
-from winnow.errors import WinnowError
+from winnow.errors import Explanation, WinnowError
 from winnow.values.model import PartitionPlan, Plan
 from winnow.values.results import StagedPartition, StagingManifest
 
@@ -127,7 +127,7 @@ def write_plan_facts(
 ) -> PlanOutcome:
     """Write the facts of a plan's attempt if all its ``expected`` units succeeded."""
     if manifest is None:
-        failure = PlanFailure("the attempt left no staging manifest", WinnowError.exit_code)
+        failure = PlanFailure(Explanation("the attempt left no staging manifest"), WinnowError.exit_code)
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
     failed = find_plan_failure(plan.topic, results, expected)
     if failed is not None:

@@ -118,7 +118,7 @@ def _run_task(
             print_log_line({"event": "range_started", **begun}, read_wall_clock_ms())
             folder = storage.join(unit.folder, application, attempt)
             result = carry_out(unit.ingest, unit.number, folder, budget)
-            ended = begun | ({"error": result.error} if isinstance(result, RangeFailure) else {})
+            ended = begun | ({"error": result.explanation.clause} if isinstance(result, RangeFailure) else {})
             print_log_line({"event": "range_ended", **ended}, read_wall_clock_ms())
             records = result.records if isinstance(result, RangeResult) else 0
             report({"event": "range", "bytes": unit.size_bytes, "records": records, **ended})

@@ -36,11 +36,17 @@ def read_ingest_plan(uri: str, sha256: str | None) -> IngestPlan:
     try:
         data = storage.read_bytes(uri)
     except FileNotFoundError:
-        raise WinnowError(f"There is no ingest plan at {uri}. Nothing landed; ingest again.") from None
+        raise WinnowError(
+            f"There is no ingest plan at {uri}.",
+            left="Nothing landed; ingest again.",
+        ) from None
     plan = documents.load_json(IngestPlan, data)
     wrong_bytes = sha256 is not None and hashlib.sha256(data).hexdigest() != sha256
     if wrong_bytes or plan.plan_id != compute_ingest_plan_id(plan):
-        raise PlanVoidError(f"The ingest plan at {uri} is not the one that was written. Nothing landed; ingest again.")
+        raise PlanVoidError(
+            f"The ingest plan at {uri} is not the one that was written.",
+            left="Nothing landed; ingest again.",
+        )
     return plan
 
 
@@ -56,7 +62,10 @@ def read_ingest_result(plan: IngestPlan, application: str, sha256: str) -> Inges
     except FileNotFoundError:
         data = b""
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise WinnowError(f"The result at {uri} is not the one that its application wrote. Nothing landed; run again.")
+        raise WinnowError(
+            f"The result at {uri} is not the one that its application wrote.",
+            left="Nothing landed; run again.",
+        )
     return documents.load_json(IngestResult, data)
 
 

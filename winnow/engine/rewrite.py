@@ -71,7 +71,9 @@ def copy_keyless_records(
     if location is None:
         raise WinnowError(
             f"{plan.topic}-{partition.partition} holds records without a key, and plan {plan.plan_id} names no "
-            "quarantine for them. Nothing was dropped or published. Run it again: the next plan names one."
+            "quarantine for them.",
+            left="Nothing was dropped or published.",
+            next="Run it again: the next plan names one.",
         )
     columns = ", ".join(f'"{name}"' for name in _KEYLESS_COLUMNS)
     relation = connection.sql(

@@ -129,7 +129,9 @@ def check_spark_versions(context: SparkContext) -> None:
     if pyspark.__version__ != context.version:
         raise ConfigurationError(
             f"PySpark is {pyspark.__version__} but its JVM is Spark {context.version}: two Sparks are mixed in one "
-            "installation. Nothing was changed. Install pyspark and pyspark-client at the same version."
+            "installation.",
+            left="Nothing was changed.",
+            next="Install pyspark and pyspark-client at the same version.",
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from winnow.engine.events import PlanOutcome, emit_event, emit_outcomes
+from winnow.engine.events import PlanOutcome, describe_error, emit_event, emit_outcomes
 from winnow.errors import WinnowError, find_worst_exit_code
 
 _ZIP_NAMES = re.compile(r"(pyspark|py4j-.*-src)\.zip")
@@ -78,7 +78,7 @@ def run_and_report(run: Callable[[], Sequence[PlanOutcome]]) -> int:
     try:
         outcomes = run()
     except WinnowError as problem:
-        emit_event({"event": "failed", "error": str(problem), "exit_code": problem.exit_code})
+        emit_event({"event": "failed", **describe_error(problem.explanation), "exit_code": problem.exit_code})
         return problem.exit_code
     emit_outcomes(outcomes)
     return find_worst_exit_code([outcome.exit_code for outcome in outcomes])

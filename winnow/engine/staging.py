@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from winnow.engine.events import PlanFailure, PlanOutcome
+from winnow.engine.events import PlanOutcome, describe_plan_failure
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.files import storage
 from winnow.files.file_names import is_plan_id, is_staged_file
@@ -105,7 +105,11 @@ def read_plan_and_digest(uri: str, sha256: str | None = None) -> tuple[Plan, str
     try:
         data = storage.read_bytes(uri)
     except FileNotFoundError as problem:
-        raise WinnowError(f"There is no plan at {uri}. Nothing was changed; plan the topic again.") from problem
+        raise WinnowError(
+            f"There is no plan at {uri}.",
+            left="Nothing was changed.",
+            next="Plan the topic again.",
+        ) from problem
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256:
         raise _build_changed_plan_error(uri, f"its bytes have the digest {found[:12]}… and not {sha256[:12]}…")
@@ -118,9 +122,9 @@ def read_plan_and_digest(uri: str, sha256: str | None = None) -> tuple[Plan, str
 def _build_changed_plan_error(uri: str, how: str) -> PlanVoidError:
     topic, plan_id = parse_plan_uri(uri)
     return PlanVoidError(
-        f"Plan {plan_id} of topic {topic} is not the plan that was written: {how} ({uri}). It is void and was not "
-        "used; nothing was published. Find out what else writes to the staging area, then run it again: the next run "
-        "plans the topic anew."
+        f"Plan {plan_id} of topic {topic} is not the plan that was written: {how} ({uri}).",
+        left="It is void and was not used. Nothing was published.",
+        next="Find out what else writes to the staging area, then run it again: the next run plans the topic anew.",
     )
 
 
@@ -145,7 +149,7 @@ def read_usable_plans(arguments: Sequence[str]) -> tuple[dict[str, Plan], list[P
     """
     found = read_plans(arguments)
     refused = [
-        PlanOutcome(*parse_plan_uri(uri), None, PlanFailure(str(each).rstrip("."), each.exit_code))
+        PlanOutcome(*parse_plan_uri(uri), None, describe_plan_failure(each))
         for uri, each in found.items()
         if isinstance(each, WinnowError)
     ]

@@ -168,7 +168,10 @@ def read_request(uri: str) -> DiffRequest:
     try:
         return documents.load_json(DiffRequest, storage.read_bytes(uri))
     except FileNotFoundError as problem:
-        raise WinnowError(f"There is no comparison at {uri}. Nothing was changed; compare again.") from problem
+        raise WinnowError(
+            f"There is no comparison at {uri}.",
+            left="Nothing was changed; compare again.",
+        ) from problem
 
 
 def build_equivalent_plan(partition: DiffPartition) -> PartitionPlan:

@@ -45,7 +45,10 @@ def find_offset_table(connection: duckdb.DuckDBPyConnection) -> str:
         f"'{REMOVED_TABLE}')"
     ).fetchall()
     if len(found) != 1:
-        raise WinnowError(f"{len(found)} tables say which records survive, not one. Nothing was written.")
+        raise WinnowError(
+            f"{len(found)} tables say which records survive, not one.",
+            left="Nothing was written.",
+        )
     return str(found[0][0])
 
 
@@ -103,7 +106,10 @@ def load_survivors(
     """
     tables = {_read_table_name(uri) for uri in uris}
     if len(tables) != 1:
-        raise WinnowError("The shares of a partition's keys name survivors in different forms. Nothing was written.")
+        raise WinnowError(
+            "The shares of a partition's keys name survivors in different forms.",
+            left="Nothing was written.",
+        )
     (table,) = tables
     for each in (SURVIVORS_TABLE, REMOVED_TABLE):
         connection.execute(f"DROP TABLE IF EXISTS {each}")

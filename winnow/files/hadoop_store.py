@@ -48,8 +48,9 @@ def open_hadoop_filesystem(scheme: str, authority: str) -> fs.FileSystem:
         library = _load_library()
     except ImportError as problem:
         raise ConfigurationError(
-            f"{scheme}://{authority} cannot be opened: the package hdfs-native is not installed here. Nothing was done "
-            "there. Install it wherever Winnow runs, Spark's executors too: pip install 'winnow-log[hdfs]'"
+            f"{scheme}://{authority} cannot be opened: the package hdfs-native is not installed here.",
+            left="Nothing was done there.",
+            next="Install it wherever Winnow runs, Spark's executors too: pip install 'winnow-log[hdfs]'",
         ) from problem
     with _translate_errors():
         client = library.Client(f"{scheme}://{authority}" if authority else None, CLIENT_PROPERTIES)

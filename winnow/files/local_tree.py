@@ -207,9 +207,11 @@ def _open_writable(root: Path, parts: Sequence[str]) -> Iterator[int]:
             yield folder
     except _NotAFolderError as problem:
         raise LinkedFolderError(
-            f"{problem} is a link, or no folder, so nothing was written there: below {root} Winnow follows no links. "
-            "Find out what else writes there, remove it or put the folder that it leads to in its place, then run it "
-            "again."
+            f"{problem} is a link, or no folder, so nothing was written there: below {root} Winnow follows no links.",
+            next=(
+                "Find out what else writes there, remove it or put the folder that it leads to in its place, then run "
+                "it again."
+            ),
         ) from None
 
 

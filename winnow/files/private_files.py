@@ -124,13 +124,13 @@ def translate_disk_errors(place: str | Path, setting: str = "WINNOW_ENGINE__SPIL
     except OSError as problem:
         if problem.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise ServiceError(
-                f"There is no space left below {place}. Make room there, or point {setting} at a larger disk, then run "
-                "it again."
+                f"There is no space left below {place}.",
+                next=f"Make room there, or point {setting} at a larger disk, then run it again.",
             ) from problem
         if problem.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO}:
             raise ServiceError(
-                f"{place} cannot be written to ({problem.strerror}). Make it writable for this user, or point "
-                f"{setting} at another place, then run it again."
+                f"{place} cannot be written to ({problem.strerror}).",
+                next=f"Make it writable for this user, or point {setting} at another place, then run it again.",
             ) from problem
         raise
 
@@ -156,8 +156,8 @@ def _open_root(place: Path) -> Path:
     if not _is_ours(root):
         # In a world-writable folder anybody may have created it, to read what is kept there.
         raise ConfigurationError(
-            f"{root} is not a folder of this user, so no private files are put there and nothing was started. Remove "
-            "it, or point WINNOW_ENGINE__SPILL_FOLDER at another folder."
+            f"{root} is not a folder of this user, so no private files are put there and nothing was started.",
+            next="Remove it, or point WINNOW_ENGINE__SPILL_FOLDER at another folder.",
         )
     root.chmod(FOLDER_MODE)
     return root
@@ -178,7 +178,10 @@ def _claim_folder(root: Path) -> tuple[int, Path]:
             os.close(lock)
             raise
         os.close(lock)
-    raise ServiceError(f"No private folder could be made below {root}: others deleted it each time. Run it again.")
+    raise ServiceError(
+        f"No private folder could be made below {root}: others deleted it each time.",
+        next="Run it again.",
+    )
 
 
 def _remove_abandoned(root: Path) -> int:

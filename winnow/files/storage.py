@@ -68,8 +68,8 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     """
     if not is_utf8(uri):
         raise UsageError(
-            f"The path {format_path(uri)} is not UTF-8, so Arrow cannot open it. Nothing was done there; rename the "
-            "file or folder."
+            f"The path {format_path(uri)} is not UTF-8, so Arrow cannot open it.",
+            left="Nothing was done there; rename the file or folder.",
         )
     # A sixth of a second with what it brings; commands that only ask the catalog and the store go without.
     import pyarrow as pa
@@ -82,8 +82,8 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
         filesystem = object_store.open_remote_filesystem(uri)
     except (OSError, pa.ArrowException) as problem:
         raise ServiceError(
-            f"The object store of {parsed.scheme}://{parsed.netloc} cannot be reached ({problem}). "
-            "Check its endpoint and credentials, then run it again."
+            f"The object store of {parsed.scheme}://{parsed.netloc} cannot be reached ({problem}).",
+            next="Check its endpoint and credentials, then run it again.",
         ) from problem
     return filesystem, object_store.find_path_in_store(uri)
 
@@ -102,8 +102,11 @@ def translate_store_errors(uri: str) -> Iterator[None]:
             raise
         is_s3 = urlparse(uri).scheme in object_store.S3_SCHEMES
         raise ServiceError(
-            f"The object store does not serve {uri} ({problem}). Check that the bucket is there, the "
-            f"{'endpoint (AWS_ENDPOINT_URL_S3)' if is_s3 else 'network'} and the credentials, then run it again."
+            f"The object store does not serve {uri} ({problem}).",
+            next=(
+                f"Check that the bucket is there, the {'endpoint (AWS_ENDPOINT_URL_S3)' if is_s3 else 'network'} and "
+                "the credentials, then run it again."
+            ),
         ) from problem
 
 

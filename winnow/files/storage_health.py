@@ -157,8 +157,9 @@ def make_service_error(problem: BaseException, places: Sequence[str] = ()) -> Se
         where += [f"{place} has {free >> 20:,} MiB free" for place, free in _describe_low_space(places)]
     place = f": {', '.join(where)}" if where else ""
     return ServiceError(
-        f"{fault[:1].upper()}{fault[1:]}{place}. What was published stays; the next run completes or closes what was "
-        "not. Fix that (winnow doctor checks every folder), then run it again."
+        f"{fault[:1].upper()}{fault[1:]}{place}.",
+        left="What was published stays; the next run completes or closes what was not.",
+        next="Fix that (winnow doctor checks every folder), then run it again.",
     )
 
 

@@ -55,7 +55,10 @@ def read_client_settings(bootstrap_servers: str | None, properties_file: str | N
     named = found.pop("bootstrap.servers", "")
     servers = bootstrap_servers or named
     if not servers.strip():
-        raise ConfigurationError("No broker is named: say --bootstrap-servers HOST:PORT. Nothing was read.")
+        raise ConfigurationError(
+            "No broker is named: say --bootstrap-servers HOST:PORT.",
+            left="Nothing was read.",
+        )
     return ClientSettings(servers.strip(), found, properties_file)
 
 
@@ -85,8 +88,8 @@ def read_client_properties(path: str | None) -> dict[str, str]:
                 found[inline] = Path(location).read_text(encoding="ascii")
             except (OSError, UnicodeDecodeError) as problem:
                 raise ConfigurationError(
-                    f"{name} in {path} names a file that cannot be read as PEM ({type(problem).__name__}). Nothing was "
-                    "read."
+                    f"{name} in {path} names a file that cannot be read as PEM ({type(problem).__name__}).",
+                    left="Nothing was read.",
                 ) from None
     return found
 
@@ -102,7 +105,8 @@ def _read_file(path: str) -> Iterator[PropertyLine]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigurationError(
-            f"The client properties {path} cannot be read ({type(problem).__name__}). Nothing was read."
+            f"The client properties {path} cannot be read ({type(problem).__name__}).",
+            left="Nothing was read.",
         ) from None
     return parse_lines(text)
 
@@ -121,7 +125,7 @@ def translate_properties(
     if translation.problems:
         told = "".join(f"\n  {each}" for each in describe_problems(translation.problems, lines or {}))
         raise ConfigurationError(
-            f"The client properties {path} cannot be used as they are. Nothing was read.{told}\n"
-            f"What becomes of each property: {PROPERTIES_PAGE}."
+            f"The client properties {path} cannot be used as they are.",
+            left=f"Nothing was read.{told}\nWhat becomes of each property: {PROPERTIES_PAGE}.",
         )
     return translation.properties

@@ -101,9 +101,12 @@ def find_offset_syncs(cluster: Cluster, origin: MirrorOrigin, last_offsets: Mapp
     described = asked.describe_topics(names)
     if origin.syncs_topic is not None and described.get(origin.syncs_topic) is None:
         raise BadInputError(
-            f"Kafka at {asked.settings.bootstrap_servers} has no topic {origin.syncs_topic}. Nothing was ingested. "
-            "MirrorMaker keeps its offset syncs on the source cluster unless offset-syncs.topic.location=target: name "
-            "its brokers with --offset-syncs-at, or leave the topic's name out."
+            f"Kafka at {asked.settings.bootstrap_servers} has no topic {origin.syncs_topic}.",
+            left="Nothing was ingested.",
+            next=(
+                "MirrorMaker keeps its offset syncs on the source cluster unless offset-syncs.topic.location=target: "
+                "name its brokers with --offset-syncs-at, or leave the topic's name out."
+            ),
         )
     by_partition: dict[int, list[OffsetSync]] = {}
     with RangeReader(asked.settings) as reader:

@@ -175,8 +175,9 @@ class RangeReader:
             raise self._explain(problem.args[0], wanted) from None
         if offsets[0] < 0:
             raise ServiceError(
-                f"Kafka at {self._settings.bootstrap_servers} did not say where {wanted} begins. {NOTHING_CHANGED} "
-                "Run it again."
+                f"Kafka at {self._settings.bootstrap_servers} did not say where {wanted} begins.",
+                left=NOTHING_CHANGED,
+                next="Run it again.",
             )
         return offsets[0]
 

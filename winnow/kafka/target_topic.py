@@ -171,8 +171,9 @@ class TargetTopic:
                     raise
             if time.monotonic() > until_s:
                 raise ServiceError(
-                    f"Topic {self.name} was created, and after {VISIBLE_TIMEOUT_S:.0f} s the brokers do not know it. "
-                    "Nothing was written to it. Run it again."
+                    f"Topic {self.name} was created, and after {VISIBLE_TIMEOUT_S:.0f} s the brokers do not know it.",
+                    left="Nothing was written to it.",
+                    next="Run it again.",
                 )
             time.sleep(_POLL_S)
 
@@ -209,15 +210,19 @@ class TargetTopic:
         while True:
             found = self._cluster.describe_topics([self.name]).get(self.name)
             if found is None:
-                raise BadInputError(f"Topic {self.name} is gone from the cluster. Run it again: it begins anew.")
+                raise BadInputError(
+                    f"Topic {self.name} is gone from the cluster.",
+                    next="Run it again: it begins anew.",
+                )
             ends = self._list_end_offsets(found)
             waiting = [n for n, each in found.partitions.items() if each.stable_offset < ends[n]]
             if not waiting:
                 return found
             if time.monotonic() > until_s:
                 raise BadInputError(
-                    f"A transaction in {self.name}-{waiting[0]} stays open: another producer writes to this topic. "
-                    "Nothing was lost. Stop it, delete the topic, and restore into a new one."
+                    f"A transaction in {self.name}-{waiting[0]} stays open: another producer writes to this topic.",
+                    left="Nothing was lost.",
+                    next="Stop it, delete the topic, and restore into a new one.",
                 )
             time.sleep(_POLL_S)
 

@@ -70,8 +70,9 @@ class TokenSource:
         except Exception as problem:
             # Its text may have credentials in it.
             raise ConfigurationError(
-                f"{self._described} gave no token for Kafka ({type(problem).__name__}). {_NOTHING} It must return a "
-                "tuple: the token, and when it ends in seconds since 1970."
+                f"{self._described} gave no token for Kafka ({type(problem).__name__}).",
+                left=_NOTHING,
+                next="It must return a tuple: the token, and when it ends in seconds since 1970.",
             ) from problem
 
 
@@ -98,8 +99,9 @@ def _find_function(chosen: str) -> Callable[[str], Token]:
         function = None
     if not callable(function):
         raise ConfigurationError(
-            f"{CALLBACK}={chosen}: there is no such function. {_NOTHING} Its module must be installed here and on "
-            "Spark's executors, or its folder be in PYTHONPATH."
+            f"{CALLBACK}={chosen}: there is no such function.",
+            left=_NOTHING,
+            next="Its module must be installed here and on Spark's executors, or its folder be in PYTHONPATH.",
         )
     found: Callable[[str], Token] = function
     return found
@@ -109,15 +111,17 @@ def _find_aws_signer(properties: Mapping[str, str], bootstrap_servers: str) -> C
     region = properties.get(AWS_REGION) or _find_region(bootstrap_servers)
     if region is None:
         raise ConfigurationError(
-            f"The brokers' names tell no region of AWS. {_NOTHING} Write {AWS_REGION}=REGION into the client "
-            "properties, or set AWS_REGION."
+            "The brokers' names tell no region of AWS.",
+            left=_NOTHING,
+            next=f"Write {AWS_REGION}=REGION into the client properties, or set AWS_REGION.",
         )
     try:
         signer: Any = importlib.import_module("aws_msk_iam_sasl_signer.MSKAuthTokenProvider")
     except ImportError:
         raise ConfigurationError(
             "The signer of AWS MSK's tokens is not installed: pip install 'winnow-log[msk]', here and on Spark's "
-            f"executors. {_NOTHING}"
+            "executors.",
+            left=_NOTHING,
         ) from None
     profile, role = properties.get(AWS_PROFILE), properties.get(AWS_ROLE)
 
@@ -140,9 +144,12 @@ def _sign_by_environment(signer: Any, region: str) -> tuple[str, int]:
         signed: tuple[str, int] = signer.generate_auth_token(region)
     except AttributeError:  # how the signer says that it found none
         raise ConfigurationError(
-            f"There are no credentials of AWS for Kafka's tokens. {_NOTHING} They are looked for where AWS's tools do: "
-            "in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in ~/.aws, and at the machine's role; on Spark's "
-            "executors, too, where those read."
+            "There are no credentials of AWS for Kafka's tokens.",
+            left=_NOTHING,
+            next=(
+                "They are looked for where AWS's tools do: in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in ~/.aws, "
+                "and at the machine's role; on Spark's executors, too, where those read."
+            ),
         ) from None
     return signed
 

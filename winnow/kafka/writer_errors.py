@@ -21,24 +21,28 @@ def explain_writer_error(error: Any, servers: str, topic: str, what: str) -> Win
     code = error.code()
     if is_fenced(error):
         return TopicBusyError(
-            f"Another process began to restore into topic {topic} and has taken over from this one. "
-            "What this one committed stays, and the other goes on from there. Nothing is to be done."
+            f"Another process began to restore into topic {topic} and has taken over from this one. What this one "
+            "committed stays, and the other goes on from there.",
+            next="Nothing is to be done.",
         )
     if code in {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}:
         return ConfigurationError(
-            f"A record is larger than topic {topic} takes (max.message.bytes). Raise it first: "
-            f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
-            "max.message.bytes=BYTES"
+            f"A record is larger than topic {topic} takes (max.message.bytes).",
+            next=(
+                f"Raise it first: kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config "
+                "max.message.bytes=BYTES"
+            ),
         )
     if code == KafkaError.INVALID_TIMESTAMP:
         return ConfigurationError(
-            f"A record's timestamp is one that topic {topic} does not take "
-            f"(message.timestamp.before.max.ms, message.timestamp.after.max.ms). Raise them first."
+            f"A record's timestamp is one that topic {topic} does not take (message.timestamp.before.max.ms, "
+            "message.timestamp.after.max.ms).",
+            next="Raise them first.",
         )
     if code in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}:
         return BadInputError(
-            f"Topic {topic} is gone from the cluster: somebody deleted it while it was being restored. "
-            "Run it again: it begins anew."
+            f"Topic {topic} is gone from the cluster: somebody deleted it while it was being restored.",
+            next="Run it again: it begins anew.",
         )
     if code == KafkaError.INVALID_PRODUCER_EPOCH:
         return ServiceError(

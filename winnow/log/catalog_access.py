@@ -128,7 +128,9 @@ def confirm_commits(catalog: Catalog) -> None:
                 # Not a conflict for PyIceberg, so that it keeps the files.
                 raise CommitUnknownError(
                     f"The catalog reported a conflict for a commit to {'.'.join(table.name())} and could not be asked "
-                    f"whether it landed ({type(problem).__name__}). Nothing was cleaned up. Run it again."
+                    f"whether it landed ({type(problem).__name__}).",
+                    left="Nothing was cleaned up.",
+                    next="Run it again.",
                 ) from problem
             if any(newest.metadata.snapshot_by_id(snapshot_id) is None for snapshot_id in added):
                 raise

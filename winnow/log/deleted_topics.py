@@ -42,12 +42,16 @@ def make_deleted_error(state: TopicState) -> DeletedTopicError:
     assert state.deleted_at_ms is not None
     if state.removed_at_ms is not None:
         return DeletedTopicError(
-            f"Topic {topic} was deleted and its files are being removed. Complete that with: winnow sweep {topic}"
+            f"Topic {topic} was deleted and its files are being removed.",
+            next=f"Complete that with: winnow sweep {topic}",
         )
     return DeletedTopicError(
         f"Topic {topic} was deleted at {format_ms(state.deleted_at_ms)}; a sweep removes its files once "
-        f"winnow.retired.grace.ms has passed. To bring it back: winnow topics restore {topic}. To remove it for good: "
-        f"winnow topics delete {topic} --now"
+        "winnow.retired.grace.ms has passed.",
+        next=(
+            f"To bring it back: winnow topics restore {topic}. To remove it for good: winnow topics delete {topic} "
+            "--now"
+        ),
     )
 
 

@@ -139,13 +139,15 @@ def _read_at(topic: str, document: Document, place: str) -> bytes:
             data = storage.read_bytes(place)
     except FileNotFoundError as problem:
         raise DamagedMetadataError(
-            f"The {what} file of topic {topic} is gone: {place}. The table still refers to it; nothing was changed. "
-            f"{_format_ways(topic)}"
+            f"The {what} file of topic {topic} is gone: {place}. The table still refers to it.",
+            left="Nothing was changed.",
+            next=_format_ways(topic),
         ) from problem
     if hashlib.sha256(data).hexdigest() != document.sha256:
         raise DamagedMetadataError(
-            f"The {what} file of topic {topic} is not the one that was committed: {place}. Nothing was changed. "
-            f"{_format_ways(topic)}"
+            f"The {what} file of topic {topic} is not the one that was committed: {place}.",
+            left="Nothing was changed.",
+            next=_format_ways(topic),
         )
     return data
 

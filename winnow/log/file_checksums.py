@@ -60,8 +60,9 @@ def has_checksum(path: str) -> bool:
 def make_damage_error(path: str) -> DamagedMetadataError:
     """Make the error for a metadata file that does not hold what was written into it."""
     return DamagedMetadataError(
-        f"The metadata file {path} is damaged or cut off. Nothing was changed. Restore that file from a backup or the "
-        "object store's versions, then run it again."
+        f"The metadata file {path} is damaged or cut off.",
+        left="Nothing was changed.",
+        next="Restore that file from a backup or the object store's versions, then run it again.",
     )
 
 

@@ -70,8 +70,9 @@ class Head:
         text = self.table.properties.get(FENCE_PROPERTY, "0")
         if not text.isdecimal():
             raise ForeignTableError(
-                f"The table property {FENCE_PROPERTY} of topic {self.state.topic} is not a number that Winnow wrote. "
-                f"Nothing was changed. Remove the property; the fence is {self.state.fence} then."
+                f"The table property {FENCE_PROPERTY} of topic {self.state.topic} is not a number that Winnow wrote.",
+                left="Nothing was changed.",
+                next=f"Remove the property; the fence is {self.state.fence} then.",
             )
         return max(int(text), self.state.fence)
 

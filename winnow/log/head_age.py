@@ -211,8 +211,9 @@ class HeadGuard:
             raise OlderHeadError(
                 f"Topic {topic}: the catalog is older than the log: the metadata file that it names is gone, and the "
                 f"one recorded at {format_ms(lives[-1].recorded_at_ms)} with sequence number "
-                f"{lives[-1].last_sequence_number:,} is there: {lives[-1].metadata_location}. Nothing was swept and "
-                f"nothing was written. {_describe_ways(topic)}"
+                f"{lives[-1].last_sequence_number:,} is there: {lives[-1].metadata_location}.",
+                left="Nothing was swept and nothing was written.",
+                next=_describe_ways(topic),
             )
 
     def warn_of_older(self, topic: str, table: Table, load_table: Callable[[], Table]) -> None:
@@ -329,8 +330,9 @@ def make_missing_receipt_error(topic: str, plan_id: str) -> OlderHeadError:
     """Make the error for a run of which the metadata store has the receipt, and the log has not."""
     return OlderHeadError(
         f"Topic {topic}: the metadata store has the receipt of plan {plan_id}, and the log has not: the table was "
-        "rolled back past its publish, or the catalog is older than the log. The run stays as it is; nothing was swept "
-        f"and nothing was written. {_describe_ways(topic)}"
+        "rolled back past its publish, or the catalog is older than the log.",
+        left="The run stays as it is. Nothing was swept and nothing was written.",
+        next=_describe_ways(topic),
     )
 
 

@@ -62,8 +62,9 @@ def require_segments(topic: str, recorded: SegmentDigest, found: SegmentDigest, 
         how = f"{_format_figures(found)} where {_format_figures(recorded)} were committed"
     raise DamagedMetadataError(
         f"The manifests of topic {topic} do not name the segments that were committed: they name {how}. The manifest "
-        f"list {manifest_list}, or a manifest that it names, was changed or damaged. Nothing was changed. Restore "
-        "these files from a backup or the object store's versions, then run it again."
+        f"list {manifest_list}, or a manifest that it names, was changed or damaged.",
+        left="Nothing was changed.",
+        next="Restore these files from a backup or the object store's versions, then run it again.",
     )
 
 
@@ -102,7 +103,8 @@ def require_consistent(topic: str, table: Table) -> None:
     if PARTITIONS_PROPERTY not in metadata.properties and not is_winnows:
         raise ForeignTableError(
             f"The table {topic} in Winnow's namespace is not a topic: Winnow did not create it, or its property "
-            f"{PARTITIONS_PROPERTY} is gone from {table.metadata_location}. Nothing was changed."
+            f"{PARTITIONS_PROPERTY} is gone from {table.metadata_location}.",
+            left="Nothing was changed.",
         )
     wrong = find_contradiction(metadata)
     text = metadata.properties.get(PARTITIONS_PROPERTY, "0")
@@ -121,8 +123,9 @@ def require_same_name(topic: str, table: Table) -> None:
     found = table.properties.get(TOPIC_PROPERTY, topic)
     if found != topic and found.casefold() == topic.casefold():
         raise UnknownTopicError(
-            f"There is no topic {topic}. This catalog ignores case in names and answered with topic {found}, which was "
-            "left as it is. Give the topic another name."
+            f"There is no topic {topic}. This catalog ignores case in names and answered with topic {found}, which "
+            "was left as it is.",
+            next="Give the topic another name.",
         )
 
 
@@ -180,6 +183,7 @@ def find_contradiction(metadata: TableMetadata) -> str | None:
 
 def _make_damage_error(topic: str, location: str, wrong: str) -> DamagedMetadataError:
     return DamagedMetadataError(
-        f"The metadata of topic {topic} are damaged, or another tool changed them: {wrong}. Nothing was changed. "
-        f"Restore the metadata file {location} from a backup or the object store's versions, then run it again."
+        f"The metadata of topic {topic} are damaged, or another tool changed them: {wrong}.",
+        left="Nothing was changed.",
+        next=f"Restore the metadata file {location} from a backup or the object store's versions, then run it again.",
     )

@@ -39,14 +39,19 @@ def read_installation(uri: str) -> Installation | None:
         found = Installation(str(document["installation_id"]), int(document["created_at_ms"]))
     except (ValueError, KeyError, TypeError):
         raise ConfigurationError(
-            f"The document {uri} does not say which installation of Winnow the warehouse belongs to: it is damaged, or "
-            "another program wrote it. Nothing was changed. Restore it from a backup or the object store's versions; "
-            "if the warehouse is this installation's alone, remove it, and the next command writes it anew."
+            f"The document {uri} does not say which installation of Winnow the warehouse belongs to: it is damaged, "
+            "or another program wrote it.",
+            left="Nothing was changed.",
+            next=(
+                "Restore it from a backup or the object store's versions; if the warehouse is this installation's "
+                "alone, remove it, and the next command writes it anew."
+            ),
         ) from None
     if version > FORMAT_VERSION:
         raise FormatVersionError(
-            f"The document {uri} was written by a newer Winnow (format {version}; this one knows {FORMAT_VERSION}). "
-            "Nothing was changed. Use the newer Winnow."
+            f"The document {uri} was written by a newer Winnow (format {version}; this one knows {FORMAT_VERSION}).",
+            left="Nothing was changed.",
+            next="Use the newer Winnow.",
         )
     return found
 

@@ -200,9 +200,9 @@ class LatestTable:
         except Exception as problem:
             if find_landed(self._catalog, self._identifier, producer.snapshot_id) is None:
                 raise CommitUnknownError(
-                    f"The catalog did not say whether the commit to {self.name} landed ({type(problem).__name__}). "
-                    f"Nothing was cleaned up; the log of {self.topic} is not concerned. Run it again: winnow "
-                    f"latest-table update {self.topic}"
+                    f"The catalog did not say whether the commit to {self.name} landed ({type(problem).__name__}).",
+                    left=f"Nothing was cleaned up; the log of {self.topic} is not concerned.",
+                    next=f"Run it again: winnow latest-table update {self.topic}",
                 ) from problem
         return producer.snapshot_id
 
@@ -239,8 +239,9 @@ class LatestTable:
         wrong = find_contradiction(table.metadata)
         if wrong is not None:
             raise DamagedMetadataError(
-                f"The metadata of {self.name} are damaged, or another tool changed them: {wrong}. Nothing was changed. "
-                f"{self._format_way_out()}"
+                f"The metadata of {self.name} are damaged, or another tool changed them: {wrong}.",
+                left="Nothing was changed.",
+                next=self._format_way_out(),
             )
         snapshot = table.current_snapshot()
         if snapshot is None:
@@ -249,8 +250,9 @@ class LatestTable:
         reflected = ReflectedLog.from_summary(summary)
         if reflected is None:
             raise ForeignTableError(
-                f"Another program committed the newest snapshot of {self.name}. Nothing was changed. "
-                f"{self._format_way_out()}"
+                f"Another program committed the newest snapshot of {self.name}.",
+                left="Nothing was changed.",
+                next=self._format_way_out(),
             )
         return LatestHead(table, reflected)
 
@@ -259,21 +261,25 @@ class LatestTable:
         manifests = [] if snapshot is None else list_live_manifests(table.io, snapshot)
         if any(manifest.content != ManifestContent.DATA for manifest in manifests):
             raise ForeignTableError(
-                f"The table {self.name} holds row-level deletes that Winnow does not write. Nothing was changed. "
-                f"{self._format_way_out()}"
+                f"The table {self.name} holds row-level deletes that Winnow does not write.",
+                left="Nothing was changed.",
+                next=self._format_way_out(),
             )
         return manifests
 
     def _make_foreign_file_error(self, path: str) -> ForeignTableError:
         return ForeignTableError(
-            f"The table {self.name} holds a data file that Winnow did not write: {path}. Nothing was changed. "
-            f"{self._format_way_out()}"
+            f"The table {self.name} holds a data file that Winnow did not write: {path}.",
+            left="Nothing was changed.",
+            next=self._format_way_out(),
         )
 
     def make_foreign_table_error(self) -> ForeignTableError:
         """Make the error about a table of this name that Winnow did not create."""
         return ForeignTableError(
-            f"The table {self.name} was not created by Winnow; it was left as it is. Rename it by the program that did."
+            f"The table {self.name} was not created by Winnow.",
+            left="It was left as it is.",
+            next="Rename it by the program that did.",
         )
 
     def _format_way_out(self) -> str:

@@ -58,8 +58,8 @@ def replace_latest_view(
                 create(identifier, schema, version, properties={TOPIC_PROPERTY: topic})
         except NotImplementedError:
             raise ConfigurationError(
-                f"The view of topic {topic} was not created: this catalog ({type(catalog).__name__}) has no views. "
-                f"Paste the query instead (winnow latest {topic} --sql ENGINE)."
+                f"The view of topic {topic} was not created: this catalog ({type(catalog).__name__}) has no views.",
+                next=f"Paste the query instead (winnow latest {topic} --sql ENGINE).",
             ) from None
     return ".".join(identifier)
 
@@ -71,6 +71,8 @@ def _drop_own(catalog: Catalog, identifier: tuple[str, str]) -> None:
         return
     if present.metadata.properties.get(TOPIC_PROPERTY) != identifier[-1]:
         raise ForeignTableError(
-            f"The view {'.'.join(identifier)} was not created by Winnow; it was left as it is. Rename or drop it."
+            f"The view {'.'.join(identifier)} was not created by Winnow.",
+            left="It was left as it is.",
+            next="Rename or drop it.",
         )
     catalog.drop_view(identifier)

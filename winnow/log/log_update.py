@@ -137,8 +137,8 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         found = sum(map(count_live_files, made))
         if found != expected:
             raise WinnowError(
-                f"The commit would leave {found} files in the log instead of {expected}: this is a defect of Winnow. "
-                "Nothing was changed, and readers see the log as it was."
+                f"The commit would leave {found} files in the log instead of {expected}: this is a defect of Winnow.",
+                left="Nothing was changed, and readers see the log as it was.",
             )
 
     def _write(self, entries: Iterable[ManifestEntry]) -> list[ManifestFile]:

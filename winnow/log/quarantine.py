@@ -162,7 +162,8 @@ class Quarantine:
                     return
         raise CommitConflictError(
             f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; its "
-            "keyless records were not moved and nothing was published. Run it again."
+            "keyless records were not moved and nothing was published.",
+            next="Run it again.",
         )
 
     def read(
@@ -277,8 +278,9 @@ class Quarantine:
                 else:
                     return
         raise CommitConflictError(
-            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; nothing "
-            "was taken out of it. Run the sweep again."
+            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times.",
+            left="Nothing was taken out of it.",
+            next="Run the sweep again.",
         )
 
     def _create_table(self) -> Table:
@@ -296,9 +298,12 @@ class Quarantine:
 
 def _list_missing(topic: str, path: str) -> DamagedMetadataError:
     return DamagedMetadataError(
-        f"A file that the quarantine of topic {topic} names is missing: {path}. If a process that was paused left that "
-        f"name behind, winnow sweep {topic} removes it; else restore the file from a backup or the object store's "
-        "versions. Nothing was changed."
+        f"A file that the quarantine of topic {topic} names is missing: {path}.",
+        left="Nothing was changed.",
+        next=(
+            f"If a process that was paused left that name behind, winnow sweep {topic} removes it; else restore the "
+            "file from a backup or the object store's versions."
+        ),
     )
 
 
@@ -356,6 +361,7 @@ def _read_rows(topic: str, path: str, wanted: pc.Expression) -> Iterator[pa.Reco
                     yield batch
     except DamagedSegmentError as problem:
         raise DamagedSegmentError(
-            f"A file of the quarantined records of topic {topic} {problem}: {path}. Nothing was changed. Restore that "
-            "file from a backup or the object store's versions."
+            f"A file of the quarantined records of topic {topic} {problem}: {path}.",
+            left="Nothing was changed.",
+            next="Restore that file from a backup or the object store's versions.",
         ) from problem

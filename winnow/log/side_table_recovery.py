@@ -126,5 +126,7 @@ def land_side_table(catalog: Catalog, identifier: Identifier, planned: SideTable
             catalog.swap_metadata(identifier, planned.before, planned.metadata_location)
     except (CommitFailedException, TableAlreadyExistsError) as problem:
         raise CommitConflictError(
-            f"The catalog's entry of {planned.name} was changed meanwhile; it was left as it is. Run it again."
+            f"The catalog's entry of {planned.name} was changed meanwhile.",
+            left="It was left as it is.",
+            next="Run it again.",
         ) from problem

@@ -250,8 +250,9 @@ def expire_quarantine(quarantine: Quarantine, snapshot_ids: Collection[int]) -> 
     """
     if not _expire(quarantine.table, snapshot_ids, f"the quarantine of topic {quarantine.topic}"):
         raise CommitConflictError(
-            f"Other commits to the quarantine of topic {quarantine.topic} came first {MAXIMUM_COMMIT_TRIES} times; its "
-            "old snapshots stay. Run the sweep again."
+            f"Other commits to the quarantine of topic {quarantine.topic} came first {MAXIMUM_COMMIT_TRIES} times.",
+            left="Its old snapshots stay.",
+            next="Run the sweep again.",
         )
 
 
@@ -273,8 +274,9 @@ def expire_latest(latest: LatestTable, *, now_ms: int, grace_ms: int) -> tuple[i
     left = collect_references(table, {each.snapshot_id for each in table.metadata.snapshots} - going)
     if not _expire(latest.table, going, latest.name):
         raise CommitConflictError(
-            f"Other commits to {latest.name} came first {MAXIMUM_COMMIT_TRIES} times; its old snapshots stay. Run the "
-            "sweep again."
+            f"Other commits to {latest.name} came first {MAXIMUM_COMMIT_TRIES} times.",
+            left="Its old snapshots stay.",
+            next="Run the sweep again.",
         )
     return len(going), {path for path in gone.list_paths() if path not in left}
 

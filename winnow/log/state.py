@@ -52,8 +52,12 @@ class StateReference:
         if not text:
             raise ForeignTableError(
                 f"The newest snapshot of topic {topic} was committed by somebody else: its summary names no Winnow "
-                "state. Nothing was changed. Roll the table back to the last snapshot whose summary has "
-                f"'{STATE_PROPERTY}' (and stop the other writer), then run it again."
+                "state.",
+                left="Nothing was changed.",
+                next=(
+                    f"Roll the table back to the last snapshot whose summary has '{STATE_PROPERTY}' (and stop the "
+                    "other writer), then run it again."
+                ),
             )
         try:
             plain = json.loads(text)
@@ -62,8 +66,11 @@ class StateReference:
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise DamagedMetadataError(
                 f"The metadata of topic {topic} are damaged: the newest snapshot's summary names no state that can be "
-                f"read ('{STATE_PROPERTY}'). Nothing was changed. Restore the table's metadata file from a backup or "
-                "the object store's versions, then run it again."
+                f"read ('{STATE_PROPERTY}').",
+                left="Nothing was changed.",
+                next=(
+                    "Restore the table's metadata file from a backup or the object store's versions, then run it again."
+                ),
             ) from problem
 
 

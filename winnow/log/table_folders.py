@@ -161,9 +161,12 @@ def _require_unused(catalog: Catalog, identifier: Identifier, created: Table) ->
     drop_table(catalog, identifier, created.metadata_location, f"topic {topic}")
     raise ConfigurationError(
         f"Topic {topic} was not created: the catalog placed its table in {location}, and {len(others)} file(s) of "
-        f"another table are there already; {_describe_owner(location, own)}. Its entry was dropped again; of those "
-        f"files none was changed. If they are this topic's: winnow topics adopt {topic} {location}. Else have the "
-        "catalog place it elsewhere, or move those files."
+        f"another table are there already; {_describe_owner(location, own)}.",
+        left="Its entry was dropped again; of those files none was changed.",
+        next=(
+            f"If they are this topic's: winnow topics adopt {topic} {location}. Else have the catalog place it "
+            "elsewhere, or move those files."
+        ),
     )
 
 

@@ -95,8 +95,8 @@ def _ask_in_turn(logs: TopicLogs, topic: str) -> TopicPointers | None:
             return TopicPointers(topic, {role: place for role, place in locations.items() if place is not None})
         wait_before_retry(attempt)
     raise RunAgainError(
-        f"Other commits to topic {topic} came {MAXIMUM_COMMIT_TRIES} times while its tables were looked up. Run it "
-        "again."
+        f"Other commits to topic {topic} came {MAXIMUM_COMMIT_TRIES} times while its tables were looked up.",
+        next="Run it again.",
     )
 
 

@@ -174,8 +174,9 @@ class ChosenMetadata:
         now = self._catalog.load_table(self._identifier)
         if now.metadata.snapshot_by_id(self._tried) is None:
             raise CommitConflictError(
-                f"The catalog's entry of {'.'.join(self._identifier)} was changed meanwhile; nothing of this call "
-                "landed. Run it again: it looks at everything anew."
+                f"The catalog's entry of {'.'.join(self._identifier)} was changed meanwhile.",
+                left="Nothing of this call landed.",
+                next="Run it again: it looks at everything anew.",
             )
         return now
 
@@ -221,8 +222,12 @@ class ProvenLog:
         if self.problems or self.head is None:
             listed = "; ".join(self.problems[:MAXIMUM_PROBLEMS])
             raise DamagedMetadataError(
-                f"The table of {self.found.location} is not complete: {listed}. Nothing was changed. Restore these "
-                "files from a backup or the object store's versions, or choose an older metadata file with --metadata."
+                f"The table of {self.found.location} is not complete: {listed}.",
+                left="Nothing was changed.",
+                next=(
+                    "Restore these files from a backup or the object store's versions, or choose an older metadata "
+                    "file with --metadata."
+                ),
             )
         return self.head
 
@@ -237,7 +242,7 @@ def prove_log(log: TopicLog, found: FoundMetadata) -> ProvenLog:
     try:
         head = log.head(even_deleted=True)
     except WinnowError as problem:
-        return ProvenLog(found, None, problems=(_get_cause(problem),))
+        return ProvenLog(found, None, problems=(problem.clause,))
     if head.state.topic != log.topic:
         problems.append(f"its state is of topic {head.state.topic}")
     problems += [f"a manifest is outside of the table's folder ({path})" for path in _find_manifests_outside(head)]
@@ -255,13 +260,8 @@ def _collect(action: Callable[[], object]) -> list[str]:
     except FileNotFoundError as problem:
         return [f"a file is gone ({problem.filename or problem})"]
     except WinnowError as problem:
-        return [_get_cause(problem)]
+        return [problem.clause]
     return []
-
-
-def _get_cause(problem: WinnowError) -> str:
-    """Return what is wrong, without what to do about it."""
-    return str(problem).partition(" Nothing was changed")[0].rstrip(".")
 
 
 def _find_manifests_outside(head: Head) -> list[str]:
@@ -309,7 +309,7 @@ def find_missing_documents(head: Head) -> list[str]:
         receipts = reference_chains.list_receipt_references(head.state)
         ledgers = reference_chains.list_ingest_references(head.state)
     except WinnowError as problem:
-        return [_get_cause(problem)]
+        return [problem.clause]
     reads: list[Callable[[], object]] = [partial(read_receipt, head.state, each) for each in receipts]
     reads += [partial(reference_chains.read_ledger, head.state, each) for each in ledgers]
     with ThreadPoolExecutor(MAXIMUM_READERS, thread_name_prefix="documents") as pool:

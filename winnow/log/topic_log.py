@@ -113,9 +113,12 @@ class TopicLog:
                 raise
             except (ValueError, TypeError, LookupError, AttributeError, ValidationError) as problem:
                 raise DamagedMetadataError(
-                    f"The catalog has metadata of topic {self.topic} that cannot be read ({type(problem).__name__}). "
-                    "Nothing was changed. Restore the table's metadata file from a backup or the object store's "
-                    "versions, then run it again."
+                    f"The catalog has metadata of topic {self.topic} that cannot be read ({type(problem).__name__}).",
+                    left="Nothing was changed.",
+                    next=(
+                        "Restore the table's metadata file from a backup or the object store's versions, then run it "
+                        "again."
+                    ),
                 ) from problem
         head_checks.require_same_name(self.topic, table)
         return table
@@ -245,7 +248,9 @@ class TopicLog:
                 raise
             raise OutdatedHeadError(
                 f"Topic {self.topic} was changed and swept while this was at work with an older state of it, whose "
-                "files are gone. Nothing was changed, and nothing that is needed is gone. Run it again."
+                "files are gone.",
+                left="Nothing was changed, and nothing that is needed is gone.",
+                next="Run it again.",
             ) from problem
 
     def config(self, head: Head | None = None) -> TopicConfig:
@@ -311,8 +316,9 @@ class TopicLog:
 
     def _make_foreign_file_error(self, path: str) -> ForeignTableError:
         return ForeignTableError(
-            f"Topic {self.topic} holds a data file that Winnow did not write: {path}. Nothing was "
-            "changed. Remove it from the table or roll the table back to the last Winnow snapshot."
+            f"Topic {self.topic} holds a data file that Winnow did not write: {path}.",
+            left="Nothing was changed.",
+            next="Remove it from the table or roll the table back to the last Winnow snapshot.",
         )
 
     def find_manifest_count(self, head: Head) -> int | None:
@@ -328,8 +334,9 @@ class TopicLog:
         self._manifests_listed = (head.snapshot_id, len(manifests))
         if any(manifest.content != ManifestContent.DATA for manifest in manifests):
             raise ForeignTableError(
-                f"Topic {self.topic} holds row-level deletes that Winnow does not write. Nothing was changed. "
-                "Roll the table back to the last Winnow snapshot, or rewrite it without delete files."
+                f"Topic {self.topic} holds row-level deletes that Winnow does not write.",
+                left="Nothing was changed.",
+                next="Roll the table back to the last Winnow snapshot, or rewrite it without delete files.",
             )
         return manifests
 
@@ -373,7 +380,8 @@ class TopicLog:
             if count <= before:
                 raise ConfigurationError(
                     f"Topic {self.topic} currently has {before} partitions, which is higher than or equal to the "
-                    f"requested {count}. Nothing was changed; partitions cannot be taken away."
+                    f"requested {count}.",
+                    left="Nothing was changed; partitions cannot be taken away.",
                 )
             added = {number: PartitionState() for number in range(before, count)}
             state = replace(
@@ -487,8 +495,9 @@ class TopicLog:
     def conflict(self) -> CommitConflictError:
         """Make the error for a commit that lost too often."""
         return CommitConflictError(
-            f"Other commits to topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; nothing of this one landed. "
-            "Run it again."
+            f"Other commits to topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times.",
+            left="Nothing of this one landed.",
+            next="Run it again.",
         )
 
     def _try(self, head: Head, change: Change) -> Committed | None:
@@ -507,7 +516,8 @@ class TopicLog:
             if producer.missing:
                 raise PlanVoidError(
                     f"{producer.missing} planned segment(s) of topic {self.topic} are no longer in the log; the plan "
-                    "is void and nothing was published. Run it again: the next plan starts from the log as it is."
+                    "is void and nothing was published.",
+                    next="Run it again: the next plan starts from the log as it is.",
                 )
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
             new_state, leftovers = replace(change.state, fence=max(change.state.fence, head.fence)), list[str]()
@@ -538,8 +548,9 @@ class TopicLog:
             if found is None:
                 raise CommitUnknownError(
                     f"The catalog did not say whether the commit to topic {self.topic} landed "
-                    f"({type(problem).__name__}). Nothing was cleaned up. Run it again: it first looks for this commit "
-                    "in the table's history."
+                    f"({type(problem).__name__}).",
+                    left="Nothing was cleaned up.",
+                    next="Run it again: it first looks for this commit in the table's history.",
                 ) from problem
             committed = found
         return Committed(snapshot_id, new_state, receipt, Head(committed, snapshot_id, new_state, head.copies))

@@ -141,7 +141,9 @@ class TopicLogs:
         if kind is not None and str(kind).lower() not in known:
             raise ConfigurationError(
                 f"catalog.type is {ascii(str(kind))[:40]}, which PyIceberg does not know: it is one of "
-                f"{', '.join(known)}. Nothing was changed. Set it in winnow.toml or as WINNOW_CATALOG__TYPE."
+                f"{', '.join(known)}.",
+                left="Nothing was changed.",
+                next="Set it in winnow.toml or as WINNOW_CATALOG__TYPE.",
             )
         properties = {"warehouse": self._warehouse, **object_store.add_store_properties(self._properties)}
         if not (kind or "").lower().startswith("rest"):
@@ -200,7 +202,9 @@ class TopicLogs:
             except TableAlreadyExistsError as problem:
                 self._refuse_deleted(topic)
                 raise ConfigurationError(
-                    f"Topic {topic} exists already; it was left as it is. See it with: winnow topics describe {topic}"
+                    f"Topic {topic} exists already.",
+                    left="It was left as it is.",
+                    next=f"See it with: winnow topics describe {topic}",
                 ) from problem
         log = self.open(topic)
         if self._records is not None:
@@ -210,9 +214,11 @@ class TopicLogs:
     def _refuse_deleted(self, topic: str) -> None:
         if self._is_deleted(topic):
             raise ConfigurationError(
-                f"Topic {topic} was not created: a deleted topic has this name until its files are removed. To bring "
-                f"that one back: winnow topics restore {topic}. To remove it for good: winnow topics delete {topic} "
-                "--now"
+                f"Topic {topic} was not created: a deleted topic has this name until its files are removed.",
+                next=(
+                    f"To bring that one back: winnow topics restore {topic}. To remove it for good: winnow topics "
+                    f"delete {topic} --now"
+                ),
             )
 
     def names(self) -> list[str]:

@@ -61,15 +61,16 @@ def describe_failure(problem: Exception) -> tuple[Document, int]:
     """Make the document of an error, and the exit code of its class. Only texts of Winnow's own errors are repeated."""
     if isinstance(problem, MemoryError | pa.ArrowMemoryError) or type(problem).__name__ == "OutOfMemoryException":
         known: WinnowError = UsageError(
-            "The answer needs more memory than a reader process of the page may use. Raise page.reader_memory_bytes, "
-            "or ask at a shell: winnow read and winnow why have no such limit."
+            "The answer needs more memory than a reader process of the page may use.",
+            next="Raise page.reader_memory_bytes, or ask at a shell: winnow read and winnow why have no such limit.",
         )
     elif isinstance(problem, WinnowError):
         known = problem
     else:
         known = _explain_disk_or_store(problem) or WinnowError(
-            f"Unexpected {type(problem).__name__} while the log was read. Nothing was changed. The same at a shell "
-            "says where: WINNOW_DEBUG=1 with winnow read, why or explain."
+            f"Unexpected {type(problem).__name__} while the log was read.",
+            left="Nothing was changed.",
+            next="The same at a shell says where: WINNOW_DEBUG=1 with winnow read, why or explain.",
         )
     return {"kind": type(known).__name__, "message": str(known)}, known.exit_code
 

@@ -56,7 +56,10 @@ def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise UsageError("The key has half of a surrogate pair, which UTF-8 cannot encode. Use base64.") from None
+        raise UsageError(
+            "The key has half of a surrogate pair, which UTF-8 cannot encode.",
+            next="Use base64.",
+        ) from None
 
 
 def _remove_white_space(text: str) -> str:

@@ -142,10 +142,14 @@ def make_refusal(
     )
     return OtherInstallationError(
         f"The namespace {settings.namespace} in the warehouse {settings.warehouse} belongs to another installation of "
-        f"Winnow: {document} names {there.installation_id}, and {known}. Nothing was changed. If catalog or store were "
-        "lost, put them back from a backup, or have the topics adopted from the warehouse: winnow topics adopt TOPIC "
-        "LOCATION --take-over. For an installation beside the other one, set a namespace of its own "
-        "(WINNOW_NAMESPACE), or, if both shall write to this one, WINNOW_WAREHOUSE_SHARED=true."
+        f"Winnow: {document} names {there.installation_id}, and {known}.",
+        left="Nothing was changed.",
+        next=(
+            "If catalog or store were lost, put them back from a backup, or have the topics adopted from the "
+            "warehouse: winnow topics adopt TOPIC LOCATION --take-over. For an installation beside the other one, set "
+            "a namespace of its own (WINNOW_NAMESPACE), or, if both shall write to this one, "
+            "WINNOW_WAREHOUSE_SHARED=true."
+        ),
     )
 
 

@@ -72,8 +72,9 @@ def parse_figures(figures: Figures) -> IndependentFacts:
         return documents.load_json(IndependentFacts, documents.dump_json(figures))
     except WinnowError as problem:
         raise ValidationBrokenError(
-            "The facts that the Spark application computed are those of another version of Winnow. Nothing was "
-            "published and no partition was marked. Install one version of Winnow everywhere, then validate again."
+            "The facts that the Spark application computed are those of another version of Winnow.",
+            left="Nothing was published and no partition was marked.",
+            next="Install one version of Winnow everywhere, then validate again.",
         ) from problem
 
 

@@ -105,8 +105,9 @@ def read_size_bytes(uri: str) -> int | None:
 def make_unreachable_error(uri: str, problem: OSError) -> ServiceError:
     """Make the error for an object store that does not answer."""
     return ServiceError(
-        f"The object store does not give {uri} ({problem}). Nothing was judged or published. "
-        "Check its endpoint and credentials, then validate again."
+        f"The object store does not give {uri} ({problem}).",
+        left="Nothing was judged or published.",
+        next="Check its endpoint and credentials, then validate again.",
     )
 
 

@@ -147,14 +147,15 @@ def recompute_facts_with(
         shortage = storage_health.describe_machine_fault(problem)
         if shortage is not None:
             raise ServiceError(
-                f"The facts of {plan.topic}-{partition.partition} could not be recomputed: {shortage}. Nothing was "
-                "published and no partition was marked. Fix that, then run it again."
+                f"The facts of {plan.topic}-{partition.partition} could not be recomputed: {shortage}.",
+                left="Nothing was published and no partition was marked.",
+                next="Fix that, then run it again.",
             ) from problem
         # DuckDB's text may quote data; its kind is enough to act on.
         raise ValidationBrokenError(
-            f"The facts of {plan.topic}-{partition.partition} could not be recomputed ({type(problem).__name__}). "
-            "Nothing was published and no partition was marked. Check the memory limit and the space of the spill "
-            "folder, then validate again."
+            f"The facts of {plan.topic}-{partition.partition} could not be recomputed ({type(problem).__name__}).",
+            left="Nothing was published and no partition was marked.",
+            next="Check the memory limit and the space of the spill folder, then validate again.",
         ) from problem
 
 

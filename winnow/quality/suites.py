@@ -106,7 +106,8 @@ def list_suites(extra_folder: Path | None = None) -> dict[str, Path]:
     for path in extra:
         if path.stem in known:
             raise ConfigurationError(
-                f"The suite {path.stem} in {extra_folder} has the name of a suite that comes with Winnow. Rename it."
+                f"The suite {path.stem} in {extra_folder} has the name of a suite that comes with Winnow.",
+                next="Rename it.",
             )
     return known | {path.stem: path for path in extra}
 
@@ -206,8 +207,9 @@ def check_row_wise(suite: Suite) -> None:
             )
         if not is_row_wise(suite, expectation):
             raise ConfigurationError(
-                f"{expectation.id} in suite {suite.name} sets mostly. Records are judged in chunks, so it would mean a "
-                "share of each chunk. Leave it out and use the severity warning instead."
+                f"{expectation.id} in suite {suite.name} sets mostly. Records are judged in chunks, so it would mean "
+                "a share of each chunk.",
+                next="Leave it out and use the severity warning instead.",
             )
 
 

@@ -196,12 +196,12 @@ class AlertManager:
             made.alert = make_alert(situation, fresh, self.page_url)
             return self._enqueue_for_channels(made.alert)
 
-        with self._ignore_failures(situation.sentences):
+        with self._ignore_failures(str(situation.explain())):
             fresh = self.memory.remember_all(situation.open_alerts, situation.at_ms, compose)
             if made.alert is not None:
                 self._announce(made.alert)
             elif fresh:
-                log.warning("Muted, so no channel gets this: %s", situation.sentences)
+                log.warning("Muted, so no channel gets this: %s", str(situation.explain()))
         return made.alert
 
     def recover(

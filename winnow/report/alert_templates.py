@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from winnow.clock import format_duration, format_ms
+from winnow.errors import Explanation
 from winnow.report.alerts import MAXIMUM_SHOWN, AlertKind, Finding, Situation
 from winnow.report.receipts import format_human_bytes
 
@@ -28,25 +29,27 @@ def make_validation_failed(
         kind=AlertKind.VALIDATION_FAILED,
         topic=topic,
         findings=tuple(findings),
-        summary=f"Validation of plan {plan_id} of topic {topic} failed",
-        safe=_AS_BEFORE,
-        next=f"Evidence: {evidence}. {effect}",
+        summary=Explanation(
+            f"Validation of plan {plan_id} of topic {topic} failed",
+            left=_AS_BEFORE,
+            next=f"Evidence: {evidence}. {effect}",
+        ),
         at_ms=at_ms,
         plan_id=plan_id,
     )
 
 
-def make_validation_broken(
-    topic: str, plan_id: str, summary: str, *, at_ms: int, to_do: str | None = None
-) -> Situation:
-    """Make the alert about a check that raised, or ended without a verdict. ``summary``: without a full stop."""
+def make_validation_broken(topic: str, plan_id: str, summary: str, *, at_ms: int, to_do: str = "") -> Situation:
+    """Make the alert about a check that raised, or ended without a verdict. ``summary``: what happened."""
     return Situation(
         kind=AlertKind.VALIDATION_BROKEN,
         topic=topic,
         findings=(Finding(None, at_ms),),
-        summary=summary.rstrip("."),
-        safe="Nothing was published and no partition was marked; readers see the log as before.",
-        next=to_do or f"Fix the check or the suite, then run it again: winnow compact {topic}",
+        summary=Explanation(
+            summary,
+            left="Nothing was published and no partition was marked; readers see the log as before.",
+            next=to_do or f"Fix the check or the suite, then run it again: winnow compact {topic}",
+        ),
         at_ms=at_ms,
         plan_id=plan_id,
     )
@@ -60,28 +63,32 @@ def make_uncleanable_partition(
         kind=AlertKind.UNCLEANABLE_PARTITION,
         topic=topic,
         findings=tuple(findings),
-        summary=f"Topic {topic} was not compacted",
-        safe="Nothing was published and nothing was lost; readers see the log as before.",
-        next=effect,
+        summary=Explanation(
+            f"Topic {topic} was not compacted",
+            left="Nothing was published and nothing was lost; readers see the log as before.",
+            next=effect,
+        ),
         at_ms=at_ms,
         plan_id=plan_id,
     )
 
 
 def make_commit_unknown(topic: str, plan_id: str, summary: str, *, at_ms: int) -> Situation:
-    """Make the alert about a commit whose outcome is unknown. ``summary``: without a full stop."""
+    """Make the alert about a commit whose outcome is unknown. ``summary``: what happened."""
     return Situation(
         kind=AlertKind.COMMIT_UNKNOWN,
         topic=topic,
         findings=(Finding(None, at_ms),),
-        summary=summary.rstrip("."),
-        safe=(
-            "Nothing was cleaned up, and nothing will be before the outcome is known. Readers see the complete log, "
-            "either as before or compacted; both are correct."
-        ),
-        next=(
-            "Delete no files by hand. The next run looks for the plan in the table's history and settles it; to do so "
-            f"at once: winnow compact {topic}"
+        summary=Explanation(
+            summary,
+            left=(
+                "Nothing was cleaned up, and nothing will be before the outcome is known. Readers see the complete "
+                "log, either as before or compacted; both are correct."
+            ),
+            next=(
+                "Delete no files by hand. The next run looks for the plan in the table's history and settles it; to "
+                f"do so at once: winnow compact {topic}"
+            ),
         ),
         at_ms=at_ms,
         plan_id=plan_id,
@@ -94,9 +101,11 @@ def make_deadline_near(topic: str, findings: Sequence[Finding], *, to_do: str, a
         kind=AlertKind.DEADLINE_NEAR,
         topic=topic,
         findings=tuple(findings),
-        summary=f"Topic {topic} is about to miss its compaction deadline (max.compaction.lag.ms)",
-        safe=_STILL_THERE,
-        next=to_do,
+        summary=Explanation(
+            f"Topic {topic} is about to miss its compaction deadline (max.compaction.lag.ms)",
+            left=_STILL_THERE,
+            next=to_do,
+        ),
         at_ms=at_ms,
     )
 
@@ -107,9 +116,11 @@ def make_deadline_missed(topic: str, findings: Sequence[Finding], *, to_do: str,
         kind=AlertKind.DEADLINE_MISSED,
         topic=topic,
         findings=tuple(findings),
-        summary=f"Topic {topic} missed its compaction deadline (max.compaction.lag.ms)",
-        safe=_STILL_THERE,
-        next=to_do,
+        summary=Explanation(
+            f"Topic {topic} missed its compaction deadline (max.compaction.lag.ms)",
+            left=_STILL_THERE,
+            next=to_do,
+        ),
         at_ms=at_ms,
     )
 
@@ -121,7 +132,7 @@ _STILL_THERE = (
 
 
 def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, dag_id: str, at_ms: int) -> Situation:
-    """Make the alert about retired files that outlive their grace. ``summary``: without a full stop.
+    """Make the alert about retired files that outlive their grace. ``summary``: what happened.
 
     ``dag_id``: the DAG that sweeps.
     """
@@ -129,15 +140,17 @@ def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, dag_id: str, at
         kind=AlertKind.SWEEP_STUCK,
         topic=topic,
         findings=(Finding(None, since_ms),),
-        summary=summary.rstrip("."),
-        safe=(
-            "Readers are not affected: these files are no longer part of the log. But they take disk space, and "
-            "records that were removed from the log are still on disk in them."
-        ),
-        next=(
-            f"Find out why the DAG {dag_id} did not remove them: is it paused, did a task fail? If files stay "
-            "after a sweep, a branch or a tag of the table still refers to them. To sweep by hand and read its "
-            f"output: winnow sweep {topic}"
+        summary=Explanation(
+            summary,
+            left=(
+                "Readers are not affected: these files are no longer part of the log. But they take disk space, and "
+                "records that were removed from the log are still on disk in them."
+            ),
+            next=(
+                f"Find out why the DAG {dag_id} did not remove them: is it paused, did a task fail? If files stay "
+                "after a sweep, a branch or a tag of the table still refers to them. To sweep by hand and read its "
+                f"output: winnow sweep {topic}"
+            ),
         ),
         at_ms=at_ms,
     )
@@ -149,21 +162,23 @@ def make_segment_damaged(topic: str, findings: Sequence[Finding], *, at_ms: int)
         kind=AlertKind.SEGMENT_DAMAGED,
         topic=topic,
         findings=tuple(findings),
-        summary=f"A scrub found damage in topic {topic}",
-        safe=(
-            "Nothing was changed. Readers get an error at a damaged segment and never its changed bytes; compaction "
-            "does not copy from it. All other files that were checked are intact."
-        ),
-        next=(
-            "Restore each file under the same name from a backup or the object store's versions, and check the disk "
-            "it was on. Then scrub again, which closes this alert: winnow scrub {topic}"
+        summary=Explanation(
+            f"A scrub found damage in topic {topic}",
+            left=(
+                "Nothing was changed. Readers get an error at a damaged segment and never its changed bytes; "
+                "compaction does not copy from it. All other files that were checked are intact."
+            ),
+            next=(
+                "Restore each file under the same name from a backup or the object store's versions, and check the "
+                f"disk it was on. Then scrub again, which closes this alert: winnow scrub {topic}"
+            ),
         ),
         at_ms=at_ms,
     )
 
 
 def make_ingest_failed(topic: str, summary: str, *, dag_id: str, at_ms: int) -> Situation:
-    """Make the alert about a followed topic whose ingest failed. ``summary``: why, without its last full stop.
+    """Make the alert about a followed topic whose ingest failed. ``summary``: why.
 
     ``dag_id``: the DAG that follows topics.
     """
@@ -171,14 +186,17 @@ def make_ingest_failed(topic: str, summary: str, *, dag_id: str, at_ms: int) -> 
         kind=AlertKind.INGEST_FAILED,
         topic=topic,
         findings=(Finding(None, at_ms),),
-        summary=f"Topic {topic} could not be ingested from Kafka: {summary.rstrip('.')}",
-        safe=(
-            "Nothing of that call landed; readers see the log as before, and every other topic is followed as usual. "
-            "Records that are new in Kafka are not in the log, and the brokers' retention does not wait for it."
-        ),
-        next=(
-            f"Do what the message says. The next run of {dag_id} tries again; to try now, and read the whole "
-            f"message: winnow ingest kafka {topic}"
+        summary=Explanation(
+            f"Topic {topic} could not be ingested from Kafka: {summary}",
+            left=(
+                "Nothing of that call landed; readers see the log as before, and every other topic is followed as "
+                "usual. Records that are new in Kafka are not in the log, and the brokers' retention does not wait "
+                "for it."
+            ),
+            next=(
+                f"Do what the message says. The next run of {dag_id} tries again; to try now, and read the whole "
+                f"message: winnow ingest kafka {topic}"
+            ),
         ),
         at_ms=at_ms,
     )
@@ -190,11 +208,13 @@ def make_source_gone(topic: str, since_ms: int, *, at_ms: int) -> Situation:
         kind=AlertKind.SOURCE_GONE,
         topic=topic,
         findings=(Finding(None, since_ms),),
-        summary=f"Topic {topic} is gone at Kafka since {format_ms(since_ms)}: its brokers say that they do not have it",
-        safe="The log here is as it was, with every record that was ingested; nothing new can come.",
-        next=(
-            "If the topic was deleted on purpose, follow it no more, which closes this alert: winnow topics unfollow "
-            f"{topic}. If not, the log can be written back into Kafka: winnow restore {topic}"
+        summary=Explanation(
+            f"Topic {topic} is gone at Kafka since {format_ms(since_ms)}: its brokers say that they do not have it",
+            left="The log here is as it was, with every record that was ingested; nothing new can come.",
+            next=(
+                "If the topic was deleted on purpose, follow it no more, which closes this alert: winnow topics "
+                f"unfollow {topic}. If not, the log can be written back into Kafka: winnow restore {topic}"
+            ),
         ),
         at_ms=at_ms,
     )
@@ -206,12 +226,14 @@ def make_configuration_held(topic: str, source_topic: str, changes: str, *, effe
         kind=AlertKind.CONFIGURATION_HELD,
         topic=topic,
         findings=(Finding(None, at_ms, changes),),
-        summary=f"The configuration of Kafka's {source_topic} would remove records of the log",
-        safe="It is not in force here: nothing is removed because of it, and records go on being ingested.",
-        next=(
-            f"{effect} To have it in force here: winnow topics alter {topic} --accept-kafka-config. To keep the "
-            "records, give it its earlier value at Kafka."
-        ).strip(),
+        summary=Explanation(
+            f"The configuration of Kafka's {source_topic} would remove records of the log",
+            left="It is not in force here: nothing is removed because of it, and records go on being ingested.",
+            next=(
+                f"{effect} To have it in force here: winnow topics alter {topic} --accept-kafka-config. To keep the "
+                "records, give it its earlier value at Kafka."
+            ).strip(),
+        ),
         at_ms=at_ms,
     )
 

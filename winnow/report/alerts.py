@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from winnow.clock import format_duration, format_ms
-from winnow.errors import join_first
+from winnow.errors import Explanation, join_first
 from winnow.values.model import TopicPartition
 from winnow.values.results import OpenAlert
 
@@ -106,27 +106,22 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The problems of a topic. ``summary``: a sentence without its full stop, which findings complete."""
+    """The problems of a topic. ``summary``: what happened, what is safe and what to do next; findings complete it."""
 
     kind: AlertKind
     topic: str
     findings: tuple[Finding, ...]
-    summary: str
-    safe: str
-    next: str
+    summary: Explanation
     at_ms: int
     plan_id: str | None = None
 
-    def message(self, findings: Sequence[Finding] | None = None) -> str:
-        """Describe what happened, for ``findings`` (None: for all)."""
+    def explain(self, findings: Sequence[Finding] | None = None) -> Explanation:
+        """Explain the problems: ``findings``, None: all."""
         chosen = self.findings if findings is None else findings
         texts = [f"{_format_name(self.topic, each.partition)}: {_cut_text(each.what)}" for each in chosen if each.what]
-        return f"{': '.join([self.summary, *filter(None, [join_first(texts, MAXIMUM_SHOWN)])])}."
-
-    @property
-    def sentences(self) -> str:
-        """Return the sentences: what happened, what is safe, what to do next."""
-        return f"{self.message()} {self.safe} {self.next}"
+        shown = [join_first(texts, MAXIMUM_SHOWN)] if texts else []
+        what = ": ".join([self.summary.what.removesuffix("."), *shown])
+        return self.summary._replace(what=f"{what.removesuffix('.')}.")
 
     @property
     def open_alerts(self) -> list[OpenAlert]:
@@ -137,9 +132,9 @@ class Situation:
                 self.topic,
                 each.partition,
                 each.since_ms,
-                self.message([each]),
-                safe=self.safe,
-                next=self.next,
+                self.explain([each]).what,
+                safe=self.summary.left,
+                next=self.summary.next,
                 plan_id=self.plan_id,
             )
             for each in self.findings
@@ -154,9 +149,7 @@ def make_alert(situation: Situation, fresh: Collection[OpenAlert], page_url: str
         situation.kind,
         situation.topic,
         [each.partition for each in findings],
-        situation.message(findings),
-        situation.safe,
-        situation.next,
+        situation.explain(findings),
         situation.plan_id,
         at_ms=situation.at_ms,
         since_ms=min(each.since_ms for each in findings),
@@ -176,10 +169,12 @@ def make_reminders(unmuted: Sequence[OpenAlert], *, at_ms: int, page_url: str | 
             AlertKind(kind),
             topic,
             [each.partition for each in alerts],
-            "Still open after its mute: "
-            + join_first([_cut_text(each.message) for each in alerts], MAXIMUM_SHOWN, separator=" "),
-            alerts[0].safe,
-            alerts[0].next,
+            Explanation(
+                "Still open after its mute: "
+                + join_first([_cut_text(each.message) for each in alerts], MAXIMUM_SHOWN, separator=" "),
+                alerts[0].safe,
+                alerts[0].next,
+            ),
             plan_id,
             at_ms=at_ms,
             since_ms=min(each.since_ms for each in alerts),
@@ -198,9 +193,7 @@ def _make_document(
     kind: AlertKind,
     topic: str,
     numbers: Iterable[int | None],
-    message: str,
-    safe: str,
-    to_do: str,
+    explanation: Explanation,
     plan_id: str | None,
     *,
     at_ms: int,
@@ -209,6 +202,7 @@ def _make_document(
 ) -> Alert:
     partitions = _list_partitions(numbers)
     link = make_link(page_url, topic, plan_id)
+    message, safe, to_do = explanation
     return Alert(
         kind=kind,
         topic=topic,

@@ -73,10 +73,16 @@ def open_archive(
     """
     stored = list_objects(paths, exclude)
     if not stored:
-        raise BadInputError(f"Nothing is left to read of {join_first(paths, 3, ', ')}. {NOTHING_INGESTED}")
+        raise BadInputError(
+            f"Nothing is left to read of {join_first(paths, 3, ', ')}.",
+            left=NOTHING_INGESTED,
+        )
     if fields:
         if layout not in (AUTO, MAPPED):
-            raise UsageError(f"--map says what the columns are, --layout {layout} too. Leave one of the two out.")
+            raise UsageError(
+                f"--map says what the columns are, --layout {layout} too.",
+                next="Leave one of the two out.",
+            )
         return arrange_archive(stored, make_mapped_layout(fields), partition)
     found = find_layout(stored, suggests=suggests) if layout == AUTO else get_layout(layout)
     return arrange_archive(stored, found, partition)
@@ -105,7 +111,8 @@ def _give_partition(
         if partition is not None:
             raise UsageError(
                 f"--partition says of which partition objects are that do not tell it; those of layout {layout.name} "
-                "do. Leave it out."
+                "do.",
+                next="Leave it out.",
             )
         return objects
     for each in objects:
@@ -223,13 +230,16 @@ class ArchivePass:
             flags = " ".join(f"--encoding {name}=base64" for name in undecided)
             raise BadInputError(
                 f"The field{'s' if len(undecided) > 1 else ''} {', '.join(undecided)} may be text or base64: every "
-                f"value reads as both. {NOTHING_INGESTED} Say which it is, for instance: {flags} (or =text)"
+                "value reads as both.",
+                left=NOTHING_INGESTED,
+                next=f"Say which it is, for instance: {flags} (or =text)",
             )
         if self._empty_values and source.choices.empty_values is None:
             raise BadInputError(
                 f"{self._empty_values:,} values are empty, and this format writes null and empty values the same: "
-                f"they may be tombstones or empty values. {NOTHING_INGESTED} Say which: --empty-values tombstone "
-                "deletes their keys, --empty-values keep keeps them."
+                "they may be tombstones or empty values.",
+                left=NOTHING_INGESTED,
+                next="Say which: --empty-values tombstone deletes their keys, --empty-values keep keeps them.",
             )
         source.empty_values = self._empty_values
         source.deletions = self._deleted.count
@@ -357,14 +367,16 @@ def select_objects(archive: Archive, topic: str, source_topic: str | None) -> li
     if source_topic is None and others:
         shown = join_first([f"{name} ({len(uris):,} objects)" for name, uris in topics.items()], MAXIMUM_TOPICS_NAMED)
         raise BadInputError(
-            f"The archive holds records of other topics than {topic}: {shown}. {NOTHING_INGESTED} Say whose records to "
-            f"take with --source-topic NAME, or make a topic of each with --each-topic."
+            f"The archive holds records of other topics than {topic}: {shown}.",
+            left=NOTHING_INGESTED,
+            next="Say whose records to take with --source-topic NAME, or make a topic of each with --each-topic.",
         )
     chosen = [each for each in archive.objects if each.topic is None or each.topic == wanted]
     if not chosen:
         raise BadInputError(
-            f"No object of topic {wanted} is in the archive; it has {join_first(list(topics), MAXIMUM_TOPICS_NAMED)}. "
-            f"{NOTHING_INGESTED} Name one of those with --source-topic."
+            f"No object of topic {wanted} is in the archive; it has {join_first(list(topics), MAXIMUM_TOPICS_NAMED)}.",
+            left=NOTHING_INGESTED,
+            next="Name one of those with --source-topic.",
         )
     return chosen
 
@@ -392,7 +404,9 @@ def split_by_topic(archive: Archive) -> dict[str, tuple[Archive, int | None]]:
             places.setdefault(topic, {})[number] = highest
     if not places:
         raise BadInputError(
-            f"Neither names nor records name a topic. {NOTHING_INGESTED} Say which: winnow ingest files TOPIC PATH..."
+            "Neither names nor records name a topic.",
+            left=NOTHING_INGESTED,
+            next="Say which: winnow ingest files TOPIC PATH...",
         )
     found = {}
     for topic, highest_of in sorted(places.items()):

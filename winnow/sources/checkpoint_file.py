@@ -116,8 +116,9 @@ def _parse_number(text: str) -> int | None:
 
 def _make_refusal(name: str, line: int, wrong: str) -> BadInputError:
     return BadInputError(
-        f"{name} is no checkpoint file: line {line} {wrong}. {_NOTHING} Give a broker's cleaner-offset-checkpoint "
-        f"file of version {VERSION}."
+        f"{name} is no checkpoint file: line {line} {wrong}.",
+        left=_NOTHING,
+        next=f"Give a broker's cleaner-offset-checkpoint file of version {VERSION}.",
     )
 
 

@@ -62,6 +62,7 @@ def _refuse(path: str, roots: Sequence[str]) -> UsageError:
     allowed = ", ".join(roots) or "none"
     return UsageError(
         f"{storage.format_path(path)} is not below a folder that DAG runs may read ({allowed}), or a link in it leads "
-        "out of there. Nothing of this entry was ingested. Put the files there, or add their folder to the setting "
-        "ingest.roots and restart Airflow."
+        "out of there.",
+        left="Nothing of this entry was ingested.",
+        next="Put the files there, or add their folder to the setting ingest.roots and restart Airflow.",
     )

@@ -13,6 +13,10 @@ from winnow.files import storage
 NOTHING_INGESTED = "Nothing of this call landed."
 
 
+class FinerTimestampError(BadInputError):
+    """A timestamp is finer than a millisecond, and nobody said that such ones may be rounded."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordFault:
     """What is wrong with one record and what to do. ``partition`` and ``offset`` are None if unknown."""
@@ -31,12 +35,16 @@ def refuse_record(path: str, unit: str, number: int, fault: RecordFault) -> BadI
     if fault.offset is not None:
         known.append(f"offset {fault.offset}")
     where = f" ({', '.join(known)})" if known else ""
-    return BadInputError(f"{path}, {unit} {number}{where}: {fault.wrong}; {fault.advice}. {NOTHING_INGESTED}")
+    return _make_error(f"{path}, {unit} {number}{where}: {fault.wrong}", fault.advice)
 
 
 def refuse_file(path: str, wrong: str, advice: str) -> BadInputError:
     """Make the error about ``path`` as a whole."""
-    return BadInputError(f"{path}: {wrong}; {advice}. {NOTHING_INGESTED}")
+    return _make_error(f"{path}: {wrong}", advice)
+
+
+def _make_error(what: str, advice: str) -> BadInputError:
+    return BadInputError(f"{what}.", NOTHING_INGESTED, f"{advice[:1].upper()}{advice[1:]}." if advice else "")
 
 
 def refuse_undecodable(path: str) -> None:
@@ -55,7 +63,7 @@ def make_read_error(path: str, wrong: str, advice: str) -> WinnowError:
         try:
             storage.read_size_bytes(path)
         except ServiceError as problem:
-            return ServiceError(f"{problem} {NOTHING_INGESTED}")
+            return problem.with_left(NOTHING_INGESTED)
     return refuse_file(path, wrong, advice)
 
 

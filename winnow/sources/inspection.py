@@ -5,6 +5,7 @@ Names, first bytes and footers are read always, everything only if asked for.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.sources.archive import Archive
-from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.input_errors import FinerTimestampError
 from winnow.sources.layouts.confluent_layout import CONFLUENT
 from winnow.sources.layouts.console import NULL
 from winnow.sources.layouts.console_layout import CONSOLE
@@ -181,7 +182,7 @@ class _Inspector:
             counts = self._counts[place]
             counts.objects.add(obj.uri)
             counts.is_complete = False
-            text = str(problem).removesuffix(NOTHING_INGESTED).strip()
+            text = str(problem.with_left(""))
             counts.findings.append(Finding(FindingKind.CUT_OFF, f"{text} --exclude leaves the object out.", 1))
 
     def _look_at(self, obj: ArchiveObject, place: _Place) -> None:
@@ -225,10 +226,8 @@ class _Inspector:
     def _read_chunks(self, obj: ArchiveObject) -> Iterator[RecordChunk]:
         layout = self._archive.layout
         if not self._is_finer:
-            try:
-                next(layout.read(obj, ReadOptions(batch_bytes=1 << 16)), None)
-            except BadInputError as problem:
-                self._is_finer = "--timestamps" in str(problem)
+            with contextlib.suppress(BadInputError):  # which is said where all of it is read
+                self._is_finer = _has_finer_timestamps(layout.read(obj, ReadOptions(batch_bytes=1 << 16)))
         return layout.read(obj, ReadOptions(floors_timestamps=True))
 
     def _add_survey(self, obj: ArchiveObject, counts: _Counts) -> None:
@@ -397,6 +396,15 @@ class _Inspector:
     def _is_recognised(self) -> bool:
         archive = self._archive
         return archive.layout is not CONSOLE and all(each.offsets is Offsets.EXACT for each in archive.objects)
+
+
+def _has_finer_timestamps(chunks: Iterator[RecordChunk]) -> bool:
+    """Check whether the first chunk has timestamps that would have to be rounded."""
+    try:
+        next(chunks, None)
+    except FinerTimestampError:
+        return True
+    return False
 
 
 def _join_faults(findings: Sequence[Finding]) -> list[Finding]:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.config.names import is_topic_name
-from winnow.errors import BadInputError
+from winnow.errors import BadInputError, Explanation
 from winnow.files.record_batch import Integers
-from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, refuse_record
+from winnow.sources.input_errors import RecordFault, refuse_record
 
 MAXIMUM_NAMES = 10
 """Maximum topics that a message names; the others are counted together."""
@@ -35,17 +35,16 @@ Coordinates = Callable[[int], tuple[int | None, int | None]]
 class OtherTopicError(BadInputError):
     """A record names another topic than the target, and no source topic was chosen.
 
-    ``path``: its file. ``found``: the name, safe to show. ``sentence``: what was found, without advice.
+    ``path``: its file. ``found``: the name, safe to show. It gives no advice: the caller knows which topics there are.
     """
 
-    def __init__(self, message: str, path: str, found: str, sentence: str) -> None:
-        super().__init__(message)
+    def __init__(self, explanation: Explanation, path: str, found: str) -> None:
+        super().__init__(*explanation)
         self.path = path
         self.found = found
-        self.sentence = sentence
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (OtherTopicError, (str(self), self.path, self.found, self.sentence))
+        return (OtherTopicError, (self.explanation, self.path, self.found))
 
 
 class TopicFilter:
@@ -142,9 +141,7 @@ class TopicFilter:
     ) -> OtherTopicError:
         named = f"topic {found}" if found != INVALID_NAME else found
         fault = RecordFault(f"this record names {named}, not {self.topic}", "", *known)
-        sentence = str(refuse_record(path, unit, number, fault)).removesuffix(f"; . {NOTHING_INGESTED}")
-        message = f"{sentence}. {NOTHING_INGESTED}"
-        return OtherTopicError(message, path, found, sentence)
+        return OtherTopicError(refuse_record(path, unit, number, fault).explanation, path, found)
 
     def _no_topic(self, path: str, unit: str, number: int, known: tuple[int | None, int | None]) -> BadInputError:
         fault = RecordFault(

@@ -197,7 +197,10 @@ class Database:
         yield
         after = path.stat()
         if (before.st_mtime_ns, before.st_size, before.st_ino) != (after.st_mtime_ns, after.st_size, after.st_ino):
-            raise RunAgainError(f"The metadata store {mask_address(self.url)} changed while it was read. Run it again.")
+            raise RunAgainError(
+                f"The metadata store {mask_address(self.url)} changed while it was read.",
+                next="Run it again.",
+            )
 
     def _leave_inherited_connections(self) -> None:
         # After a fork parent and child would share one socket, and the pool pings an idle connection before any of its
@@ -220,17 +223,19 @@ class Database:
     def _make_error(self, problem: SQLAlchemyError) -> WinnowError:
         cause = problem.orig if isinstance(problem, DBAPIError) else problem
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
-        detail = remove_secrets(lines[0], self.url).rstrip(".")
+        detail = remove_secrets(lines[0], self.url)
         where = f"The metadata store {mask_address(self.url)}"
         unreachable = isinstance(problem, OperationalError | InterfaceError | PoolTimeoutError)
         if unreachable or (isinstance(problem, DBAPIError) and problem.connection_invalidated):
             return ServiceError(
-                f"{where} cannot be reached or does not answer: {detail}. Whether the last change arrived is not "
-                "certain, and repeating it does no harm. Wait for the database, then run it again."
+                f"{where} cannot be reached or does not answer: {detail}",
+                left="Whether the last change arrived is not certain, and repeating it does no harm.",
+                next="Wait for the database, then run it again.",
             )
         return WinnowError(
-            f"{where} refused a statement ({type(cause).__name__}): {detail}. The transaction was rolled back. Check "
-            "that the database is Winnow's and that its user may create and change tables there."
+            f"{where} refused a statement ({type(cause).__name__}): {detail}",
+            left="The transaction was rolled back.",
+            next="Check that the database is Winnow's and that its user may create and change tables there.",
         )
 
 

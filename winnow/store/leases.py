@@ -107,8 +107,9 @@ def _is_left_alone(lease: Lease, now_ms: int, ttl_ms: int) -> bool:
 def _make_busy_error(topic: str, current: Lease | None, now_ms: int, ttl_ms: int) -> TopicBusyError:
     if current is None:
         return TopicBusyError(
-            f"The lease of topic {topic} was released meanwhile, so this run no longer holds the topic. Nothing was "
-            "changed. Run it again."
+            f"The lease of topic {topic} was released meanwhile, so this run no longer holds the topic.",
+            left="Nothing was changed.",
+            next="Run it again.",
         )
     cause = ""
     if _is_left_alone(current, now_ms, ttl_ms):
@@ -119,6 +120,7 @@ def _make_busy_error(topic: str, current: Lease | None, now_ms: int, ttl_ms: int
             else "Its process may be dead. "
         )
     return TopicBusyError(
-        f"Topic {topic} is {describe_holder(current, now_ms, ttl_ms)}. Nothing was changed. {cause}Run it again when "
-        "that run has ended; after that time its lease may be taken over."
+        f"Topic {topic} is {describe_holder(current, now_ms, ttl_ms)}.",
+        left="Nothing was changed.",
+        next=f"{cause}Run it again when that run has ended; after that time its lease may be taken over.",
     )

@@ -77,9 +77,9 @@ def prepare_to_read(database: Database) -> None:
         found = "no tables of Winnow's" if revision is None else f"tables of another Winnow (revision {revision})"
         raise ServiceError(
             f"The metadata store {mask_address(database.url)} has {found}; this one needs revision {HEAD_REVISION}, "
-            "and they "
-            "could not be made. Nothing was changed. Let a user who may write there run any command, such as: "
-            f"winnow assess. The cause: {problem}"
+            "and they could not be made.",
+            left="Nothing was changed.",
+            next=f"Let a user who may write there run any command, such as: winnow assess. The cause: {problem}",
         ) from problem
 
 
@@ -106,8 +106,12 @@ def _upgrade(database: Database, connection: Connection) -> None:
         who = "a newer Winnow" if revision > HEAD_REVISION else "a Winnow from before the first release"
         raise FormatVersionError(
             f"The metadata store {mask_address(database.url)} was made by {who} (revision {revision}; this one knows "
-            f"{FIRST_REVISION} to {HEAD_REVISION}). Nothing was changed. Use that Winnow, or point WINNOW_STORE_URL at "
-            "an empty database and rebuild the store: winnow store rebuild"
+            f"{FIRST_REVISION} to {HEAD_REVISION}).",
+            left="Nothing was changed.",
+            next=(
+                "Use that Winnow, or point WINNOW_STORE_URL at an empty database and rebuild the store: winnow store "
+                "rebuild"
+            ),
         )
     command.upgrade(config, "head")
 
@@ -133,8 +137,9 @@ def _lock_migration(database: Database) -> Iterator[None]:
         lock = path.with_name(f"{path.name}.lock").open("a")
     except OSError as problem:
         raise ServiceError(
-            f"The metadata store {path} cannot be opened: {problem.strerror}. Nothing was changed. Make its folder "
-            "writable or point WINNOW_STORE_URL elsewhere, then run it again."
+            f"The metadata store {path} cannot be opened: {problem.strerror}.",
+            left="Nothing was changed.",
+            next="Make its folder writable or point WINNOW_STORE_URL elsewhere, then run it again.",
         ) from problem
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases the lock

@@ -106,6 +106,7 @@ def _insert_rows(session: Session, table: Table, rows: Sequence[Mapping[str, Any
 
 def _make_version_error(what: str) -> FormatVersionError:
     return FormatVersionError(
-        f"The rows of the metadata store are from a newer Winnow: this one does not know {what}. Nothing was changed. "
-        "Use that Winnow, or a newer one."
+        f"The rows of the metadata store are from a newer Winnow: this one does not know {what}.",
+        left="Nothing was changed.",
+        next="Use that Winnow, or a newer one.",
     )

@@ -292,8 +292,8 @@ def _write_receipts(session: Session, receipts: Sequence[Receipt]) -> None:
     for receipt in receipts:
         if receipt.plan_id is None:
             raise WinnowError(
-                f"A receipt of topic {receipt.topic} has no plan id, so nothing was published and no checkpoint moves. "
-                "The metadata store is as before."
+                f"A receipt of topic {receipt.topic} has no plan id, so nothing was published and no checkpoint moves.",
+                left="The metadata store is as before.",
             )
     bulk_statements.upsert(
         session,

@@ -42,8 +42,9 @@ class RetiredFiles(StorePart):
         """
         if kind not in RETIRED_KINDS:
             raise WinnowError(
-                f"Retired files of topic {topic} have no kind {kind!r}; nothing was written. The kinds are "
-                f"{', '.join(sorted(RETIRED_KINDS))}."
+                f"Retired files of topic {topic} have no kind {kind!r}.",
+                left="Nothing was written.",
+                next=f"The kinds are {', '.join(sorted(RETIRED_KINDS))}.",
             )
         with self._database.writing() as session:
             lock_topic_rows(session, topic)

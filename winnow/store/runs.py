@@ -366,7 +366,8 @@ def _require_run(session: Session, plan_id: str) -> Run:
     if row is None:
         raise PlanVoidError(
             f"There is no run of plan {plan_id} any more: its topic was removed, and perhaps created again, or its "
-            "history is past its retention. The plan is void and nothing was changed. Plan the topic again."
+            "history is past its retention. The plan is void and nothing was changed.",
+            next="Plan the topic again.",
         )
     return read_value(Run, row)
 
@@ -374,22 +375,26 @@ def _require_run(session: Session, plan_id: str) -> Run:
 def _make_replaced_error(run: Run, attempt: str) -> PlanVoidError:
     return PlanVoidError(
         f"Attempt {attempt or '-'} at plan {run.plan_id} of topic {run.topic} was replaced by attempt "
-        f"{run.attempt or '-'}, and what it wrote does not count. The run stays {run.status}; run it again if nobody "
-        "else finishes it."
+        f"{run.attempt or '-'}, and what it wrote does not count.",
+        left=f"The run stays {run.status}; run it again if nobody else finishes it.",
     )
 
 
 def _make_moved_error(run: Run, seen: RunState | None) -> RunAgainError:
     return RunAgainError(
         f"The run of plan {run.plan_id} of topic {run.topic} was {seen} and is {run.status} by now: another process "
-        "works on it. Nothing was changed. Run it again."
+        "works on it.",
+        left="Nothing was changed.",
+        next="Run it again.",
     )
 
 
 def _make_unsettled_error(run: Run) -> CommitUnknownError:
     return CommitUnknownError(
         f"The run of plan {run.plan_id} of topic {run.topic} is {run.status}: attempt {run.attempt} may have "
-        f"committed. Nothing was changed. A compaction determines the outcome first: winnow compact {run.topic}"
+        "committed.",
+        left="Nothing was changed.",
+        next=f"A compaction determines the outcome first: winnow compact {run.topic}",
     )
 
 
@@ -401,7 +406,11 @@ def _make_illegal_error(run: Run, state: RunState) -> WinnowError:
         return RunAgainError(f"{what} Its result is visible and its row stays as it is; the next run plans anew.")
     if run.status.is_closed:
         return PlanVoidError(
-            f"{what} It was closed meanwhile, and what this attempt wrote does not count. Run it again: the next plan "
-            "starts from the log as it is."
+            f"{what} It was closed meanwhile, and what this attempt wrote does not count.",
+            next="Run it again: the next plan starts from the log as it is.",
         )
-    return WinnowError(f"{what} A step was skipped; nothing was changed. Run the compaction of the topic again.")
+    return WinnowError(
+        f"{what} A step was skipped.",
+        left="Nothing was changed.",
+        next="Run the compaction of the topic again.",
+    )

@@ -84,6 +84,7 @@ def refuse_former_life(session: Session, topic: str, table_uuid: str | None) -> 
     """
     if is_former_life(session, topic, table_uuid):
         raise PlanVoidError(
-            f"Topic {topic} was removed and created again meanwhile, so what was planned for it is void. Nothing was "
-            "changed. Run it again: it starts from the topic as it is."
+            f"Topic {topic} was removed and created again meanwhile, so what was planned for it is void.",
+            left="Nothing was changed.",
+            next="Run it again: it starts from the topic as it is.",
         )

@@ -72,8 +72,9 @@ def load_json(kind: type[T], data: bytes) -> T:
     version = _read_version(kind, data)
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise FormatVersionError(
-            f"A {kind.__name__} document has format {version}; this Winnow reads up to {FORMAT_VERSION}. "
-            "Nothing was changed. Use the Winnow that wrote it, or a newer one."
+            f"A {kind.__name__} document has format {version}; this Winnow reads up to {FORMAT_VERSION}.",
+            left="Nothing was changed.",
+            next="Use the Winnow that wrote it, or a newer one.",
         )
     try:
         return cast(T, _get_decoder(kind).decode(data))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from winnow.errors import Explanation
 from winnow.values.epochs import LeaderEpoch
 from winnow.values.model import OffsetRange, Segment
 
@@ -193,6 +194,7 @@ class OtherTopic:
 class RangeFailure:
     """Why a task has no result. ``order``: the number of the object that it read, for the first of several failures.
 
+    ``error``: what happened, in an older document the whole message. ``left`` and ``next``: the other parts of it.
     ``lacks_offsets``: a record has no offset, so that one process has to read the input. ``misread_field``: a field
     that turned out to be text although the plan reads it as base64.
     """
@@ -204,6 +206,13 @@ class RangeFailure:
     other_topic: OtherTopic | None = None
     lacks_offsets: bool = False
     misread_field: str | None = None
+    left: str = ""
+    next: str = ""
+
+    @property
+    def explanation(self) -> Explanation:
+        """What happened, what was left behind, and what to do next."""
+        return Explanation(self.error, self.left, self.next)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,9 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
     if config.compacts and not config.deletes:
         raise UsageError(
             f"Records of topic {topic} were not deleted: its cleanup.policy is compact only, where the latest record "
-            "of a key is kept for ever (Kafka answers POLICY_VIOLATION). Nothing was changed. To allow it: "
-            f"winnow topics alter {topic} --config cleanup.policy=compact,delete"
+            "of a key is kept for ever (Kafka answers POLICY_VIOLATION).",
+            left="Nothing was changed.",
+            next=f"To allow it: winnow topics alter {topic} --config cleanup.policy=compact,delete",
         )
     segments = log.segments(head)
     results: dict[int, DeletedRecords] = {}
@@ -83,13 +84,15 @@ def _compute_log_start(name: str, state: PartitionState, offset: int) -> int:
     wanted = state.log_end_offset if offset == LOG_END else offset
     if wanted < 0:
         raise UsageError(
-            f"{name}: {wanted} is not an offset (Kafka answers OFFSET_OUT_OF_RANGE). Nothing was changed. Offsets are "
-            f"0 or above; {LOG_END} stands for the log end."
+            f"{name}: {wanted} is not an offset (Kafka answers OFFSET_OUT_OF_RANGE).",
+            left="Nothing was changed.",
+            next=f"Offsets are 0 or above; {LOG_END} stands for the log end.",
         )
     if wanted > state.log_end_offset:
         raise UsageError(
             f"{name} ends at offset {state.log_end_offset}; records before {wanted} cannot be deleted (Kafka answers "
-            "OFFSET_OUT_OF_RANGE). Nothing was changed."
+            "OFFSET_OUT_OF_RANGE).",
+            left="Nothing was changed.",
         )
     return max(state.log_start_offset, wanted)
 

@@ -96,7 +96,8 @@ def accept_older_head(ctx: Context, topic: str, *, reason: str) -> AcceptedHead:
         if log.find_older(head) is None and not lost and not published:
             raise UsageError(
                 f"The catalog's entry of topic {topic} is not older than what is known of it: there is nothing to "
-                "accept. Nothing was changed."
+                "accept.",
+                left="Nothing was changed.",
             )
         _require_files(log, head, lost)
         given_up = _describe(ctx, head, lives, survey, lost, published, reason)
@@ -135,8 +136,9 @@ def _require_same(seen: Head, current: Head) -> Head:
     """
     if (current.table_uuid, current.snapshot_id) != (seen.table_uuid, seen.snapshot_id):
         raise UsageError(
-            f"The catalog's entry of topic {seen.state.topic} was changed meanwhile. Nothing was committed. Run it "
-            "again: it looks at everything anew."
+            f"The catalog's entry of topic {seen.state.topic} was changed meanwhile.",
+            left="Nothing was committed.",
+            next="Run it again: it looks at everything anew.",
         )
     return current
 
@@ -165,8 +167,9 @@ def _require_files(log: TopicLog, head: Head, lost: Collection[TopicState]) -> N
         raise DamagedMetadataError(
             f"Topic {head.state.topic} cannot go on from the head that the catalog names: {len(gone):,} of its "
             f"{len(paths):,} segments were deleted since, or are being deleted: "
-            f"{', '.join(gone[:MAXIMUM_NAMED_FILES])}. Nothing was changed. Put the newer catalog back, or: winnow "
-            f"topics recover {head.state.topic}"
+            f"{', '.join(gone[:MAXIMUM_NAMED_FILES])}.",
+            left="Nothing was changed.",
+            next=f"Put the newer catalog back, or: winnow topics recover {head.state.topic}",
         )
 
 

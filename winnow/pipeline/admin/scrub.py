@@ -351,7 +351,10 @@ def open_scrub(
         UsageError: ``max_bytes`` is not above 0.
     """
     if max_bytes is not None and max_bytes <= 0:
-        raise UsageError("A scrub needs a limit of at least one byte. Nothing was read.")
+        raise UsageError(
+            "A scrub needs a limit of at least one byte.",
+            left="Nothing was read.",
+        )
     work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, checked_before_ms=checked_before_ms)
     for topic in topics:
         work.add(topic)

@@ -104,12 +104,14 @@ def explain_missing_metadata(log: TopicLog) -> Iterator[None]:
         except FileNotFoundError as missing:
             if log.head().table.metadata_location == newest.table.metadata_location:
                 raise DamagedMetadataError(
-                    f"A metadata file of topic {log.topic} is gone ({missing}). The table still refers to it; nothing "
-                    "was deleted. Restore that file from a backup or the object store's versions."
+                    f"A metadata file of topic {log.topic} is gone ({missing}). The table still refers to it.",
+                    left="Nothing was deleted.",
+                    next="Restore that file from a backup or the object store's versions.",
                 ) from missing
         raise CommitConflictError(
-            f"Another sweep of topic {log.topic} removed metadata that this one was reading. Nothing that is needed is "
-            "gone. Run it again."
+            f"Another sweep of topic {log.topic} removed metadata that this one was reading.",
+            left="Nothing that is needed is gone.",
+            next="Run it again.",
         ) from problem
 
 

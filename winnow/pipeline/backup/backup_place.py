@@ -165,14 +165,15 @@ class BackupPlace:
         if found is None:
             if any(True for _ in storage.list_files(self.uri)):
                 raise UsageError(
-                    f"{self.uri} holds files and is not a folder of Winnow's backups, so nothing was written there. "
-                    "Name an empty folder, or one that is not there yet."
+                    f"{self.uri} holds files and is not a folder of Winnow's backups, so nothing was written there.",
+                    next="Name an empty folder, or one that is not there yet.",
                 )
             storage.write_bytes(self.locate(MARKER), documents.dump_json(owner))
         elif not found.is_same(owner):
             raise UsageError(
-                f"{self.uri} holds the backups of another installation, of the namespace {found.namespace} in "
-                f"the warehouse {found.warehouse}, so nothing was written there. Name another folder."
+                f"{self.uri} holds the backups of another installation, of the namespace {found.namespace} in the "
+                f"warehouse {found.warehouse}, so nothing was written there.",
+                next="Name another folder.",
             )
 
     def _read_owner(self) -> Owner | None:
@@ -202,7 +203,8 @@ class BackupPlace:
         there = self.list_ids()
         if not there:
             raise UsageError(
-                f"There is no complete backup in {self.uri}. Make one with: winnow backup create {self.uri}"
+                f"There is no complete backup in {self.uri}.",
+                next=f"Make one with: winnow backup create {self.uri}",
             )
         if backup_id is not None and backup_id not in there:
             raise UsageError(f"There is no backup {backup_id} in {self.uri}. There are: {', '.join(there[-5:])}.")
@@ -280,7 +282,10 @@ class BackupPlace:
 def make_damage_error(uri: str, wrong: str) -> DamagedBackupError:
     """Make the error about a file of a backup."""
     return DamagedBackupError(
-        f"The backup's file {uri} {wrong}. Nothing was changed. Bring it back from a copy of the backup, or choose an "
-        "earlier backup with --backup. If the installation is still there: delete that file, and winnow backup create "
-        "copies it once more."
+        f"The backup's file {uri} {wrong}.",
+        left="Nothing was changed.",
+        next=(
+            "Bring it back from a copy of the backup, or choose an earlier backup with --backup. If the installation "
+            "is still there: delete that file, and winnow backup create copies it once more."
+        ),
     )

@@ -134,8 +134,9 @@ class _Creation:
                     return None
                 pointers = newer
         raise RunAgainError(
-            f"Topic {topic} was swept {MAXIMUM_TRIES} times while it was copied. No backup was made; what was copied "
-            "stays, and the next call goes on with it. Run it again, or raise winnow.retired.grace.ms of the topic."
+            f"Topic {topic} was swept {MAXIMUM_TRIES} times while it was copied.",
+            left="No backup was made; what was copied stays, and the next call goes on with it.",
+            next="Run it again, or raise winnow.retired.grace.ms of the topic.",
         )
 
     def _try_to_copy(self, pointers: TopicPointers, earlier: CopiedTopic | None) -> CopiedTopic | None:
@@ -150,9 +151,11 @@ class _Creation:
         newer = next(iter(read_pointers(self._ctx.log, pointers.topic)), None)
         if newer == pointers:
             raise DamagedMetadataError(
-                f"A file of topic {pointers.topic} is gone, and its tables still refer to it ({gone}). Restore it from "
-                f"an earlier backup or the object store's versions. Look at the topic with: winnow scrub "
-                f"{pointers.topic}"
+                f"A file of topic {pointers.topic} is gone, and its tables still refer to it ({gone}).",
+                next=(
+                    "Restore it from an earlier backup or the object store's versions. Look at the topic with: winnow "
+                    f"scrub {pointers.topic}"
+                ),
             ) from gone
         return newer
 

@@ -114,7 +114,8 @@ class _Restore:
                 f"The backup is of the warehouse {theirs}, and this installation's is {ours}. The files of a table "
                 "name each other by their full paths, so they can be restored only to the same one: set "
                 "WINNOW_WAREHOUSE to it (a local folder may be a mount or a link to another disk), with an empty "
-                "catalog and an empty store. Nothing was restored."
+                "catalog and an empty store.",
+                left="Nothing was restored.",
             )
 
     def _begin(self) -> set[tuple[TableRole, str]]:
@@ -127,8 +128,9 @@ class _Restore:
             return registered
         if begun.backup_id != self._backup_id:
             raise UsageError(
-                f"A restore of the backup {begun.backup_id} has begun here and not ended. Nothing was changed. "
-                f"Complete it with: winnow backup restore {self._place.uri} --backup {begun.backup_id}"
+                f"A restore of the backup {begun.backup_id} has begun here and not ended.",
+                left="Nothing was changed.",
+                next=f"Complete it with: winnow backup restore {self._place.uri} --backup {begun.backup_id}",
             )
         own = {(table.role, topic.topic) for topic in self._backup.topics for table in topic.tables}
         if registered - own:
@@ -165,9 +167,9 @@ class _Restore:
 
     def _refuse(self, found: Sequence[str]) -> None:
         raise UsageError(
-            f"A backup is restored into an empty place only, and here is {join_first(found, MAXIMUM_NAMED)}. Nothing "
-            "was changed. Point WINNOW_HOME (or warehouse, catalog and store) at an empty place, or move what is there "
-            "away."
+            f"A backup is restored into an empty place only, and here is {join_first(found, MAXIMUM_NAMED)}.",
+            left="Nothing was changed.",
+            next="Point WINNOW_HOME (or warehouse, catalog and store) at an empty place, or move what is there away.",
         )
 
     def _restore_files(self, topic: CopiedTopic) -> None:

@@ -158,8 +158,9 @@ def _plan(topic: str, table: CopiedTable, walk: TableWalk) -> list[_Planned]:
         below = find_path_below(table.location, file.path)
         if below is None:
             raise ForeignTableError(
-                f"A table of topic {topic} names a file outside of its folder {table.location}: {file.path}. Nothing "
-                "was changed. Rewrite the table by the tool that placed the file there, or take that file out of it."
+                f"A table of topic {topic} names a file outside of its folder {table.location}: {file.path}.",
+                left="Nothing was changed.",
+                next="Rewrite the table by the tool that placed the file there, or take that file out of it.",
             )
         found.append(_Planned(file, f"{table.folder}/{below}"))
     return found
@@ -169,7 +170,7 @@ def _require_content(topic: str, file: TableFile, found: FileDigest) -> None:
     expected = FileDigest(found.size_bytes if file.size_bytes is None else file.size_bytes, file.sha256 or found.sha256)
     if found != expected:
         raise DamagedMetadataError(
-            f"A file of topic {topic} is not the one that was committed: {file.path} has {found.size_bytes:,} bytes"
-            f"{'' if found.size_bytes == expected.size_bytes else f' instead of {expected.size_bytes:,}'}. Restore it "
-            "from an earlier backup or the object store's versions."
+            f"A file of topic {topic} is not the one that was committed: {file.path} has {found.size_bytes:,} "
+            f"bytes{'' if found.size_bytes == expected.size_bytes else f' instead of {expected.size_bytes:,}'}.",
+            next="Restore it from an earlier backup or the object store's versions.",
         )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from winnow.engine import staging
-from winnow.engine.events import PlanFailure
-from winnow.errors import PlanVoidError, RunAgainError, ServiceError, WinnowError, make_error
+from winnow.engine.events import PlanFailure, describe_plan_failure
+from winnow.errors import Explanation, PlanVoidError, RunAgainError, ServiceError, WinnowError, make_error
 from winnow.files.storage_health import make_service_error
 from winnow.pipeline.compaction.open_runs import close_run, lock_topic
 from winnow.pipeline.compaction.plan import plan_topic
@@ -105,7 +105,7 @@ def stage_plans(
         outcome = submit(reading) if reading else outcome
     except Exception as problem:  # Spark could not be started, which is a failure of every plan
         error = convert_to_winnow_error("the batch", problem, ctx.settings.places)
-        failures |= {plan.plan_id: PlanFailure(str(error), error.exit_code) for plan in reading}
+        failures |= {plan.plan_id: describe_plan_failure(error) for plan in reading}
     failures |= outcome.failures
     in_spark = {plan.plan_id for plan in submitted}
 
@@ -117,7 +117,7 @@ def stage_plans(
                     end_attempt(ctx, plan, attempt, started_ms=started_ms)
                     return plan
                 failure = failure or PlanFailure(
-                    "the Spark application ended well but left no staging manifest", ServiceError.exit_code
+                    Explanation("the Spark application ended well but left no staging manifest"), ServiceError.exit_code
                 )
             found = _judge_failure(ctx, plan, failure, attempt, in_spark=plan.plan_id in in_spark)
             if closes_failed:
@@ -148,12 +148,15 @@ def _judge_failure(
     elif marked is not None:
         error = marked
     else:
-        cause = failure.error.rstrip(".")
-        text = f"Topic {plan.topic} was not compacted: {cause}. {RUN_AGAIN}"
-        error = make_error(failure.exit_code, text)
+        cause = failure.error
+        what, left_behind, to_do = failure.explanation
+        explanation = Explanation(
+            f"Topic {plan.topic} was not compacted: {what}", left_behind, str(Explanation(to_do, next=RUN_AGAIN))
+        )
+        error = make_error(failure.exit_code, explanation)
         # A plan that the job refused to carry out is void, which is no failure of Spark.
         if in_spark and failure.exit_code != RunAgainError.exit_code:
-            ctx.store.runs.note_spark_failure(plan.plan_id, attempt, ctx.now_ms(), text)
+            ctx.store.runs.note_spark_failure(plan.plan_id, attempt, ctx.now_ms(), str(error))
     status = Status.INVALID if marked is not None else Status.REFUSED
     return TopicFailure(plan.topic, error, plan.plan_id, attempt, left=left, cause=cause, status=status)
 
@@ -187,6 +190,7 @@ def convert_to_winnow_error(what: str, problem: Exception, places: Sequence[str]
         return ServiceError(f"{subject}: {of_the_machine}")
     # A library's message may quote data, so only the exception's type is shown.
     return WinnowError(
-        f"{subject}: unexpected {type(problem).__name__}. Nothing more was done for it; what was published stays. Run "
-        "it again, with WINNOW_DEBUG=1 for the traceback."
+        f"{subject}: unexpected {type(problem).__name__}.",
+        left="Nothing more was done for it; what was published stays.",
+        next="Run it again, with WINNOW_DEBUG=1 for the traceback.",
     )

@@ -13,6 +13,7 @@ from winnow.errors import (
     PlanVoidError,
     TopicBusyError,
     ValidationFailedError,
+    WinnowError,
     find_worst_exit_code,
 )
 from winnow.pipeline.compaction.batch import (
@@ -42,8 +43,17 @@ class TopicError:
     """Error of one topic; the others continue."""
 
     topic: str
-    message: str
-    exit_code: int
+    error: WinnowError
+
+    @property
+    def message(self) -> str:
+        """What the receipt of the topic says, too."""
+        return str(self.error)
+
+    @property
+    def exit_code(self) -> int:
+        """That of the error."""
+        return self.error.exit_code
 
 
 @dataclass
@@ -78,7 +88,7 @@ class _ShellResults(TopicFailures):
         error = convert_to_winnow_error(f"topic {failure.topic}", failure.error, self._ctx.settings.places)
         status = _find_status(failure.error) or failure.status or Status.REFUSED
         self._add_receipt(failure.topic, failure.plan_id, failure.attempt, status, str(error))
-        self._outcome.errors.append(TopicError(failure.topic, str(error), error.exit_code))
+        self._outcome.errors.append(TopicError(failure.topic, error))
 
     def add_idle(self, topic: str, message: str) -> None:
         """Add the receipt of a topic for which nothing was done."""

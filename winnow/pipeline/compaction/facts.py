@@ -127,8 +127,9 @@ class FactRecomputer:
         if figures is None:
             raise ValidationBrokenError(
                 f"The facts of plan {attempt.plan.plan_id} of topic {attempt.plan.topic} could not be recomputed: the "
-                "Spark application left none of this attempt, or not of every partition. Nothing was published and no "
-                "partition was marked. Validate again."
+                "Spark application left none of this attempt, or not of every partition.",
+                left="Nothing was published and no partition was marked.",
+                next="Validate again.",
             )
         return {number: parse_figures(each) for number, each in figures.items()}
 
@@ -159,6 +160,9 @@ class FactRecomputer:
 
 
 def _build_error(plan: Plan, failure: PlanFailure) -> WinnowError:
-    what = f"The facts of plan {plan.plan_id} of topic {plan.topic} could not be recomputed in Spark: {failure.error}"
     kind = ServiceError if failure.exit_code == ServiceError.exit_code else ValidationBrokenError
-    return kind(f"{what.rstrip('.')}. Nothing was published and no partition was marked. Validate again.")
+    return kind(
+        f"The facts of plan {plan.plan_id} of topic {plan.topic} could not be recomputed in Spark: {failure.error}",
+        "Nothing was published and no partition was marked.",
+        "Validate again.",
+    )

@@ -143,7 +143,9 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
         return None
     raise RunAgainError(
         f"The run of plan {run.plan_id} of topic {run.topic} keeps changing while it is being closed: another process "
-        "is working on it. Nothing was changed. Run it again when that one has ended."
+        "is working on it.",
+        left="Nothing was changed.",
+        next="Run it again when that one has ended.",
     )
 
 

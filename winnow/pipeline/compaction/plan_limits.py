@@ -148,8 +148,9 @@ def refuse_excess(
         )
         raise PlanVoidError(
             f"Plan {plan.plan_id} of topic {plan.topic} goes beyond what the topic's state and configuration allow "
-            f"({named}). It is void and nothing was published. Find out what else writes to the staging area, then run "
-            "it again: the next run plans the topic anew."
+            f"({named}).",
+            left="It is void and nothing was published.",
+            next="Find out what else writes to the staging area, then run it again: the next run plans the topic anew.",
         )
 
 

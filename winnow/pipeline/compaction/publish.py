@@ -88,15 +88,13 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
             return published
         raise
     except CommitUnknownError as problem:
-        what = str(problem).partition(". ")[0]
-        unknown = alert_templates.make_commit_unknown(plan.topic, plan_id, what, at_ms=ctx.now_ms())
+        unknown = alert_templates.make_commit_unknown(plan.topic, plan_id, problem.what, at_ms=ctx.now_ms())
+        explanation = unknown.explain()
         with contextlib.suppress(PlanVoidError):  # another attempt replaced it and searches for the receipt too
-            ctx.store.runs.set_state(
-                plan_id, RunState.UNKNOWN, ctx.now_ms(), message=unknown.sentences, attempt=attempt
-            )
+            ctx.store.runs.set_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=str(explanation), attempt=attempt)
         log_event("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
         ctx.alerts.open_alert(unknown)
-        raise CommitUnknownError(unknown.sentences) from problem
+        raise CommitUnknownError(*explanation) from problem
     return move_checkpoint(ctx, log, receipt, started_ms=started_ms, live=live)
 
 

@@ -30,8 +30,9 @@ def read_run_plan(run: Run) -> tuple[Plan, str]:
     if (plan.plan_id, plan.topic) != (run.plan_id, run.topic):
         raise PlanVoidError(
             f"{run.plan_uri} should hold plan {run.plan_id} of topic {run.topic}, but holds plan {plan.plan_id} of "
-            f"topic {plan.topic}. The plan is void and nothing was published. Find out what else writes to the staging "
-            "area, then run it again: the next run plans the topic anew."
+            f"topic {plan.topic}.",
+            left="The plan is void and nothing was published.",
+            next="Find out what else writes to the staging area, then run it again: the next run plans the topic anew.",
         )
     return plan, sha256
 
@@ -51,8 +52,9 @@ def read_run_manifest(run: Run, attempt: str) -> StagingManifest | None:
     ):
         raise PlanVoidError(
             f"The staging manifest of attempt {attempt} at plan {run.plan_id} of topic {run.topic} is that of attempt "
-            f"{manifest.attempt} at plan {manifest.plan_id} of topic {manifest.topic}. It was not used and nothing was "
-            "published. Find out what else writes to the staging area, then run it again."
+            f"{manifest.attempt} at plan {manifest.plan_id} of topic {manifest.topic}.",
+            left="It was not used and nothing was published.",
+            next="Find out what else writes to the staging area, then run it again.",
         )
     return manifest
 
@@ -69,24 +71,29 @@ def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> t
     manifest = read_run_manifest(run, attempt)
     if verdict is None or not verdict.passed or manifest is None:
         raise ValidationFailedError(
-            f"{what[:1].upper()}{what[1:]} has not passed validation; nothing was published. Run the compaction again."
+            f"{what[:1].upper()}{what[1:]} has not passed validation.",
+            left="Nothing was published.",
+            next="Run the compaction again.",
         )
     plan, sha256 = read_run_plan(run)
     if verdict.plan_sha256 is None or verdict.manifest_digest is None:
         raise PlanVoidError(
             f"The verdict on {what} does not name the plan and the staging manifest that it is about: an older Winnow "
-            "gave it. That is not enough to publish, and nothing was published. Run it again: the next run plans anew."
+            "gave it. That is not enough to publish, and nothing was published.",
+            next="Run it again: the next run plans anew.",
         )
     if verdict.plan_sha256 != sha256:
         raise PlanVoidError(
             f"Plan {run.plan_id} of topic {run.topic} is not the one of which attempt {attempt} passed validation: "
-            "something wrote it again. The plan is void and nothing was published. Run it again: the next run plans "
-            "anew."
+            "something wrote it again.",
+            left="The plan is void and nothing was published.",
+            next="Run it again: the next run plans anew.",
         )
     if verdict.manifest_digest != documents.compute_digest(manifest):
         raise ValidationFailedError(
-            f"The staging manifest of {what} is not the one that passed validation: something wrote it again. Nothing "
-            "was published. Run the compaction again."
+            f"The staging manifest of {what} is not the one that passed validation: something wrote it again.",
+            left="Nothing was published.",
+            next="Run the compaction again.",
         )
     return plan, manifest
 

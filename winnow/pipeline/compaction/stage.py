@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from winnow import __version__
 from winnow.config.settings import Settings
 from winnow.engine import staging
-from winnow.engine.events import PlanFailure
+from winnow.engine.events import PlanFailure, describe_plan_failure
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.pipeline.compaction.plan_limits import is_below_own_tables
 from winnow.pipeline.context import Context
@@ -45,7 +45,7 @@ def stage_retention_plans(
     checked = staging.run_concurrently(lambda each: _read_checked_plan(ctx, each), plans)
     for reference, plan in zip(plans, checked, strict=True):
         if isinstance(plan, WinnowError):
-            refused[reference.plan_id] = PlanFailure(str(plan).rstrip("."), plan.exit_code)
+            refused[reference.plan_id] = describe_plan_failure(plan)
             continue
         if any(partition.compacts for partition in plan.partitions):
             left.append(reference)
@@ -75,8 +75,9 @@ def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowE
         return plan
     return PlanVoidError(
         f"Plan {reference.plan_id} of topic {reference.topic} is that of another topic or writes elsewhere than below "
-        f"the topic's own tables ({reference.uri}). It is void and was not used; nothing was published. Find out "
-        "what else writes to the staging area, then run it again: the next run plans the topic anew."
+        f"the topic's own tables ({reference.uri}).",
+        left="It is void and was not used. Nothing was published.",
+        next="Find out what else writes to the staging area, then run it again: the next run plans the topic anew.",
     )
 
 

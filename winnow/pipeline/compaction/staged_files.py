@@ -38,9 +38,10 @@ def check_staged_files(plan: Plan, manifest: StagingManifest) -> None:
         wrong += [path for path in keyless if path not in there]
     if wrong:
         raise PlanVoidError(
-            f"{len(wrong)} file(s) that attempt {manifest.attempt} at plan {plan.plan_id} of topic {plan.topic} staged "
-            f"are gone or have another length, {wrong[0]} among them. The plan is void and nothing was published. Run "
-            "it again: the next attempt writes them anew."
+            f"{len(wrong)} file(s) that attempt {manifest.attempt} at plan {plan.plan_id} of topic {plan.topic} "
+            f"staged are gone or have another length, {wrong[0]} among them.",
+            left="The plan is void and nothing was published.",
+            next="Run it again: the next attempt writes them anew.",
         )
 
 

@@ -92,8 +92,9 @@ def prepare_attempt(
     if run.status in {RunState.VOID, RunState.REFUSED}:
         raise PlanVoidError(
             f"Plan {plan_id} of topic {run.topic} was closed meanwhile ({run.status}), so attempt {attempt} is not "
-            "judged and no partition is marked. Nothing was published. Run it again: the next plan starts from the "
-            "log as it is."
+            "judged and no partition is marked.",
+            left="Nothing was published.",
+            next="Run it again: the next plan starts from the log as it is.",
         )
     try:
         (plan, plan_sha256), manifest = read_run_plan(run), read_run_manifest(run, attempt)
@@ -103,7 +104,9 @@ def prepare_attempt(
     if manifest is None:
         raise WinnowError(
             f"Attempt {attempt} at plan {plan_id} of topic {plan.topic} left no staging manifest, so its files do not "
-            "count. Nothing was published. Run the compaction again."
+            "count.",
+            left="Nothing was published.",
+            next="Run the compaction again.",
         )
     staged = StagedAttempt(run.plan_uri, plan, manifest, plan_sha256)
     durations_ms: dict[str, int] = {}
@@ -171,9 +174,7 @@ def conclude_validation(ctx: Context, prepared: PreparedAttempt, judged: Verdict
         ctx.store.runs.set_state(plan.plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
         return judged
     if judged.broken:
-        reason = describe_failures(judged.failures, plan.topic)
-        what = f"A check of plan {plan.plan_id} of topic {plan.topic} raised instead of judging: {reason}"
-        raise _build_validation_error(ctx, plan, attempt, what)
+        raise _close_as_broken(ctx, plan, attempt, build_broken_alert(judged, at_ms=ctx.now_ms()))
     raise _mark_failed_verdict(ctx, plan, judged)
 
 
@@ -183,8 +184,10 @@ def _conclude_broken(
     plan, attempt = staged.plan, staged.manifest.attempt
     parts: dict[str, Any] = {**durations_ms, "duration_ms": sum(durations_ms.values())}
     log_event("broken", plan.topic, plan_id=plan.plan_id, attempt=attempt, **parts)
-    what, *more = str(problem).split(". ")
-    return _build_validation_error(ctx, plan, attempt, what, to_do=more[-1] if more else None)
+    alert = alert_templates.make_validation_broken(
+        plan.topic, plan.plan_id, problem.what, at_ms=ctx.now_ms(), to_do=problem.next
+    )
+    return _close_as_broken(ctx, plan, attempt, alert)
 
 
 @contextmanager
@@ -279,13 +282,18 @@ def _select_failures(verdict: Verdict, partition: int) -> tuple[Failure, ...]:
     return tuple(each for each in verdict.failures if each.partition in {partition, None})
 
 
-def _build_validation_error(
-    ctx: Context, plan: Plan, attempt: str, what: str, to_do: str | None = None
-) -> ValidationBrokenError:
-    found = alert_templates.make_validation_broken(plan.topic, plan.plan_id, what, at_ms=ctx.now_ms(), to_do=to_do)
-    ctx.store.runs.set_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=found.sentences, attempt=attempt)
-    ctx.alerts.open_alert(found)
-    return ValidationBrokenError(found.sentences)
+def build_broken_alert(verdict: Verdict, *, at_ms: int) -> Situation:
+    """Build the alert about a verdict that says nothing, because a check raised."""
+    reason = describe_failures(verdict.failures, verdict.topic)
+    what = f"A check of plan {verdict.plan_id} of topic {verdict.topic} raised instead of judging: {reason}"
+    return alert_templates.make_validation_broken(verdict.topic, verdict.plan_id, what, at_ms=at_ms)
+
+
+def _close_as_broken(ctx: Context, plan: Plan, attempt: str, alert: Situation) -> ValidationBrokenError:
+    explanation = alert.explain()
+    ctx.store.runs.set_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=str(explanation), attempt=attempt)
+    ctx.alerts.open_alert(alert)
+    return ValidationBrokenError(*explanation)
 
 
 def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError:
@@ -304,10 +312,11 @@ def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> Validati
     found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), effect=effect)
     # Alert first: the partitions are marked even if the run has changed meanwhile.
     ctx.alerts.open_alert(found)
+    explanation = found.explain()
     ctx.store.runs.set_state(
-        plan.plan_id, RunState.INVALID, ctx.now_ms(), message=found.sentences, attempt=verdict.attempt
+        plan.plan_id, RunState.INVALID, ctx.now_ms(), message=str(explanation), attempt=verdict.attempt
     )
-    return ValidationFailedError(found.sentences)
+    return ValidationFailedError(*explanation)
 
 
 def build_verdict_alert(

@@ -52,8 +52,8 @@ def list_jvm_properties(access: TableAccess) -> dict[str, str]:
             found |= {"type": repr("glue")}
         case _:
             raise UsageError(
-                f"The catalog of topic {access.topic} is one that only PyIceberg knows. Read it with: winnow connect "
-                f"{access.topic} --for pyiceberg"
+                f"The catalog of topic {access.topic} is one that only PyIceberg knows.",
+                next=f"Read it with: winnow connect {access.topic} --for pyiceberg",
             )
     if access.store in _FILE_IOS:
         found["io-impl"] = repr(_FILE_IOS[access.store])

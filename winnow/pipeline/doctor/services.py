@@ -197,7 +197,7 @@ def check_latest_tables(logs: TopicLogs) -> list[CheckResult]:
         except DeletedTopicError:
             continue  # it goes with its topic, or comes back with it
         except WinnowError as problem:
-            found = str(problem).rstrip(".")
+            found = problem.explanation.clause
         if found is not None:
             late[topic] = found
     if not topics:

@@ -99,8 +99,8 @@ def _choose_bounds(log: PartitionLog, start: int | None, end: int | None, cleane
         if state.log_start_offset < offset < cleaned:
             raise UsageError(
                 f"{asked} {offset} of {name} lies below {cleaned}, up to where a compaction has removed superseded "
-                f"records, so what readers saw at that offset is not known any more. Ask from {cleaned} on, or between "
-                "snapshots (--from-snapshot)."
+                "records, so what readers saw at that offset is not known any more.",
+                next=f"Ask from {cleaned} on, or between snapshots (--from-snapshot).",
             )
     return first, max(first, last)
 

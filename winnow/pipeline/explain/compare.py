@@ -243,12 +243,16 @@ def compare_strategies(
 def _build_other_order(strategy: Strategy, header: str | None, config: TopicConfig) -> RecordOrder:
     if strategy is not Strategy.HEADER:
         if header is not None:
-            raise UsageError(f"--header goes with --strategy header, not with {strategy.value}. Nothing was compared.")
+            raise UsageError(
+                f"--header goes with --strategy header, not with {strategy.value}.",
+                left="Nothing was compared.",
+            )
         return RecordOrder(strategy)
     name = header or config.compaction_strategy_header
     if not name:
         raise ConfigurationError(
-            "compaction.strategy.header must be specified. Name the header that holds the version: --header NAME"
+            "compaction.strategy.header must be specified.",
+            next="Name the header that holds the version: --header NAME",
         )
     return RecordOrder(strategy, name)
 

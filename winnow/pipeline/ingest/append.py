@@ -216,15 +216,18 @@ def build_order_error(path: str, row: int, partition: int, offset: int, previous
     """Make the error about a record whose offset is not above that of the record before it in its partition."""
     return BadInputError(
         f"{path}, row {row} (partition {partition}, offset {offset}): offsets must increase within a partition, but "
-        f"the one before is {previous}. Give the files in the order of their offsets. Nothing of this call landed."
+        f"the one before is {previous}.",
+        left="Nothing of this call landed.",
+        next="Give the files in the order of their offsets.",
     )
 
 
 def build_offset_overflow_error(path: str, row: int, partition: int, offset: int) -> BadInputError:
     """Make the error about a record after which the log end offset would not be a 64-bit number."""
     return BadInputError(
-        f"{path}, row {row} (partition {partition}, offset {offset}): an offset can be {MAXIMUM_OFFSET} (2^63 - 2) "
-        "at most, because the log end offset comes after it. Nothing of this call landed."
+        f"{path}, row {row} (partition {partition}, offset {offset}): an offset can be {MAXIMUM_OFFSET} (2^63 - 2) at "
+        "most, because the log end offset comes after it.",
+        left="Nothing of this call landed.",
     )
 
 

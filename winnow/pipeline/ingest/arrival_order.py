@@ -95,9 +95,10 @@ class RepeatFilter:
         return BadInputError(
             f"{places[0]} and {places[1]} (partition {later.column('partition')[index].as_py()}, offset "
             f"{later.column('offset')[index].as_py()}): two different records have the same offset. Are these objects "
-            "of two topics or clusters, or of a topic that was deleted and created again? Or, where offsets are not in "
-            "the records, of a sink that was set back? Nothing of this call landed. Leave one of the objects out with "
-            "--exclude GLOB."
+            "of two topics or clusters, or of a topic that was deleted and created again? Or, where offsets are not "
+            "in the records, of a sink that was set back?",
+            left="Nothing of this call landed.",
+            next="Leave one of the objects out with --exclude GLOB.",
         )
 
     def _is_new_beginning(self, earlier: pa.RecordBatch, later: pa.RecordBatch, index: int) -> bool:

@@ -302,8 +302,9 @@ class IngestCommit:
         others = ", ".join(f"{name} ({count:,})" for name, count in records_of.left_out.items())
         if not self.request.continues and not any(file.records for file in self.files):
             raise BadInputError(
-                f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}. "
-                f"{NOTHING_INGESTED} Name one of those with --source-topic, or name other files."
+                f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}.",
+                left=NOTHING_INGESTED,
+                next="Name one of those with --source-topic, or name other files.",
             )
         self.notices.append(
             f"Records of other topics than {wanted} were left out: {left_out:,} in all, by topic {others}."
@@ -393,7 +394,9 @@ class IngestCommit:
             discard()
             raise BadInputError(
                 f"{lacking} has records without an offset, but the log of topic {self.log.topic} is read from Kafka, "
-                f"whose offsets it has. {NOTHING_INGESTED} Ingest them into another topic."
+                "whose offsets it has.",
+                left=NOTHING_INGESTED,
+                next="Ingest them into another topic.",
             )
 
     def _note_offsets_read(self) -> None:
@@ -516,7 +519,8 @@ class IngestCommit:
             discard()
             raise WinnowError(
                 f"{read} records were read for topic {self.log.topic}, but {placed} would be accounted for: this is a "
-                "defect of Winnow. Nothing of this call landed, and the files are as they were."
+                "defect of Winnow.",
+                left="Nothing of this call landed, and the files are as they were.",
             )
 
     def _report(self, snapshot_id: int | None) -> IngestReport:

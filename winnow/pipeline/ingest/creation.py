@@ -83,9 +83,12 @@ def create_missing_topic(
         partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
         if partitions is None:
             raise BadInputError(
-                f"How many partitions topic {topic} has is not in the input: neither names nor records tell one. "
-                f"{NOTHING_INGESTED} Say it with --partitions N; records without an offset then go where Kafka's "
-                "default partitioner puts their keys."
+                f"How many partitions topic {topic} has is not in the input: neither names nor records tell one.",
+                left=NOTHING_INGESTED,
+                next=(
+                    "Say it with --partitions N; records without an offset then go where Kafka's default partitioner "
+                    "puts their keys."
+                ),
             )
     create_topic(ctx, topic, partitions, created)
     return partitions

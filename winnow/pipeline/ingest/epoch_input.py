@@ -50,7 +50,9 @@ def choose_epoch(state: TopicState, wanted: str | None, topic_id: str | None) ->
     listed = "; ".join(f"{number}: {_describe(each)}" for number, each in enumerate(epochs, 1))
     raise BadInputError(
         f"The log of topic {state.topic} has {count} epochs ({listed}), and files do not tell of which one their "
-        f"offsets are. {NOTHING_INGESTED} Say it: --epoch N; or --epoch {LOG_OFFSETS} for files that winnow read wrote."
+        "offsets are.",
+        left=NOTHING_INGESTED,
+        next=f"Say it: --epoch N; or --epoch {LOG_OFFSETS} for files that winnow read wrote.",
     )
 
 
@@ -129,7 +131,9 @@ class EpochPass:
         if offsets.null_count or partitions.null_count:
             raise BadInputError(
                 f"{path} has records without an offset: the log of topic {self.source.topic} has epochs of a Kafka "
-                f"topic, in which they have no place. {NOTHING_INGESTED} Ingest them into another topic."
+                "topic, in which they have no place.",
+                left=NOTHING_INGESTED,
+                next="Ingest them into another topic.",
             )
         numbers = partitions.to_numpy()
         found = np.unique(numbers).tolist()

@@ -102,7 +102,9 @@ def check_same_log(opened: Head, head: Head) -> None:
     if head.table_uuid != opened.table_uuid or head.state.undone_ingests != opened.state.undone_ingests:
         raise CommitConflictError(
             f"While this call was at work, another ingest call of topic {head.state.topic} was undone, or the topic "
-            "was deleted and created again; nothing of this call landed. Run it again."
+            "was deleted and created again.",
+            left="Nothing of this call landed.",
+            next="Run it again.",
         )
 
 

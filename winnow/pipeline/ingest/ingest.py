@@ -89,12 +89,18 @@ def ingest_files(
     """
     started_ms = ctx.now_ms()
     if source_topic is not None and not is_topic_name(source_topic):
-        raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_INGESTED}")
+        raise UsageError(
+            "--source-topic names no topic that Kafka could have.",
+            left=NOTHING_INGESTED,
+        )
     log = ctx.log.open(topic)
     try:
         head = log.newest_head()
     except UnknownTopicError as problem:
-        raise BadInputError(f"{problem}. Nothing of this call landed.") from problem
+        raise BadInputError(
+            f"{problem}.",
+            left="Nothing of this call landed.",
+        ) from problem
     opened = open_input(
         head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic, archive=archive
     )
@@ -172,9 +178,10 @@ def build_other_topics_error(problem: OtherTopicError, topic: str, files: Sequen
     """Make the error about input with records of another topic: which topics, in which files, and what to type."""
     survey = survey_topics(files, problem.path, problem.found)
     return BadInputError(
-        f"{problem.sentence}. Found in the input: {survey.describe()}. {NOTHING_INGESTED} Name files of topic {topic} "
-        "alone; or say whose records to take, and those of other topics are left out: "
-        f"winnow ingest files {topic} PATH... --source-topic NAME"
+        f"{problem.clause}. Found in the input: {survey.describe()}.",
+        NOTHING_INGESTED,
+        f"Name files of topic {topic} alone; or say whose records to take, and those of other topics are left out: "
+        f"winnow ingest files {topic} PATH... --source-topic NAME",
     )
 
 
@@ -186,8 +193,9 @@ def _append_spooled(request: IngestRequest, head: Head, progress: Progress | Non
             with contextlib.suppress(LogMovedError):
                 return _SpooledIngest(request, request.prepare_head(log.newest_head()), spool).run()
     raise CommitConflictError(
-        f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments; "
-        "nothing of it landed. Run it again."
+        f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments.",
+        left="Nothing of it landed.",
+        next="Run it again.",
     )
 
 

@@ -237,8 +237,9 @@ def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms:
 def refuse_unknown_topic(cluster: Cluster, name: str) -> BadInputError:
     """Make the error about a topic that the brokers do not have."""
     return BadInputError(
-        f"Kafka at {cluster.settings.bootstrap_servers} has no topic {name}. {NOTHING_INGESTED} Check the name; "
-        "--source-topic NAME reads a topic of another name."
+        f"Kafka at {cluster.settings.bootstrap_servers} has no topic {name}.",
+        left=NOTHING_INGESTED,
+        next="Check the name; --source-topic NAME reads a topic of another name.",
     )
 
 
@@ -299,7 +300,11 @@ def _open_log(ctx: Context, topic: str) -> tuple[TopicLog, Head]:
     try:
         return log, log.newest_head()
     except UnknownTopicError as problem:
-        raise BadInputError(f"{problem}. {NOTHING_INGESTED} --create creates it.") from problem
+        raise BadInputError(
+            f"{problem}.",
+            left=NOTHING_INGESTED,
+            next="--create creates it.",
+        ) from problem
 
 
 def _add_partitions(ctx: Context, log: TopicLog, found: BrokerTopic, count: int) -> str:
@@ -327,15 +332,17 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
         now = cluster.describe_topics([reading.topic.name]).get(reading.topic.name)
         if now is None or now.topic_id != reading.topic.topic_id:
             raise BadInputError(
-                f"Topic {reading.topic.name} was deleted, or created again, while it was read. {NOTHING_INGESTED} Run "
-                "it again: it says what the brokers have now."
+                f"Topic {reading.topic.name} was deleted, or created again, while it was read.",
+                left=NOTHING_INGESTED,
+                next="Run it again: it says what the brokers have now.",
             )
 
     def check_position(state: TopicState) -> None:
         if state.epochs != prepared.head.state.epochs:
             raise CommitConflictError(
-                f"Another call ingested topic {topic} from Kafka meanwhile. {NOTHING_INGESTED} Run it again: it goes "
-                "on where that one ended."
+                f"Another call ingested topic {topic} from Kafka meanwhile.",
+                left=NOTHING_INGESTED,
+                next="Run it again: it goes on where that one ended.",
             )
 
     offsets = {
@@ -377,10 +384,14 @@ def choose_topics(cluster: Cluster, pattern: str) -> list[str]:
     try:
         matching = re.compile(pattern)
     except re.error as problem:
-        raise BadInputError(f"--topics-regex is not a regular expression: {problem}. {NOTHING_INGESTED}") from None
+        raise BadInputError(
+            f"--topics-regex is not a regular expression: {problem}.",
+            left=NOTHING_INGESTED,
+        ) from None
     found: Sequence[str] = [name for name in cluster.list_topics() if matching.fullmatch(name)]
     if not found:
         raise BadInputError(
-            f"No topic of Kafka at {cluster.settings.bootstrap_servers} matches --topics-regex. {NOTHING_INGESTED}"
+            f"No topic of Kafka at {cluster.settings.bootstrap_servers} matches --topics-regex.",
+            left=NOTHING_INGESTED,
         )
     return list(found)

@@ -57,8 +57,12 @@ def create_from_kafka(
         decision = decide_new_configuration(found.settings, parse=log.parse, rules=rules)
     except ConfigurationError as problem:
         raise BadInputError(
-            f"Topic {topic} was not created: {problem}. {NOTHING_INGESTED} Create it yourself, with the policy that it "
-            f"is to have: winnow topics create {topic} --partitions {len(found.partitions)} --config cleanup.policy=..."
+            f"Topic {topic} was not created: {problem}.",
+            left=NOTHING_INGESTED,
+            next=(
+                f"Create it yourself, with the policy that it is to have: winnow topics create {topic} --partitions "
+                f"{len(found.partitions)} --config cleanup.policy=..."
+            ),
         ) from problem
     create_topic(ctx, topic, len(found.partitions), created, decision.overrides, kafka=decision.record)
     taken = ", ".join(f"{each.name}={each.after} (from Kafka: {each.kafka.origin})" for each in decision.taken)
@@ -96,13 +100,14 @@ def accept_held(ctx: Context, topic: str, expected: Mapping[str, str] | None = N
     held = {name: each.setting for name, each in record.items() if each.held}
     if not held:
         raise UsageError(
-            f"No change of configuration at Kafka waits for acceptance by topic {topic}. Nothing was changed. See what "
-            f"is in force: winnow topics describe {topic}"
+            f"No change of configuration at Kafka waits for acceptance by topic {topic}.",
+            left="Nothing was changed.",
+            next=f"See what is in force: winnow topics describe {topic}",
         )
     if expected is not None and expected != {name: each.value for name, each in held.items()}:
         raise UsageError(
-            f"Nothing of {topic} was changed: other values wait than those that you saw. See them and decide anew: "
-            f"winnow topics describe {topic}"
+            f"Nothing of {topic} was changed: other values wait than those that you saw.",
+            next=f"See them and decide anew: winnow topics describe {topic}",
         )
     return _take(ctx, log, topic, held, TakingRules(takes=True, accepts=True))
 
@@ -214,7 +219,7 @@ def _report_held(ctx: Context, log: TopicLog, source_topic: str, decided: _Decid
         topic, source_topic, changes, effect=" ".join(effects), at_ms=ctx.now_ms()
     )
     ctx.alerts.open_alert(situation)
-    return [situation.sentences]
+    return [str(situation.explain())]
 
 
 def _record_held(

@@ -47,19 +47,23 @@ def check_continuity(
             # No epoch begins of the topic that was read before.
             or_epoch = ", or go on at the end of the log with --new-epoch" if reading.is_new else ""
             raise BadInputError(
-                f"Topic {reading.topic.name} is not the one that {log_topic} holds: at offset {different} of partition "
-                f"{partition} the record from a file has another time than that at the brokers. {NOTHING_INGESTED} The "
-                "topic was created again, or the files were of another one: ingest it into another topic"
-                f"{or_epoch}."
+                f"Topic {reading.topic.name} is not the one that {log_topic} holds: at offset {different} of "
+                f"partition {partition} the record from a file has another time than that at the brokers.",
+                left=NOTHING_INGESTED,
+                next=(
+                    "The topic was created again, or the files were of another one: ingest it into another "
+                    f"topic{or_epoch}."
+                ),
             )
         shown += len(common)
         if not common:
             open_ends.append(f"{log_topic}-{partition} from offset {start}")
     if open_ends:
         raise BadInputError(
-            f"The newest records came from files, and the brokers have none of them left to compare: "
-            f"{join_first(open_ends, MAXIMUM_NAMED)}. Whether they are of topic {reading.topic.name} is not known. "
-            f"{NOTHING_INGESTED} If they are, say so: winnow ingest kafka {log_topic} --trust-offsets"
+            "The newest records came from files, and the brokers have none of them left to compare: "
+            f"{join_first(open_ends, MAXIMUM_NAMED)}. Whether they are of topic {reading.topic.name} is not known.",
+            left=NOTHING_INGESTED,
+            next=f"If they are, say so: winnow ingest kafka {log_topic} --trust-offsets",
         )
     if not shown:
         return []

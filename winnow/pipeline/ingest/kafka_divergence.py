@@ -132,11 +132,15 @@ def refuse_divergences(state: TopicState, topic: BrokerTopic, divergences: Seque
         for each in divergences
     ]
     return BadInputError(
-        f"The brokers lost records that were read from them before, or have others in their place (an unclean leader "
-        f"was elected, or a disk was lost): {join_first(places, MAXIMUM_NAMED)}. {NOTHING_INGESTED} The log keeps its "
-        "records. If a complete replica comes back, run it again. To keep ours, and append Kafka's from there on after "
-        f"them as a new epoch: winnow ingest kafka {state.topic} --diverged keep. To have Kafka's in the place of "
-        f"ours: winnow ingest kafka {state.topic} --diverged take counts what would leave the log, and asks"
+        "The brokers lost records that were read from them before, or have others in their place (an unclean leader "
+        f"was elected, or a disk was lost): {join_first(places, MAXIMUM_NAMED)}.",
+        left=NOTHING_INGESTED,
+        next=(
+            "The log keeps its records. If a complete replica comes back, run it again. To keep ours, and append "
+            f"Kafka's from there on after them as a new epoch: winnow ingest kafka {state.topic} --diverged keep. To "
+            f"have Kafka's in the place of ours: winnow ingest kafka {state.topic} --diverged take counts what would "
+            "leave the log, and asks"
+        ),
     )
 
 

@@ -54,8 +54,9 @@ class Mirror:
         self._epoch = state.epochs[-1] if state.epochs else Epoch()
         if self._epoch.topic not in {None, origin.topic}:
             raise UsageError(
-                f"{state.topic} holds Kafka's topic {self._epoch.topic}, not {origin.topic}. {NOTHING_INGESTED} Say "
-                f"--mirror-of {self._epoch.topic} if {topic.name} is a mirror of that; else leave it out."
+                f"{state.topic} holds Kafka's topic {self._epoch.topic}, not {origin.topic}.",
+                left=NOTHING_INGESTED,
+                next=f"Say --mirror-of {self._epoch.topic} if {topic.name} is a mirror of that; else leave it out.",
             )
         self._newest = {
             number: [record for record in records if record.offset >= self._epoch.get_begin(number)]

@@ -183,8 +183,9 @@ def refuse_overlap(epoch: NewEpoch, *, accepts_overlap: bool) -> None:
         listed = [f"{name}-{each.partition} {each.unexplained:,}" for each in strange]
         raise BadInputError(
             f"Topic {name} has records of {epoch.topic} and, before the last of these, records that were never in "
-            f"{epoch.topic}: {join_first(listed, MAXIMUM_NAMED)}. It is no mirror of it. "
-            f"{NOTHING_INGESTED} Ingest it into another topic: winnow ingest kafka NAME --source-topic {name} --create"
+            f"{epoch.topic}: {join_first(listed, MAXIMUM_NAMED)}. It is no mirror of it.",
+            left=NOTHING_INGESTED,
+            next=f"Ingest it into another topic: winnow ingest kafka NAME --source-topic {name} --create",
         )
     doubtful = [each for each in epoch.overlaps if each.is_doubtful]
     if not doubtful or accepts_overlap:
@@ -196,10 +197,13 @@ def refuse_overlap(epoch: NewEpoch, *, accepts_overlap: bool) -> None:
         reason = f"The order of its records does not show from where on mirror {name} has what {epoch.topic} lacks"
     raise BadInputError(
         f"{reason}; a new epoch may make old values the newest. {join_first(listed, MAXIMUM_NAMED)}. "
-        f"{' '.join([*_describe_syncs(epoch), NOTHING_INGESTED])} If it is a mirror that lags, wait until it "
-        f"has caught up. If it has, or if what it lacks is lost for good: winnow ingest kafka {epoch.topic} "
-        "--new-epoch --accept-overlap goes on behind the last record that both have; where there is none, or brokers "
-        "set the timestamps, all of a partition is appended as newer."
+        f"{' '.join([*_describe_syncs(epoch), NOTHING_INGESTED])} If it is a mirror that lags, wait until it has "
+        "caught up.",
+        next=(
+            f"If it has, or if what it lacks is lost for good: winnow ingest kafka {epoch.topic} --new-epoch "
+            "--accept-overlap goes on behind the last record that both have; where there is none, or brokers set the "
+            "timestamps, all of a partition is appended as newer."
+        ),
     )
 
 

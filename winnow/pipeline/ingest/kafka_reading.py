@@ -127,8 +127,10 @@ def plan_reading(
     if rules.begins_epoch:
         if is_same:
             raise UsageError(
-                f"Topic {topic.name} is the one that {state.topic} holds (topic id {newest.topic_id}): there is no new "
-                f"epoch to begin. {NOTHING_INGESTED} Leave --new-epoch out."
+                f"Topic {topic.name} is the one that {state.topic} holds (topic id {newest.topic_id}): there is no "
+                "new epoch to begin.",
+                left=NOTHING_INGESTED,
+                next="Leave --new-epoch out.",
             )
         bases = {number: partition.log_end_offset for number, partition in state.partitions.items()}
         newest = Epoch(topic.name, topic.topic_id, bases)
@@ -241,13 +243,16 @@ def _refuse_fewer_partitions(state: TopicState, topic: BrokerTopic) -> None:
     if missing and (not state.epochs or any(number in state.epochs[-1].ends for number in missing)):
         if state.epochs and topic.topic_id is not None and state.epochs[-1].topic_id == topic.topic_id:
             raise ServiceError(
-                f"Topic {topic.name} is the same one as before (topic id {topic.topic_id}), and partition {missing[0]} "
-                f"is missing from the brokers' answer; Kafka never removes partitions. {NOTHING_INGESTED} Run it again."
+                f"Topic {topic.name} is the same one as before (topic id {topic.topic_id}), and partition "
+                f"{missing[0]} is missing from the brokers' answer; Kafka never removes partitions.",
+                left=NOTHING_INGESTED,
+                next="Run it again.",
             )
         raise BadInputError(
             f"Topic {topic.name} has {len(topic.partitions)} partitions at its brokers, but {state.topic} has records "
-            f"in partition {missing[0]}: this is another topic, or it was created again. {NOTHING_INGESTED} Ingest it "
-            "into another topic."
+            f"in partition {missing[0]}: this is another topic, or it was created again.",
+            left=NOTHING_INGESTED,
+            next="Ingest it into another topic.",
         )
 
 
@@ -266,9 +271,13 @@ def _refuse_lost_records(name: str, topic: BrokerTopic, back: Sequence[str]) -> 
     """Make the error about a topic that is the same one and ends earlier than it did."""
     return BadInputError(
         f"The brokers have lost records of topic {topic.name}, which is the same one as before (topic id "
-        f"{topic.topic_id}): {join_first(back, MAXIMUM_NAMED)}. {NOTHING_INGESTED} What {name} holds stays. An unclean "
-        "leader election or a lost disk does that; if a complete replica comes back, run it again. A new epoch would "
-        "append again what is here, so there is none of the same topic."
+        f"{topic.topic_id}): {join_first(back, MAXIMUM_NAMED)}.",
+        left=NOTHING_INGESTED,
+        next=(
+            f"What {name} holds stays. An unclean leader election or a lost disk does that; if a complete replica "
+            "comes back, run it again. A new epoch would append again what is here, so there is none of the same "
+            "topic."
+        ),
     )
 
 
@@ -308,9 +317,13 @@ def _list_ranges(
 def _refuse_gaps(name: str, topic: BrokerTopic, gaps: Mapping[int, OffsetRange]) -> BadInputError:
     lost = [f"{topic.name}-{n} from {gap.start} to {gap.end - 1}" for n, gap in sorted(gaps.items())]
     return BadInputError(
-        f"The brokers deleted records before they were read (retention or delete-records); offsets lost: "
-        f"{join_first(lost, MAXIMUM_NAMED)}. {NOTHING_INGESTED} Ingest them from a backup, if there is one. To go on "
-        f"without them, which is recorded: winnow ingest kafka {name} --accept-gap"
+        "The brokers deleted records before they were read (retention or delete-records); offsets lost: "
+        f"{join_first(lost, MAXIMUM_NAMED)}.",
+        left=NOTHING_INGESTED,
+        next=(
+            "Ingest them from a backup, if there is one. To go on without them, which is recorded: winnow ingest "
+            f"kafka {name} --accept-gap"
+        ),
     )
 
 

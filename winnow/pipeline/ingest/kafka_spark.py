@@ -78,7 +78,9 @@ def _commit_once(segments: KafkaSegments, plan: IngestPlan, found: IngestResult 
         return segments.commit(plan, found)
     except LogMovedError:
         raise CommitConflictError(
-            f"The log of topic {segments.log.topic} moved while Kafka was read. {NOTHING_INGESTED} Run it again."
+            f"The log of topic {segments.log.topic} moved while Kafka was read.",
+            left=NOTHING_INGESTED,
+            next="Run it again.",
         ) from None
 
 
@@ -232,7 +234,7 @@ class KafkaSegments(SparkSegments):
     def _judge(self, plan: IngestPlan, found: IngestResult) -> None:
         if found.failures:
             first = min(found.failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.number))
-            raise make_error(first.exit_code, first.error)
+            raise make_error(first.exit_code, first.explanation)
         keyless = [each for each in found.ranges if each.keyless is not None]
         if keyless:
             first_range = min(keyless, key=lambda each: each.number)

@@ -156,8 +156,10 @@ def _describe_removed(topic: str, removed: RemovedRecords) -> str:
 def _check_agreement(topic: str, removed: tuple[RemovedRecords, ...], rules: ReadingRules) -> None:
     if rules.agreed is not None and rules.agreed != removed:
         raise CommitConflictError(
-            f"What would leave the log of {topic} is not what was agreed to any more: the log or Kafka's topic changed "
-            f"meanwhile. {NOTHING_INGESTED} Run it again: it says what would leave now."
+            f"What would leave the log of {topic} is not what was agreed to any more: the log or Kafka's topic "
+            "changed meanwhile.",
+            left=NOTHING_INGESTED,
+            next="Run it again: it says what would leave now.",
         )
 
 
@@ -230,7 +232,11 @@ def _refuse_incomplete(
 
 def _refuse(topic: str, reason: str) -> BadInputError:
     return BadInputError(
-        f"{reason}. {NOTHING_INGESTED} The log keeps its records. To append Kafka's after them as a new epoch: winnow "
-        f"ingest kafka {topic} --diverged keep. To have Kafka's alone, ingest the topic under another name: winnow "
-        "ingest kafka NAME --create --source-topic"
+        f"{reason}.",
+        left=NOTHING_INGESTED,
+        next=(
+            f"The log keeps its records. To append Kafka's after them as a new epoch: winnow ingest kafka {topic} "
+            "--diverged keep. To have Kafka's alone, ingest the topic under another name: winnow ingest kafka NAME "
+            "--create --source-topic"
+        ),
     )

@@ -53,9 +53,12 @@ def build_keyless_error(
     where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
     return BadInputError(
         f"{path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. Topic "
-        f"{topic} is compacted, so every record needs a key. Nothing of this call landed. "
-        f"{_describe_policy_at_kafka(head, topic)}To move such records to the quarantine: winnow topics alter {topic} "
-        "--config winnow.keyless=quarantine"
+        f"{topic} is compacted, so every record needs a key.",
+        left="Nothing of this call landed.",
+        next=(
+            f"{_describe_policy_at_kafka(head, topic)}To move such records to the quarantine: winnow topics alter "
+            f"{topic} --config winnow.keyless=quarantine"
+        ),
     )
 
 
@@ -87,7 +90,9 @@ def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFi
     if row is not None:
         raise BadInputError(
             f"{spool.files[row[0]].path}, row {row[1]}: a record with neither key nor partition, so its partition in "
-            f"topic {topic} is not known. Name the partition. Nothing of this call landed."
+            f"topic {topic} is not known.",
+            left="Nothing of this call landed.",
+            next="Name the partition.",
         )
 
 

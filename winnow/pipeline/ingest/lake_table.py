@@ -79,7 +79,10 @@ def ingest_table(
     """
     started_ms = ctx.now_ms()
     if wanted.source_topic is not None and not is_topic_name(wanted.source_topic):
-        raise UsageError(f"--source-topic names no topic that Kafka could have. {NOTHING_INGESTED}")
+        raise UsageError(
+            "--source-topic names no topic that Kafka could have.",
+            left=NOTHING_INGESTED,
+        )
     table = open_source_table(wanted.table)
     notices = []
     created = _create_missing_topic(ctx, topic, table, wanted) if wanted.creates else None
@@ -89,7 +92,10 @@ def ingest_table(
     try:
         head = log.newest_head()
     except UnknownTopicError as problem:
-        raise BadInputError(f"{problem}. {NOTHING_INGESTED}") from problem
+        raise BadInputError(
+            f"{problem}.",
+            left=NOTHING_INGESTED,
+        ) from problem
     choose_epoch(head.state, None, None)
     earlier = find_earlier_ingest(head.state, table, wanted.source_topic)
     chosen = {**_read_columns(earlier.choices), **wanted.columns}
@@ -120,8 +126,12 @@ def ingest_table(
         done = append_records(request, head, progress)
     except OtherTopicError as problem:
         raise BadInputError(
-            f"{problem.sentence}. {NOTHING_INGESTED} Say whose records to take, and those of other topics are left "
-            f"out: winnow ingest iceberg {topic} {wanted.table} --source-topic NAME"
+            problem.what,
+            left=NOTHING_INGESTED,
+            next=(
+                f"Say whose records to take, and those of other topics are left out: winnow ingest iceberg {topic} "
+                f"{wanted.table} --source-topic NAME"
+            ),
         ) from None
     notices += _describe_reading(table, earlier, columns, source)
     if created is not None:
@@ -141,8 +151,8 @@ def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: 
     partitions = wanted.partitions or count_table_partitions(table, files, columns)
     if not partitions:
         raise UsageError(
-            f"Table {table.name} has no rows yet, so how many partitions topic {topic} has is not known. Say it with "
-            "--partitions N."
+            f"Table {table.name} has no rows yet, so how many partitions topic {topic} has is not known.",
+            next="Say it with --partitions N.",
         )
     create_topic(ctx, topic, partitions, wanted.created)
     return partitions

@@ -92,7 +92,8 @@ class LogComparison:
             raise BadInputError(f"{where}: {describe_new_beginning(self._spool.topic, self._partition, row[2])}")
         raise BadInputError(
             f"{where}: topic {self._spool.topic} holds another record at this offset. Is the file of another topic or "
-            f"cluster? {NOTHING_INGESTED}"
+            "cluster?",
+            left=NOTHING_INGESTED,
         )
 
     def refuse_absent(self, from_offset: int, log_end_offset: int) -> None:
@@ -183,7 +184,8 @@ def build_missing_offset_error(
         return BadInputError(f"{where}: {describe_new_beginning(topic, partition, absent.offset)}")
     return BadInputError(
         f"{where}: the log of {topic}-{partition} has gone on to offset {log_end_offset} without this record. Were "
-        f"files ingested in the wrong order, or one left out? {NOTHING_INGESTED}{advice}"
+        "files ingested in the wrong order, or one left out?",
+        left=f"{NOTHING_INGESTED}{advice}",
     )
 
 

@@ -87,8 +87,9 @@ class LogCut:
             if not _is_as_counted(part, now, live.get(part.partition, ())):
                 raise CommitConflictError(
                     f"The log of {log.topic}-{part.partition} changed meanwhile, by an ingest, a compaction or its "
-                    f"undo; what was to leave it from offset {part.offset} on is still there. {NOTHING_INGESTED} Run "
-                    "it again."
+                    f"undo; what was to leave it from offset {part.offset} on is still there.",
+                    left=NOTHING_INGESTED,
+                    next="Run it again.",
                 )
             states[part.partition] = _shorten(now, part)
         ends = {part.partition: part.offset for part in self.parts}

@@ -75,7 +75,7 @@ def carry_out_in_processes(
                 process = busy[connection]
                 answer = process.wait_for_answer()
                 if answer.failure is not None:
-                    raise make_error(answer.failure.exit_code, answer.failure.error)
+                    raise make_error(answer.failure.exit_code, answer.failure.explanation)
                 if answer.result is not None:
                     results.append(answer.result)
                     if waiting:
@@ -104,8 +104,9 @@ class _RangeProcess(WorkerProcess):
             super().__init__(MODULE)
         except OSError as problem:
             raise ServiceError(
-                f"No process could be started to read Kafka ({problem.strerror}). {NOTHING_INGESTED} With "
-                "ingest.processes = 1 none is needed."
+                f"No process could be started to read Kafka ({problem.strerror}).",
+                left=NOTHING_INGESTED,
+                next="With ingest.processes = 1 none is needed.",
             ) from None
 
     def assign(self, unit: IngestUnit) -> None:
@@ -141,6 +142,7 @@ class _RangeProcess(WorkerProcess):
         planned = self._unit.ingest.ranges[0]
         return ServiceError(
             f"The process that read {self._unit.topic}-{planned.partition} from offset {planned.offsets.start} to "
-            f"{planned.offsets.end - 1} ended unexpectedly ({problem}). {NOTHING_INGESTED} Run it again; with "
-            "ingest.processes = 1 everything is read in one process."
+            f"{planned.offsets.end - 1} ended unexpectedly ({problem}).",
+            left=NOTHING_INGESTED,
+            next="Run it again; with ingest.processes = 1 everything is read in one process.",
         )

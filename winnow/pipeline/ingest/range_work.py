@@ -80,24 +80,33 @@ def describe_failure(problem: Exception, plan: IngestPlan, number: int, order: i
         error = f"field {problem} is text"
         return RangeFailure(number, order, error, BadInputError.exit_code, misread_field=str(problem))
     if isinstance(problem, OtherTopicError):
-        other = OtherTopic(problem.path, problem.found, problem.sentence)
-        return RangeFailure(number, order, str(problem), problem.exit_code, other)
+        other = OtherTopic(problem.path, problem.found, problem.clause)
+        return _describe_error(problem, number, order, other)
     if not isinstance(problem, WinnowError):
         problem = _explain(problem, plan)
-    return RangeFailure(number, order, str(problem), problem.exit_code)
+    return _describe_error(problem, number, order)
+
+
+def _describe_error(problem: WinnowError, number: int, order: int, other: OtherTopic | None = None) -> RangeFailure:
+    what, left, to_do = problem.explanation
+    return RangeFailure(number, order, what, problem.exit_code, other, left=left, next=to_do)
 
 
 def _explain(problem: Exception, plan: IngestPlan) -> WinnowError:
     shortage = storage_health.describe_machine_fault(problem)
     if shortage is not None:
-        return ServiceError(f"{shortage}, where a task of the ingest spills or writes. Nothing of this call landed.")
+        return ServiceError(
+            f"{shortage}, where a task of the ingest spills or writes.",
+            left="Nothing of this call landed.",
+        )
     is_remote = any(not storage.is_local(each.uri) for each in plan.objects) or not storage.is_local(plan.folder)
     if is_remote and isinstance(problem, OSError | duckdb.IOException):
         return ServiceError(
-            f"The object store did not answer for a while ({type(problem).__name__}). Nothing of this call landed. "
-            "Run it again."
+            f"The object store did not answer for a while ({type(problem).__name__}).",
+            left="Nothing of this call landed.",
+            next="Run it again.",
         )
     return WinnowError(
-        f"Unexpected {type(problem).__name__} while objects of topic {plan.topic} were ingested. Nothing of this call "
-        "landed."
+        f"Unexpected {type(problem).__name__} while objects of topic {plan.topic} were ingested.",
+        left="Nothing of this call landed.",
     )

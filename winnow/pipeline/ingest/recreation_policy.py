@@ -52,8 +52,12 @@ def refuse_empty(state: TopicState, topic: BrokerTopic, *, accepts_overlap: bool
         return
     raise BadInputError(
         f"Topic {topic.name} has no records yet, so nothing can be compared with {state.topic}: a mirror or a restore "
-        f"that fills it later may make old values the newest. {NOTHING_INGESTED} Run it again when it has records, or, "
-        f"if whatever comes is new: winnow ingest kafka {state.topic} --new-epoch --accept-overlap"
+        "that fills it later may make old values the newest.",
+        left=NOTHING_INGESTED,
+        next=(
+            f"Run it again when it has records, or, if whatever comes is new: winnow ingest kafka {state.topic} "
+            "--new-epoch --accept-overlap"
+        ),
     )
 
 
@@ -87,9 +91,12 @@ def refuse_older_than_left(
     raise BadInputError(
         f"Topic {name} has {len(reading.topic.partitions)} partitions in Kafka and {state.topic} has "
         f"{len(state.partitions)}; every record there is older than the newest of {state.topic}-{left[0]} and the "
-        f"others that it lacks ({format_ms(max(times))}): a new epoch may make old values the newest. "
-        f"{NOTHING_INGESTED} If it is a mirror that lags, wait until it has caught up. If not: "
-        f"winnow ingest kafka {state.topic} --new-epoch --accept-overlap"
+        f"others that it lacks ({format_ms(max(times))}): a new epoch may make old values the newest.",
+        left=NOTHING_INGESTED,
+        next=(
+            f"If it is a mirror that lags, wait until it has caught up. If not: winnow ingest kafka {state.topic} "
+            "--new-epoch --accept-overlap"
+        ),
     )
 
 

@@ -20,8 +20,9 @@ def check_result(plan: IngestPlan, result: IngestResult) -> None:
     wrong = _find_fault(plan, result)
     if wrong is not None:
         raise WinnowError(
-            f"The result of ingest plan {plan.plan_id} of topic {plan.topic} was refused: {wrong}. Nothing of this "
-            "call landed; the next sweep removes its files. Run it again."
+            f"The result of ingest plan {plan.plan_id} of topic {plan.topic} was refused: {wrong}.",
+            left="Nothing of this call landed; the next sweep removes its files.",
+            next="Run it again.",
         )
 
 

@@ -13,7 +13,15 @@ from typing import Any
 from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_result, write_ingest_plan
 from winnow.engine.staging import format_plan_argument
-from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError, WinnowError, make_error
+from winnow.errors import (
+    BadInputError,
+    CommitConflictError,
+    Explanation,
+    ServiceError,
+    UsageError,
+    WinnowError,
+    make_error,
+)
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
 from winnow.pipeline.context import Context
@@ -103,10 +111,15 @@ def append_on_spark(request: IngestRequest, head: Head, progress: Progress | Non
             moves += 1
         head = request.log.newest_head()
     if plans == MAXIMUM_PLANS:
-        raise BadInputError(f"The archive changed while it was read. {NOTHING_INGESTED} Run it again.")
+        raise BadInputError(
+            "The archive changed while it was read.",
+            left=NOTHING_INGESTED,
+            next="Run it again.",
+        )
     raise CommitConflictError(
-        f"The log of topic {request.log.topic} moved {moves} times while this call prepared its segments; nothing of "
-        "it landed. Run it again."
+        f"The log of topic {request.log.topic} moved {moves} times while this call prepared its segments.",
+        left="Nothing of it landed.",
+        next="Run it again.",
     )
 
 
@@ -260,8 +273,8 @@ def _raise_failure(plan: IngestPlan, failures: Sequence[RangeFailure], knowledge
         first = min(failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.order, each.number))
         other = first.other_topic
         if other is not None:
-            raise OtherTopicError(first.error, other.path, other.found, other.sentence)
-        raise make_error(first.exit_code, first.error)
+            raise OtherTopicError(Explanation(other.sentence, NOTHING_INGESTED), other.path, other.found)
+        raise make_error(first.exit_code, first.explanation)
 
 
 def submit_ingest_plan(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:
@@ -317,9 +330,13 @@ def submit_ingest_plans(
 def _read_outcome(plan: IngestPlan, done: JobOutcome, application: str | None) -> IngestResult | WinnowError:
     failure = done.failures.get(plan.plan_id)
     if failure is not None:
-        return make_error(failure.exit_code, f"{failure.error.rstrip('.')}. {NOTHING_INGESTED} Run it again.")
+        return make_error(failure.exit_code, Explanation(failure.error, NOTHING_INGESTED, "Run it again."))
     if application is None or plan.plan_id not in done.digests:
-        return ServiceError(f"The Spark application of the ingest reported no result. {NOTHING_INGESTED} Run it again.")
+        return ServiceError(
+            "The Spark application of the ingest reported no result.",
+            left=NOTHING_INGESTED,
+            next="Run it again.",
+        )
     try:
         return read_ingest_result(plan, application, done.digests[plan.plan_id])
     except WinnowError as problem:
@@ -328,4 +345,8 @@ def _read_outcome(plan: IngestPlan, done: JobOutcome, application: str | None) -
 
 def refuse_spark(reason: str) -> WinnowError:
     """Make the error about an input that was to be ingested on Spark and cannot be."""
-    return UsageError(f"This cannot be ingested on Spark: {reason}. {NOTHING_INGESTED} Leave --engine out.")
+    return UsageError(
+        f"This cannot be ingested on Spark: {reason}.",
+        left=NOTHING_INGESTED,
+        next="Leave --engine out.",
+    )

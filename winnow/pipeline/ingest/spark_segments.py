@@ -75,7 +75,11 @@ class SparkSegments(IngestCommit):
         segments = [segment for found in self.prepared.segments.values() for segment in found]
         wrong = [segment.path for segment in segments if listed.get(segment.path) != segment.size_bytes]
         if wrong:
-            raise WinnowError(f"{wrong[0]} is not the segment that a task wrote. {NOTHING_INGESTED} Run it again.")
+            raise WinnowError(
+                f"{wrong[0]} is not the segment that a task wrote.",
+                left=NOTHING_INGESTED,
+                next="Run it again.",
+            )
         for uri in listed.keys() - {segment.path for segment in segments}:
             storage.delete(uri, below=self.head.location)
         self._remove_empty_folders()

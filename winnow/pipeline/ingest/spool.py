@@ -124,7 +124,9 @@ class Spool:
                 continue
         else:
             raise BadInputError(
-                f"The input of topic {self.topic} changed while it was read. Nothing of this call landed. Run it again."
+                f"The input of topic {self.topic} changed while it was read.",
+                left="Nothing of this call landed.",
+                next="Run it again.",
             )
 
     def _read(self, opened: InputPass, progress: Progress | None) -> None:
@@ -219,7 +221,9 @@ class Spool:
         )
         return BadInputError(
             f"{self.files[file].path}, row {row} (partition {partition}): this record has no offset but others of the "
-            "partition have one. Give every record of a partition an offset, or none. Nothing of this call landed."
+            "partition have one.",
+            left="Nothing of this call landed.",
+            next="Give every record of a partition an offset, or none.",
         )
 
     def find_first_keyless(

@@ -45,8 +45,9 @@ def find_earlier_ingest(state: TopicState, table: SourceTable, source_topic: str
         elif position.name == table.name or position.location == table.location:
             raise BadInputError(
                 f"Table {table.name} is another one than was ingested into topic {state.topic} before: it was dropped "
-                f"and created again (table UUID {position.table_uuid} before, {table.uuid} now). {NOTHING_INGESTED} "
-                "Ingest the new table into a new topic."
+                f"and created again (table UUID {position.table_uuid} before, {table.uuid} now).",
+                left=NOTHING_INGESTED,
+                next="Ingest the new table into a new topic.",
             )
     return found
 
@@ -59,8 +60,9 @@ def check_position(state: TopicState, table: SourceTable, source_topic: str | No
     """
     if find_earlier_ingest(state, table, source_topic).position != read_from.position:
         raise CommitConflictError(
-            f"Another call ingested from table {table.name} into topic {state.topic} meanwhile. {NOTHING_INGESTED} "
-            "Run it again: it continues where that one ended."
+            f"Another call ingested from table {table.name} into topic {state.topic} meanwhile.",
+            left=NOTHING_INGESTED,
+            next="Run it again: it continues where that one ended.",
         )
 
 

@@ -149,8 +149,9 @@ def _build_change(
     found = history.check(ledger, touched)
     if found.reason is not None:
         raise UndoRefusedError(
-            f"Ingest call {ingest_id} of topic {topic} was not undone: {found.reason}. Nothing was changed. See which "
-            f"calls can be undone with: winnow ingest list {topic}"
+            f"Ingest call {ingest_id} of topic {topic} was not undone: {found.reason}.",
+            left="Nothing was changed.",
+            next=f"See which calls can be undone with: winnow ingest list {topic}",
         )
     aside = [
         RetiredFile(entry.path, entry.size_bytes, now_ms, name_undo(ingest_id))
@@ -201,8 +202,9 @@ def _explain_missing(head: Head, topic: str, ingest_id: str) -> Exception:
     if snapshot_id is not None:
         return _AlreadyUndoneError(snapshot_id)
     return UsageError(
-        f"Topic {topic} has no ingest call {ingest_id}: it was undone long ago, or nothing of it was ever committed. "
-        f"Nothing was changed. See its calls with: winnow ingest list {topic}"
+        f"Topic {topic} has no ingest call {ingest_id}: it was undone long ago, or nothing of it was ever committed.",
+        left="Nothing was changed.",
+        next=f"See its calls with: winnow ingest list {topic}",
     )
 
 

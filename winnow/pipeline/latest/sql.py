@@ -177,8 +177,8 @@ def _build_version(engine: SqlEngine, dialect: _Dialect, order: RecordOrder) -> 
         return []
     if dialect.header is None:
         raise UsageError(
-            f"The SQL of {engine} cannot read the last header of a name, which decides in this topic. Use another "
-            "engine, or export the rows: winnow latest TOPIC --format parquet --output FILE"
+            f"The SQL of {engine} cannot read the last header of a name, which decides in this topic.",
+            next="Use another engine, or export the rows: winnow latest TOPIC --format parquet --output FILE",
         )
     version = dialect.header.format(_quote_text(order.header))
     digits = dialect.hexadecimal.format(version)

@@ -45,8 +45,8 @@ def explain_scan_errors(topic_log: TopicLog, log: PartitionLog) -> Iterator[None
             live = topic_log.segments(topic_log.head()).get(log.partition, ())
             if not set(log.segments) <= set(live):
                 raise RunAgainError(
-                    f"A segment of {name} was swept while it was being read, so what was written is incomplete. Run "
-                    "it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms."
+                    f"A segment of {name} was swept while it was being read, so what was written is incomplete.",
+                    next="Run it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms.",
                 ) from None
         raise type(found)(
             f"{name} could not be read: {str(found).rstrip('.')}. What was written so far is incomplete; nothing was "

@@ -112,8 +112,9 @@ def update_latest_table(ctx: Context, topic: str) -> LatestUpdate:
                 break
         else:
             raise CommitConflictError(
-                f"Other updates of the table of topic {topic}'s latest state came first {MAXIMUM_TRIES} times; nothing "
-                f"of this one counts. Run it again: winnow latest-table update {topic}"
+                f"Other updates of the table of topic {topic}'s latest state came first {MAXIMUM_TRIES} times.",
+                left="Nothing of this one counts.",
+                next=f"Run it again: winnow latest-table update {topic}",
             )
     if done.changed:
         log_event(
@@ -196,8 +197,12 @@ def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
             raise
         raise RunAgainError(
             f"A file that an update of {table.name} was reading or had written is gone ({problem.filename}): another "
-            f"update or a sweep is at work. Nothing was changed. Run it again: winnow latest-table update {topic}. "
-            f"If that repeats, look for damage: winnow scrub {topic}"
+            "update or a sweep is at work.",
+            left="Nothing was changed.",
+            next=(
+                f"Run it again: winnow latest-table update {topic}. If that repeats, look for damage: winnow scrub "
+                f"{topic}"
+            ),
         ) from problem
 
 
@@ -212,8 +217,8 @@ def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHe
     view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
     if not view.config.latest_table:
         raise UsageError(
-            f"Topic {topic} keeps no table of its latest state. Have it keep one: winnow topics alter {topic} --config "
-            "winnow.latest.table=true"
+            f"Topic {topic} keeps no table of its latest state.",
+            next=f"Have it keep one: winnow topics alter {topic} --config winnow.latest.table=true",
         )
     snapshot = view.head.snapshot
     if snapshot is None:
@@ -331,9 +336,12 @@ def _update_partition(
             raise
         topic = each.topic
         raise DamagedSegmentError(
-            f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}. "
-            f"The log is not concerned. Drop the table and have it written anew: winnow latest-table drop {topic}, "
-            f"then winnow latest-table update {topic}"
+            f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}.",
+            left="The log is not concerned.",
+            next=(
+                f"Drop the table and have it written anew: winnow latest-table drop {topic}, then winnow latest-table "
+                f"update {topic}"
+            ),
         ) from problem
 
 

@@ -81,7 +81,10 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
     ctx.installation.require_own()
     latest.drop(table.metadata_location)
     if latest.table() is not None:
-        raise CommitConflictError(f"The table {latest.name} was changed meanwhile and is still there. Run it again.")
+        raise CommitConflictError(
+            f"The table {latest.name} was changed meanwhile and is still there.",
+            next="Run it again.",
+        )
     going = [file for file in listing.files if storage.delete(file.uri, below=found.location)]
     storage.remove_emptied_folders((file.uri for file in listing.files), found.location)
     storage.remove_empty_root(found.location)

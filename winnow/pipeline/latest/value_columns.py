@@ -82,8 +82,10 @@ def parse_columns(texts: Iterable[str]) -> tuple[ValueColumn, ...]:
         match = _COLUMN.fullmatch(text.strip())
         if match is None or match["type"] not in set(ColumnType):
             raise UsageError(
-                f"{text!r} is not a column. Write NAME:TYPE=PATH, such as city:string=$.address.city; the types are "
-                f"{', '.join(ColumnType)}."
+                f"{text!r} is not a column.",
+                next=(
+                    f"Write NAME:TYPE=PATH, such as city:string=$.address.city; the types are {', '.join(ColumnType)}."
+                ),
             )
         path = match["path"] or match["name"]
         if _PATH.fullmatch(path) is None:

@@ -98,8 +98,8 @@ class BrowsedPartition:
             yield
         except FileNotFoundError as problem:
             raise RunAgainError(
-                f"A segment of {self.log.topic}-{self.partition.partition} was swept while it was being read. Ask "
-                "again: the newest snapshot is read then."
+                f"A segment of {self.log.topic}-{self.partition.partition} was swept while it was being read.",
+                next="Ask again: the newest snapshot is read then.",
             ) from problem
 
 

@@ -158,11 +158,15 @@ def read_group_file(path: Path, topics: Iterable[str], partitions: int) -> Group
                 if found.setdefault((each.group, each.partition), each) != each:
                     raise _make_line_error(path, number, "it contradicts an earlier line")
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise UsageError(f"--groups {path} cannot be read ({type(problem).__name__}). Nothing was restored.") from None
+        raise UsageError(
+            f"--groups {path} cannot be read ({type(problem).__name__}).",
+            left="Nothing was restored.",
+        ) from None
     if not found:
         raise UsageError(
             f"--groups {path} has no offset of topic {', '.join(sorted(wanted))}; {left_out} line(s) name other "
-            "topics. Nothing was restored."
+            "topics.",
+            left="Nothing was restored.",
         )
     return GroupFile(tuple(found[key] for key in sorted(found)), left_out)
 
@@ -184,7 +188,10 @@ def _parse_row(path: Path, number: int, row: list[str]) -> GroupOffset:
 
 
 def _make_line_error(path: Path, number: int, wrong: str) -> UsageError:
-    return UsageError(f"--groups {path}, line {number}: {wrong}. Nothing was restored.")
+    return UsageError(
+        f"--groups {path}, line {number}: {wrong}.",
+        left="Nothing was restored.",
+    )
 
 
 class OffsetTranslator:

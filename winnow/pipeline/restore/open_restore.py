@@ -103,21 +103,26 @@ class RestoreOpening:
         own, name = state.identity, self._target.name
         if own.target_id != found.topic.topic_id:
             raise BadInputError(
-                f"Topic {name} was deleted and created again since the restore into it began. What stands in it now is "
-                "not this restore. Nothing was written. Name another --target-topic, or give this restore up "
-                "(--abandon), delete the topic and begin anew."
+                f"Topic {name} was deleted and created again since the restore into it began. What stands in it now "
+                "is not this restore.",
+                left="Nothing was written.",
+                next=(
+                    "Name another --target-topic, or give this restore up (--abandon), delete the topic and begin anew."
+                ),
             )
         if set(state.partitions) != set(found.topic.partitions):
             raise BadInputError(
                 f"The brokers know the restore's positions in {len(state.partitions)} of the "
                 f"{len(found.topic.partitions)} partitions of topic {name}: partitions were added, or positions were "
-                "forgotten (offsets.retention.minutes). Nothing was written. Give this restore up (--abandon), delete "
-                "the topic and begin anew."
+                "forgotten (offsets.retention.minutes).",
+                left="Nothing was written.",
+                next="Give this restore up (--abandon), delete the topic and begin anew.",
             )
         if own.table_uuid != self._log.head().table_uuid:
             raise BadInputError(
-                f"Topic {name} holds a restore of a former topic {own.topic}, which was deleted and created again. "
-                "Nothing was written. Choose another --target-topic."
+                f"Topic {name} holds a restore of a former topic {own.topic}, which was deleted and created again.",
+                left="Nothing was written.",
+                next="Choose another --target-topic.",
             )
         wish, dropping = self._request, "--timestamps-before-1970 drop"
         differences = [
@@ -141,8 +146,9 @@ class RestoreOpening:
         ]
         if differences:
             raise UsageError(
-                f"Topic {name} holds another restore of {own.topic}: {'; '.join(differences)}. Nothing was written. "
-                "Run it as it began, or choose another --target-topic."
+                f"Topic {name} holds another restore of {own.topic}: {'; '.join(differences)}.",
+                left="Nothing was written.",
+                next="Run it as it began, or choose another --target-topic.",
             )
 
     def _load_pinned(self, identity: Identity) -> Head:
@@ -153,8 +159,8 @@ class RestoreOpening:
         except UsageError:
             raise BadInputError(
                 f"The restore into topic {self._target.name} began with snapshot {identity.snapshot_id} of topic "
-                f"{identity.topic}, which is gone: its tag was removed. It cannot go on. Delete the target topic and "
-                "run it again: it restores the newest snapshot."
+                f"{identity.topic}, which is gone: its tag was removed. It cannot go on.",
+                next="Delete the target topic and run it again: it restores the newest snapshot.",
             ) from None
 
     # ------------------------------------------------------------------ beginning
@@ -216,8 +222,9 @@ class RestoreOpening:
         if early and not self._request.drops_timestamps:
             raise BadInputError(
                 f"{source.topic}-{early[0]} has records with a timestamp of 0 or before 1970, which Kafka's client "
-                "library cannot write: for 0 it takes the present. Nothing was written. With --timestamps-before-1970 "
-                "drop they are restored without a timestamp."
+                "library cannot write: for 0 it takes the present.",
+                left="Nothing was written.",
+                next="With --timestamps-before-1970 drop they are restored without a timestamp.",
             )
         highest = [source.find_highest_timestamp_ms(number, each) for number, each in ranges.items()]
         return (
@@ -234,7 +241,10 @@ class RestoreOpening:
     ) -> TargetDescription:
         found = self._target.describe()
         if found is None:
-            raise BadInputError(f"Topic {self._target.name} was deleted as soon as it was created. Run it again.")
+            raise BadInputError(
+                f"Topic {self._target.name} was deleted as soon as it was created.",
+                next="Run it again.",
+            )
         # Measuring takes its time. What another process did meanwhile is its restore, and no fault of the target.
         self._writer.require_held()
         require_restorable(found, partitions, times_ms)

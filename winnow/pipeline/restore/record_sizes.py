@@ -53,8 +53,9 @@ def find_largest_record(
     if largest is not None and largest.size_bytes > MAXIMUM_RECORD_BYTES:
         raise BadInputError(
             f"{source.topic}-{largest.partition} has a record of {largest.size_bytes:,} bytes at offset "
-            f"{largest.offset}. The client library takes records of at most {MAXIMUM_RECORD_BYTES:,} bytes. Nothing "
-            "was written. End before it with --until-offset."
+            f"{largest.offset}. The client library takes records of at most {MAXIMUM_RECORD_BYTES:,} bytes.",
+            left="Nothing was written.",
+            next="End before it with --until-offset.",
         )
     return largest
 

@@ -60,7 +60,7 @@ def restore_topic(
     except WinnowError as problem:
         if outcome.state is not None:
             _record(ctx, request.topic, request.target_topic, f"stopped. {outcome.describe()}")
-        problem.args = (f"{problem} {outcome.explain(problem)}".rstrip(),)
+        problem.args = tuple(outcome.explain(problem))
         raise
 
 
@@ -151,9 +151,16 @@ def _record(ctx: Context, topic: str, target_topic: str, what: str) -> None:
 def _require_folder(request: RestoreRequest) -> None:
     file = request.offsets_file
     if file.is_dir():
-        raise UsageError(f"--offsets {file} is a folder. Name a file in it. Nothing was restored.")
+        raise UsageError(
+            f"--offsets {file} is a folder.",
+            left="Nothing was restored.",
+            next="Name a file in it.",
+        )
     if not file.absolute().parent.is_dir():
-        raise UsageError(f"--offsets {file}: the folder {file.parent} does not exist. Nothing was restored.")
+        raise UsageError(
+            f"--offsets {file}: the folder {file.parent} does not exist.",
+            left="Nothing was restored.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +199,8 @@ class _Run:
         if active:
             raise BadInputError(
                 f"Consumer group {active[0]} has members in the target's cluster, which would not notice that its "
-                f"offsets are set. {done}Its offsets were not set. Stop its consumers, or take its lines out of the "
-                "file, and run it again."
+                f"offsets are set. {done}Its offsets were not set.",
+                next="Stop its consumers, or take its lines out of the file, and run it again.",
             )
 
     def copy(self, source: SourceLog, state: RestoreState, batch_bytes: int) -> tuple[RestoreState, _Verified]:
@@ -250,8 +257,8 @@ class _Run:
         found = self._target.wait_for_stable_end()
         if found.topic_id != state.identity.target_id:
             raise BadInputError(
-                f"Topic {found.name} was deleted and created again while it was being restored. Delete it and run this "
-                "again: it begins anew."
+                f"Topic {found.name} was deleted and created again while it was being restored.",
+                next="Delete it and run this again: it begins anew.",
             )
         listed = wish.groups.offsets if wish.groups is not None else ()
         # Brokers know offsets of the newest epoch.
@@ -280,8 +287,11 @@ class _Run:
             if any(present.get(number, offset) != offset for number, offset in offsets.items()):
                 raise BadInputError(
                     f"Consumer group {group} has other offsets in topic {self._target.name} already, which were not "
-                    "replaced. All records are restored. Delete them (kafka-consumer-groups.sh --delete-offsets "
-                    f"--group {group} --topic {self._target.name}) and run it again."
+                    "replaced. All records are restored.",
+                    next=(
+                        f"Delete them (kafka-consumer-groups.sh --delete-offsets --group {group} --topic "
+                        f"{self._target.name}) and run it again."
+                    ),
                 )
         self.require_idle_groups("All records are restored. ")
 

@@ -8,6 +8,7 @@ from winnow.errors import (
     BadInputError,
     ConfigurationError,
     DamagedSegmentError,
+    Explanation,
     ServiceError,
     TopicBusyError,
     UsageError,
@@ -51,20 +52,26 @@ class RestoreOutcome:
             f"{len(self.state.partitions)} partition(s), {records - self._records_before:,} of them by this call."
         )
 
-    def explain(self, problem: WinnowError) -> str:
-        """Say what ``problem`` left behind and the next command; empty where its message says so already."""
+    def explain(self, problem: WinnowError) -> Explanation:
+        """Return the parts of ``problem`` with what the call left behind and the next command, where it lacks them.
+
+        Whoever raised it does not know what was committed before, so this call's own words take the place of its.
+        """
         if self.state is None:
             is_silent = isinstance(problem, ServiceError) or type(problem) is ConfigurationError
-            return f"{self.describe()} Then run it again." if is_silent else ""
+            return self._complete(problem, "Then run it again.") if is_silent else problem.explanation
         if isinstance(problem, TopicBusyError):
-            return self.describe()
+            return self._complete(problem)
         if isinstance(problem, DamagedSegmentError | ServiceError | ConfigurationError):
-            return f"{self.describe()} {self._advise()}"
+            return self._complete(problem, self._advise())
         if isinstance(problem, ValidationFailedError):
-            return self.describe()
+            return self._complete(problem)
         if isinstance(problem, BadInputError | UsageError):
-            return ""
-        return f"{self.describe()} {self._advise()}"
+            return problem.explanation
+        return self._complete(problem, self._advise())
+
+    def _complete(self, problem: WinnowError, advice: str = "") -> Explanation:
+        return Explanation(problem.what, self.describe(), str(Explanation(problem.next, next=advice)))
 
     def _advise(self) -> str:
         if self.state is not None and self.state.phase is not Phase.WRITING:

@@ -151,8 +151,9 @@ def parse_state(topic: str, target: str, positions: Mapping[int, CommittedPositi
     identity = next(iter(identities))
     if identity.topic != topic:
         raise BadInputError(
-            f"Topic {target} holds a restore of topic {identity.topic}, not of {topic}. Nothing was written. Choose "
-            "another --target-topic."
+            f"Topic {target} holds a restore of topic {identity.topic}, not of {topic}.",
+            left="Nothing was written.",
+            next="Choose another --target-topic.",
         )
     return RestoreState(identity, next(iter(phases.values())), partitions)
 
@@ -173,13 +174,16 @@ def _parse_document(target: str, text: str) -> dict[str, Any]:
         raise _make_foreign_error(target)
     if found.get("format_version") not in range(1, FORMAT_VERSION + 1):
         raise FormatVersionError(
-            f"A newer Winnow began to restore into topic {target}. Nothing was written. Go on with that version."
+            f"A newer Winnow began to restore into topic {target}.",
+            left="Nothing was written.",
+            next="Go on with that version.",
         )
     return found
 
 
 def _make_foreign_error(target: str) -> BadInputError:
     return BadInputError(
-        f"The committed offsets of the restore into topic {target} are not what Winnow committed. Nothing was written. "
-        "Delete the topic, or choose another --target-topic, and begin anew."
+        f"The committed offsets of the restore into topic {target} are not what Winnow committed.",
+        left="Nothing was written.",
+        next="Delete the topic, or choose another --target-topic, and begin anew.",
     )

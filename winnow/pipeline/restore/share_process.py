@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from winnow.engine.worker_process import WorkerSocket
-from winnow.errors import WinnowError
+from winnow.errors import Explanation, WinnowError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
@@ -56,7 +56,7 @@ class Failure:
 
     kind: str
     exit_code: int
-    error: str
+    explanation: Explanation
     missing: Segment | None = None
 
 
@@ -91,11 +91,12 @@ def main(descriptor: int) -> None:
     try:
         _write_and_read_back(socket, share)
     except _MissingSegmentError as problem:
-        failure = Failure("", WinnowError.exit_code, "", problem.segment)
+        failure = Failure("", WinnowError.exit_code, Explanation(""), problem.segment)
     except WinnowError as problem:
-        failure = Failure(type(problem).__name__, problem.exit_code, str(problem))
+        failure = Failure(type(problem).__name__, problem.exit_code, problem.explanation)
     except Exception as problem:
-        failure = Failure("", WinnowError.exit_code, f"Unexpected {type(problem).__name__} in share {share.number}.")
+        what = f"Unexpected {type(problem).__name__} in share {share.number}."
+        failure = Failure("", WinnowError.exit_code, Explanation(what))
     if failure is not None:
         socket.answer(ShareAnswer(failure=failure))
     socket.receive(Order)  # the other process ends this one

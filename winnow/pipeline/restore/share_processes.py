@@ -161,7 +161,7 @@ class ShareProcesses:
         if failure.missing is not None:
             return self._source.explain_missing(failure.missing)
         kind = _KINDS.get(failure.kind)
-        return make_error(failure.exit_code, failure.error) if kind is None else kind(failure.error)
+        return make_error(failure.exit_code, failure.explanation) if kind is None else kind(*failure.explanation)
 
 
 class _ShareProcess(WorkerProcess):

@@ -63,8 +63,9 @@ class SourceLog:
         strange = sorted(set(bound.offsets or ()) - self.partitions.keys())
         if strange:
             raise UsageError(
-                f"Topic {self.topic} has partitions 0 to {len(self.partitions) - 1}; there is no partition {strange[0]}"
-                ". Nothing was restored."
+                f"Topic {self.topic} has partitions 0 to {len(self.partitions) - 1}; there is no partition "
+                f"{strange[0]}.",
+                left="Nothing was restored.",
             )
         ranges = {}
         for number, whole in self.partitions.items():
@@ -145,9 +146,9 @@ class SourceLog:
         if self.is_live(segment):
             return self._make_damage_error(segment, "is missing")
         return BadInputError(
-            f"A segment of snapshot {self.snapshot_id} of topic {self.topic} was swept: {segment.path}. The "
-            "tag that pins the snapshot was removed, so this restore cannot go on. Delete the target topic and "
-            "run it again: it restores the newest snapshot."
+            f"A segment of snapshot {self.snapshot_id} of topic {self.topic} was swept: {segment.path}. The tag that "
+            "pins the snapshot was removed, so this restore cannot go on.",
+            next="Delete the target topic and run it again: it restores the newest snapshot.",
         )
 
     def _make_damage_error(self, segment: Segment, wrong: str) -> DamagedSegmentError:

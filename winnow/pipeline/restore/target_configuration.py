@@ -116,7 +116,10 @@ def apply_configuration(target: TargetTopic, config: TopicConfig, final: FinalCo
     """
     before = target.describe()
     if before is None:
-        raise BadInputError(f"Topic {target.name} is gone from the cluster. Run it again: it begins anew.")
+        raise BadInputError(
+            f"Topic {target.name} is gone from the cluster.",
+            next="Run it again: it begins anew.",
+        )
     # A name that the brokers do not know would have them refuse all others with it.
     known = {name: value for name, value in final.values.items() if name in before.settings}
     known |= {_TIMESTAMP_AGE: None} if before.topic.configuration.get(_TIMESTAMP_AGE) == _UNLIMITED else {}
@@ -167,10 +170,14 @@ def require_large_enough(found: TargetDescription, topic: str, largest: LargestR
         return
     name = found.topic.name
     raise BadInputError(
-        f"{topic}-{largest.partition} has a record at offset {largest.offset} that needs {largest.size_bytes:,} bytes, "
-        f"and topic {name} takes {limit_bytes:,} ({MESSAGE_BYTES}; how far a record compresses is not counted on). "
-        f"Nothing was written. Raise it: kafka-configs.sh --alter --entity-type topics --entity-name {name} "
-        f"--add-config {MESSAGE_BYTES}={largest.size_bytes}"
+        f"{topic}-{largest.partition} has a record at offset {largest.offset} that needs {largest.size_bytes:,} "
+        f"bytes, and topic {name} takes {limit_bytes:,} ({MESSAGE_BYTES}; how far a record compresses is not counted "
+        "on).",
+        left="Nothing was written.",
+        next=(
+            f"Raise it: kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config "
+            f"{MESSAGE_BYTES}={largest.size_bytes}"
+        ),
     )
 
 
@@ -184,24 +191,31 @@ def require_restorable(found: TargetDescription, partitions: int, times_ms: tupl
     count = len(found.topic.partitions)
     if not found.is_empty:
         raise BadInputError(
-            f"Topic {name} is not empty, and what it holds is not known as the beginning of this restore. Nothing was "
-            "written. Name another --target-topic, or delete this one. (Brokers forget a restore's positions "
-            "offsets.retention.minutes after its last write.)"
+            f"Topic {name} is not empty, and what it holds is not known as the beginning of this restore.",
+            left="Nothing was written.",
+            next=(
+                "Name another --target-topic, or delete this one. (Brokers forget a restore's positions "
+                "offsets.retention.minutes after its last write.)"
+            ),
         )
     if count != partitions:
         raise BadInputError(
             f"Topic {name} has {count} partition(s), and the log has {partitions}. Records go back to the partitions "
-            "they came from. Nothing was written. Delete it, so that it is created as it must be, or name another "
-            "--target-topic."
+            "they came from.",
+            left="Nothing was written.",
+            next="Delete it, so that it is created as it must be, or name another --target-topic.",
         )
     wrong = _list_wrong_values(found.configuration, times_ms)
     if wrong:
         pairs = ",".join(f"{key}={value}" for key, value in wrong.items())
         raise BadInputError(
             f"Topic {name} would remove, change or refuse records while they are restored, or begin a segment with "
-            "each transaction. Nothing was written. Delete it, so that it is created as it must be, or set until the "
-            "restore is done: "
-            f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {pairs}"
+            "each transaction.",
+            left="Nothing was written.",
+            next=(
+                "Delete it, so that it is created as it must be, or set until the restore is done: kafka-configs.sh "
+                f"--alter --entity-type topics --entity-name {name} --add-config {pairs}"
+            ),
         )
 
 

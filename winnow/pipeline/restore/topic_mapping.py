@@ -26,16 +26,26 @@ def map_topics(
     try:
         matching = re.compile(pattern)
     except re.error as problem:
-        raise UsageError(f"--topics-regex is not a regular expression: {problem}. Nothing was restored.") from None
+        raise UsageError(
+            f"--topics-regex is not a regular expression: {problem}.",
+            left="Nothing was restored.",
+        ) from None
     matches = [match for match in map(matching.fullmatch, sorted(names)) if match is not None]
     if not matches:
-        raise UnknownTopicError("No topic matches --topics-regex. Nothing was restored. All topics: winnow topics list")
+        raise UnknownTopicError(
+            "No topic matches --topics-regex.",
+            left="Nothing was restored.",
+            next="All topics: winnow topics list",
+        )
     try:
         targets = {
             match[0]: f"{prefix or ''}{match[0] if template is None else match.expand(template)}" for match in matches
         }
     except (re.error, IndexError) as problem:
-        raise UsageError(f"--target-topic cannot be filled in: {problem}. Nothing was restored.") from None
+        raise UsageError(
+            f"--target-topic cannot be filled in: {problem}.",
+            left="Nothing was restored.",
+        ) from None
     topics_of: dict[str, str] = {}
     for topic, target in targets.items():
         validate_topic_name(target)

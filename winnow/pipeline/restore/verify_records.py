@@ -128,8 +128,9 @@ def _compare(target: str, partition: int, expected: pa.RecordBatch, found: pa.Re
     raise ValidationFailedError(
         f"Topic {target} is not what was restored: the record at {target}-{partition} offset "
         f"{found.column('offset')[row].as_py()} has another {name} than offset "
-        f"{expected.column('offset')[row].as_py()} of the log. The archive is as it was. Did another producer "
-        "write to the topic? Delete it and restore anew."
+        f"{expected.column('offset')[row].as_py()} of the log. The archive is as it was. Did another producer write "
+        "to the topic?",
+        next="Delete it and restore anew.",
     )
 
 
@@ -139,8 +140,8 @@ def _make_missing_error(
     return ValidationFailedError(
         f"Topic {target} is not what was restored: {target}-{partition} has {records:,} record(s) from offset "
         f"{progress.target_start} on where {progress.records:,} were written; offset {offset} of the log and what "
-        "follows is not there. The archive is as it was. Were records deleted from the topic? Delete it and restore "
-        "anew."
+        "follows is not there. The archive is as it was. Were records deleted from the topic?",
+        next="Delete it and restore anew.",
     )
 
 
@@ -150,10 +151,12 @@ def _require_end(target: str, partition: int, written: _Written, counted: Partit
         raise ValidationFailedError(
             f"Topic {target} holds more than was restored: at {target}-{partition} offset "
             f"{more.column('offset')[0].as_py()} stands a record after the last of {counted.records:,}. Another "
-            "producer writes to the topic. The archive is as it was. Stop it, delete the topic and restore anew."
+            "producer writes to the topic. The archive is as it was.",
+            next="Stop it, delete the topic and restore anew.",
         )
     if counted.records != progress.records:
         raise ValidationFailedError(
             f"{target}-{partition} has {counted.records:,} record(s) where {progress.records:,} were written. The "
-            "archive is as it was. Delete the topic and restore anew."
+            "archive is as it was.",
+            next="Delete the topic and restore anew.",
         )

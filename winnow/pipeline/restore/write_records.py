@@ -118,7 +118,9 @@ def _require_same_target(target: TargetTopic, state: RestoreState) -> None:
     if target.read_topic_id() != state.identity.target_id:
         raise BadInputError(
             f"Topic {target.name} was deleted while it was being restored, and perhaps created again. What stands in "
-            "it now is not this restore. Nothing more was written. Delete it and run this again: it begins anew."
+            "it now is not this restore.",
+            left="Nothing more was written.",
+            next="Delete it and run this again: it begins anew.",
         )
 
 

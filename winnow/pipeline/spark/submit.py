@@ -24,7 +24,7 @@ from winnow.embedded.java import (
     make_spark_environment,
 )
 from winnow.engine.events import PlanFailure, parse_event, parse_failure
-from winnow.errors import ConfigurationError, ServiceError
+from winnow.errors import ConfigurationError, Explanation, ServiceError
 from winnow.files import private_files
 from winnow.files.class_archive import use_class_archive
 from winnow.planning.plans import PlanReference
@@ -85,7 +85,7 @@ class JobOutput:
         silent = frozenset(self._plan_ids) - self._reported
         ended = JobOutcome(exit_code, digests=self._digests, silent=silent)
         reason = f"the Spark application ended {ended.ending} before it finished"
-        unreported = dict.fromkeys(sorted(silent), PlanFailure(reason, ServiceError.exit_code))
+        unreported = dict.fromkeys(sorted(silent), PlanFailure(Explanation(reason), ServiceError.exit_code))
         return replace(ended, failures=self._failures | unreported)
 
 
@@ -174,8 +174,9 @@ def _read_spark_defaults(env: Mapping[str, str]) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigurationError(
-            f"{folder}/spark-defaults.conf cannot be read ({type(problem).__name__}). Nothing was started. Make it "
-            "readable UTF-8, or remove it."
+            f"{folder}/spark-defaults.conf cannot be read ({type(problem).__name__}).",
+            left="Nothing was started.",
+            next="Make it readable UTF-8, or remove it.",
         ) from None
 
 
@@ -200,7 +201,8 @@ def _format_java_arguments(name: str, options: str) -> str:
         arguments = shlex.split(options)
     except ValueError:
         raise ConfigurationError(
-            f"spark.conf.{name} cannot be parsed: a quotation mark in it is not closed. Nothing was started."
+            f"spark.conf.{name} cannot be parsed: a quotation mark in it is not closed.",
+            left="Nothing was started.",
         ) from None
     quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in arguments)
     return "".join(f'"{each}"\n' for each in quoted)
@@ -240,7 +242,9 @@ def _follow(
         )
     except FileNotFoundError as problem:
         raise ServiceError(
-            "spark-submit was not found on PATH. Nothing was changed. Install pyspark into this environment."
+            "spark-submit was not found on PATH.",
+            left="Nothing was changed.",
+            next="Install pyspark into this environment.",
         ) from problem
     assert process.stdout is not None
     if progress is not None:

@@ -113,13 +113,17 @@ def _find_place(ctx: Context, location: str) -> str:
     place, warehouse = normalize_place(location).rstrip("/"), normalize_place(ctx.settings.warehouse)
     if not is_below(place, warehouse):
         raise UsageError(
-            f"The folder {location} is not below the warehouse {ctx.settings.warehouse}. Nothing was changed. Set "
-            "WINNOW_WAREHOUSE to the folder in which the topics' tables lie."
+            f"The folder {location} is not below the warehouse {ctx.settings.warehouse}.",
+            left="Nothing was changed.",
+            next="Set WINNOW_WAREHOUSE to the folder in which the topics' tables lie.",
         )
     if storage.is_local(place) and os.path.realpath(place) != os.path.realpath(warehouse) + place.removeprefix(
         warehouse
     ):
-        raise UsageError(f"The folder {location} is behind a link; no table is taken from there. Nothing was changed.")
+        raise UsageError(
+            f"The folder {location} is behind a link; no table is taken from there.",
+            left="Nothing was changed.",
+        )
     return storage.join(ctx.settings.warehouse, place.removeprefix(warehouse))
 
 
@@ -142,12 +146,16 @@ def _look_at_adopted(
         UsageError: it is another one, or needs a recovery.
     """
     if entry.location is None or not is_same_place(entry.location, location):
-        raise UsageError(f"The catalog has a topic {topic} already, at {entry.location}. Nothing was changed.")
+        raise UsageError(
+            f"The catalog has a topic {topic} already, at {entry.location}.",
+            left="Nothing was changed.",
+        )
     found = look_at_table(ctx, topic, location, entry, metadata=metadata)
     if not found.is_done:
         raise UsageError(
-            f"The catalog has topic {topic} at this folder, with older metadata. Nothing was changed. See what is "
-            f"newer: winnow topics recover {topic}"
+            f"The catalog has topic {topic} at this folder, with older metadata.",
+            left="Nothing was changed.",
+            next=f"See what is newer: winnow topics recover {topic}",
         )
     return found
 
@@ -156,8 +164,8 @@ def _refuse_named_folder(ctx: Context, topic: str, location: str) -> None:
     for name, metadata in ctx.log.list_metadata_locations().items():
         if is_same_place(_get_folder(metadata), location):
             raise UsageError(
-                f"The catalog has the table at {location} already, as topic {name}. Topic {topic} was not adopted; "
-                "nothing was changed."
+                f"The catalog has the table at {location} already, as topic {name}. Topic {topic} was not adopted.",
+                left="Nothing was changed.",
             )
 
 
@@ -177,8 +185,9 @@ def _refuse_other_topic(found: TopicRecovery) -> None:
     own = _name_topic(found.chosen) if state is None else state.topic
     if own != found.topic:
         raise UsageError(
-            f"The table at {found.location} is that of topic {own}, not of {found.topic}. Nothing was changed. Adopt "
-            f"it with: winnow topics adopt {own} {found.location}"
+            f"The table at {found.location} is that of topic {own}, not of {found.topic}.",
+            left="Nothing was changed.",
+            next=f"Adopt it with: winnow topics adopt {own} {found.location}",
         )
 
 
@@ -206,12 +215,15 @@ def _adopt_only(ctx: Context, folder: FoundFolder, alike: list[FoundFolder], *, 
         Also the errors of :func:`adopt_topic`.
     """
     if folder.topic is None:
-        raise UsageError(f"The folder {folder.location} has metadata of several topics or of none. It was left alone.")
+        raise UsageError(
+            f"The folder {folder.location} has metadata of several topics or of none.",
+            left="It was left alone.",
+        )
     used = [each for each in alike if each.commits > 0]
     if len(used) > 1 or (len(alike) > 1 and folder not in used):
         others = ", ".join(each.location for each in alike if each != folder)
         raise UsageError(
-            f"The folder {folder.location} and {others} are of one topic, {folder.topic}; this one was left alone. "
-            f"If it is the topic's: winnow topics adopt {folder.topic} {folder.location}"
+            f"The folder {folder.location} and {others} are of one topic, {folder.topic}; this one was left alone.",
+            next=f"If it is the topic's: winnow topics adopt {folder.topic} {folder.location}",
         )
     return adopt_topic(ctx, folder.topic, folder.location, run=run)

@@ -280,7 +280,10 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     own = _list_log(ctx, log, head)
     now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
-        raise DeletedTopicError(f"Topic {topic} was removed by another process meanwhile. Nothing is left to do.")
+        raise DeletedTopicError(
+            f"Topic {topic} was removed by another process meanwhile.",
+            next="Nothing is left to do.",
+        )
     ctx.installation.require_own()
     left: list[str] = []
     for run in runs:

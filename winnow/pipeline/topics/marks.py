@@ -110,8 +110,8 @@ def select_partitions(topic: str, state: TopicState, partitions: Collection[int]
     unknown = sorted(set(partitions or ()) - set(state.partitions))
     if unknown:
         raise UsageError(
-            f"Topic {topic} has partitions 0 to {len(state.partitions) - 1}, not {', '.join(map(str, unknown))}. "
-            "Nothing was changed."
+            f"Topic {topic} has partitions 0 to {len(state.partitions) - 1}, not {', '.join(map(str, unknown))}.",
+            left="Nothing was changed.",
         )
     return sorted(set(partitions or state.partitions))
 
@@ -139,16 +139,18 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     errors = {each.partition: each.error for each in against}
     found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, effect=effect, at_ms=ctx.now_ms())
     # The run's message names every failed partition, the alert those that are marked.
-    summary = f"{found.summary}: {format_failures(plan.topic, failure.partitions)}"
-    message = replace(found, summary=summary, findings=()).sentences
+    what = f"{found.summary.what}: {format_failures(plan.topic, failure.partitions)}"
+    explanation = replace(found, summary=found.summary._replace(what=what), findings=()).explain()
     partitions = tuple(sorted(reasons))
     # Alert first: the partitions are marked even if the run has changed meanwhile.
     ctx.alerts.open_alert(found)
-    ctx.store.runs.set_state(plan.plan_id, RunState.SPARK_FAILED, ctx.now_ms(), message=message, attempt=attempt)
+    ctx.store.runs.set_state(
+        plan.plan_id, RunState.SPARK_FAILED, ctx.now_ms(), message=str(explanation), attempt=attempt
+    )
     log_event("spark_failed", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
     if failure.exit_code == ValidationFailedError.exit_code:
-        return DamagedSegmentError(message)
-    return make_error(failure.exit_code, message)
+        return DamagedSegmentError(*explanation)
+    return make_error(failure.exit_code, explanation)
 
 
 def build_uncleanable_alert(
@@ -162,7 +164,7 @@ def build_uncleanable_alert(
 ) -> Situation:
     """Build the alert about partitions that could not be compacted. ``effect`` None: derived from the marks."""
     findings = [
-        Finding(number, marks[number].since_ms if number in marks else at_ms, reason.rstrip("."))
+        Finding(number, marks[number].since_ms if number in marks else at_ms, reason)
         for number, reason in sorted(reasons.items())
     ]
     effect = effect if effect is not None else describe_marks(topic, marks)

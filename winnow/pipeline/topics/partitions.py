@@ -70,7 +70,10 @@ def apply_event(state: CleaningState, event: CleaningEvent) -> CleaningState:
         WinnowError: the event is illegal in this state.
     """
     if not is_legal_event(state, event):
-        raise WinnowError(f"A partition in state {state} does not allow {event.value}. Nothing was changed.")
+        raise WinnowError(
+            f"A partition in state {state} does not allow {event.value}.",
+            left="Nothing was changed.",
+        )
     held = state.kind in {CleaningStateKind.IN_PROGRESS, CleaningStateKind.ABORTED}
     return derive_cleaning_state(
         held={CleaningEvent.TAKE: True, CleaningEvent.DONE: False}.get(event, held),
@@ -213,8 +216,9 @@ def _check_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > MAXIMUM_NAME_LENGTH or not name.isprintable():
         raise UsageError(
-            f"A pause needs a name of 1 to {MAXIMUM_NAME_LENGTH} printable characters. Nothing was changed; give one "
-            "with --by NAME."
+            f"A pause needs a name of 1 to {MAXIMUM_NAME_LENGTH} printable characters.",
+            left="Nothing was changed.",
+            next="Give one with --by NAME.",
         )
     return name
 

@@ -163,8 +163,8 @@ def _look_at_entry(ctx: Context, topic: str, metadata: str | None, *, rebuild: b
     entry = ctx.log.find_entry(topic)
     if entry.location is None:
         raise UnknownTopicError(
-            f"The catalog has no topic {topic}. If it was lost, enter its table from the warehouse: winnow topics "
-            f"adopt {topic} LOCATION"
+            f"The catalog has no topic {topic}.",
+            next=f"If it was lost, enter its table from the warehouse: winnow topics adopt {topic} LOCATION",
         )
     return look_at_table(ctx, topic, entry.location, entry, metadata=metadata, rebuild=rebuild)
 
@@ -255,9 +255,15 @@ def _choose(survey: WarehouseSurvey, metadata: str | None) -> tuple[FoundMetadat
 def _find_wanted(survey: WarehouseSurvey, metadata: str) -> FoundMetadata:
     found = _find(survey, metadata)
     if found is None:
-        raise UsageError(f"There is no metadata file {metadata} in {survey.location}/metadata. Nothing was changed.")
+        raise UsageError(
+            f"There is no metadata file {metadata} in {survey.location}/metadata.",
+            left="Nothing was changed.",
+        )
     if found.fault is not None:
-        raise UsageError(f"The metadata file {found.location} was not taken: {found.fault}. Nothing was changed.")
+        raise UsageError(
+            f"The metadata file {found.location} was not taken: {found.fault}.",
+            left="Nothing was changed.",
+        )
     return found
 
 

@@ -48,6 +48,7 @@ def require_right(ctx: Context, topics: Iterable[str], user: str) -> None:
         shown = ", ".join(f"{topic} is owned by {owner}" for topic, owner in sorted(forbidden.items())[:5])
         more = f" and {len(forbidden) - 5:,} more" if len(forbidden) > 5 else ""  # noqa: PLR2004 - those shown
         raise UsageError(
-            f"{shown}{more}, for whom {user or 'nobody by name'} may not act. Nothing was done. Ask the owner, or have "
-            "the user named in the setting owners (docs/airflow.md)."
+            f"{shown}{more}, for whom {user or 'nobody by name'} may not act.",
+            left="Nothing was done.",
+            next="Ask the owner, or have the user named in the setting owners (docs/airflow.md).",
         )

@@ -72,8 +72,12 @@ def find_columns(table: str, columns: Columns, chosen: Mapping[str, str]) -> Col
     if missing:
         raise BadInputError(
             f"Table {table} has no column for the {' and the '.join(missing)} of its records, so their order is not "
-            f"known. {NOTHING_INGESTED} Name the columns with --map offset=COLUMN --map partition=COLUMN. Iceberg's "
-            "sink writes them with transforms.NAME.type=org.apache.iceberg.connect.transforms.KafkaMetadataTransform."
+            "known.",
+            left=NOTHING_INGESTED,
+            next=(
+                "Name the columns with --map offset=COLUMN --map partition=COLUMN. Iceberg's sink writes them with "
+                "transforms.NAME.type=org.apache.iceberg.connect.transforms.KafkaMetadataTransform."
+            ),
         )
     used = {path[0] for field, path in fields.items() if field != "key" or path == ("key",)}
     others = tuple(name for name in columns if name not in used)
@@ -82,8 +86,9 @@ def find_columns(table: str, columns: Columns, chosen: Mapping[str, str]) -> Col
         return ColumnMap(fields, (), left_out)
     if not others:
         raise BadInputError(
-            f"Table {table} has no column for the value of its records. {NOTHING_INGESTED} Name one with --map "
-            "value=COLUMN."
+            f"Table {table} has no column for the value of its records.",
+            left=NOTHING_INGESTED,
+            next="Name one with --map value=COLUMN.",
         )
     return ColumnMap(fields, others, ())
 

@@ -102,8 +102,9 @@ class SourceTable:
                 for manifest in current.manifests(self._table.io)
             ):
                 raise BadInputError(
-                    f"Table {self.name} has delete files: rows were deleted from it, or updated. {NOTHING_INGESTED} A "
-                    f"log cannot take records back. {_NEW_TABLE_ADVICE}"
+                    f"Table {self.name} has delete files: rows were deleted from it, or updated.",
+                    left=NOTHING_INGESTED,
+                    next=f"A log cannot take records back. {_NEW_TABLE_ADVICE}",
                 )
             scan = (
                 self._table.scan(snapshot_id=current.snapshot_id)
@@ -192,9 +193,9 @@ class SourceTable:
     def _refuse_position(self, after: int) -> BadInputError:
         return BadInputError(
             f"Table {self.name} was ingested up to its snapshot {after}, which is no longer in the history of its "
-            "newest one: it was expired, or the table was rolled back or replaced. What was added since is not known. "
-            f"{NOTHING_INGESTED} Ingest more often than snapshots expire. To begin anew: ingest the table into a new "
-            "topic."
+            "newest one: it was expired, or the table was rolled back or replaced.",
+            left=f"What was added since is not known. {NOTHING_INGESTED}",
+            next="Ingest more often than snapshots expire. To begin anew: ingest the table into a new topic.",
         )
 
     def _check_snapshot(self, snapshot: Snapshot, *, is_first: bool) -> None:
@@ -215,8 +216,9 @@ class SourceTable:
         else:
             done = f"is of the operation {operation.value}, which removes rows or changes them"
         raise BadInputError(
-            f"Snapshot {snapshot.snapshot_id} of table {self.name}{when} {done}. {NOTHING_INGESTED} Only appended rows "
-            f"are records that arrived; a log cannot take records back. {_NEW_TABLE_ADVICE}"
+            f"Snapshot {snapshot.snapshot_id} of table {self.name}{when} {done}.",
+            left=NOTHING_INGESTED,
+            next=f"Only appended rows are records that arrived; a log cannot take records back. {_NEW_TABLE_ADVICE}",
         )
 
     def _find_stored_schema(self, file: TableFile, stream: BinaryIO, wanted: Schema) -> Schema:
@@ -253,8 +255,9 @@ class SourceTable:
             ) from None
         except Exception as problem:
             raise ServiceError(
-                f"Table {self.name}: its storage cannot be read ({type(problem).__name__}). {NOTHING_INGESTED} Check "
-                "the catalog's properties for it (s3.endpoint, s3.access-key-id ...), then run it again."
+                f"Table {self.name}: its storage cannot be read ({type(problem).__name__}).",
+                left=NOTHING_INGESTED,
+                next="Check the catalog's properties for it (s3.endpoint, s3.access-key-id ...), then run it again.",
             ) from problem
 
 
@@ -273,16 +276,23 @@ def open_source_table(name: str) -> SourceTable:
     except WinnowError:
         raise
     except (NoSuchTableError, NoSuchNamespaceError):
-        raise UsageError(f"There is no table {name}. {NOTHING_INGESTED} Check its name.") from None
+        raise UsageError(
+            f"There is no table {name}.",
+            left=NOTHING_INGESTED,
+            next="Check its name.",
+        ) from None
     except FileNotFoundError:
         raise UsageError(
-            f"There is no Iceberg table at {name}: it has no metadata/version-hint.text. {NOTHING_INGESTED} Name the "
-            "newest of its files metadata/*.metadata.json, or CATALOG.NAMESPACE.TABLE."
+            f"There is no Iceberg table at {name}: it has no metadata/version-hint.text.",
+            left=NOTHING_INGESTED,
+            next="Name the newest of its files metadata/*.metadata.json, or CATALOG.NAMESPACE.TABLE.",
         ) from None
     except Exception as problem:
         raise ServiceError(
             f"Table {name} cannot be opened: its catalog or storage cannot be reached or understood "
-            f"({type(problem).__name__}). {NOTHING_INGESTED} Check the catalog's properties, then run it again."
+            f"({type(problem).__name__}).",
+            left=NOTHING_INGESTED,
+            next="Check the catalog's properties, then run it again.",
         ) from problem
 
 
@@ -295,7 +305,8 @@ def _open_name(name: str) -> SourceTable:
     catalog, _, table = name.partition(".")
     if "." not in table:
         raise UsageError(
-            f"{ascii(name)[:80]} names no table: it is neither CATALOG.NAMESPACE.TABLE nor a path. {NOTHING_INGESTED}"
+            f"{ascii(name)[:80]} names no table: it is neither CATALOG.NAMESPACE.TABLE nor a path.",
+            left=NOTHING_INGESTED,
         )
     configured = Config().get_catalog_config(catalog) or {}
     try:
@@ -304,8 +315,12 @@ def _open_name(name: str) -> SourceTable:
         )
     except ValueError:
         raise UsageError(
-            f"There is no catalog {ascii(catalog)[:80]}. {NOTHING_INGESTED} Catalogs are PyIceberg's: write it into "
-            f".pyiceberg.yaml, or set PYICEBERG_CATALOG__{catalog.upper()}__URI."
+            f"There is no catalog {ascii(catalog)[:80]}.",
+            left=NOTHING_INGESTED,
+            next=(
+                "Catalogs are PyIceberg's: write it into .pyiceberg.yaml, or set "
+                f"PYICEBERG_CATALOG__{catalog.upper()}__URI."
+            ),
         ) from None
     return SourceTable(name, loaded.load_table(table))
 

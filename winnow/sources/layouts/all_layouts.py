@@ -52,7 +52,10 @@ def get_layout(name: str) -> Layout:
         if layout.name == name:
             return layout
     names = ", ".join([AUTO, *(layout.name for layout in LAYOUTS)])
-    raise UsageError(f"There is no layout {ascii(name)[:80]}; choose one of {names}.")
+    raise UsageError(
+        f"There is no layout {ascii(name)[:80]}.",
+        next=f"Choose one of {names}.",
+    )
 
 
 def find_layout(stored: Sequence[StoredObject], *, suggests: bool = False) -> Layout:
@@ -79,8 +82,9 @@ def find_layout(stored: Sequence[StoredObject], *, suggests: bool = False) -> La
     if len(found) > 1:
         shown = ", ".join(f"{each.uri} looks like {name}" for name, each in found.items())
         raise BadInputError(
-            f"The objects are of several layouts: {shown}. {NOTHING_INGESTED} Name those of one layout, leave others "
-            "out with --exclude GLOB, or say which it is with --layout."
+            f"The objects are of several layouts: {shown}.",
+            left=NOTHING_INGESTED,
+            next="Name those of one layout, leave others out with --exclude GLOB, or say which it is with --layout.",
         )
     return get_layout(next(iter(found)))
 

@@ -20,7 +20,7 @@ from winnow.files.record_batch import (
     ROW_BYTES,
     TIMESTAMP_TYPES,
 )
-from winnow.sources.input_errors import RecordFault, refuse_file, refuse_record
+from winnow.sources.input_errors import FinerTimestampError, RecordFault, refuse_file, refuse_record
 from winnow.sources.layouts.avro_fields import AvroFields, find_fields
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.decoded_entries import UNRENDERABLE, list_headers
@@ -165,8 +165,9 @@ class _Converter:
             try:
                 moment = convert_to_ms(record[called], floors=floors)
             except FinerThanMillisecondError:
-                wrong = "has fractions of a millisecond"
-                raise self._refuse("timestamp", done + index, wrong, "round it down with --timestamps floor") from None
+                wrong, advice = "has fractions of a millisecond", "round it down with --timestamps floor"
+                refused = self._refuse("timestamp", done + index, wrong, advice)
+                raise FinerTimestampError(*refused.explanation) from None
             except (ValueError, TypeError, OverflowError):
                 raise self._refuse("timestamp", done + index, "is not a timestamp") from None
             if moment is not None and not NO_TIMESTAMP_MS <= moment <= MAXIMUM_TIMESTAMP_MS:

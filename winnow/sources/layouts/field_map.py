@@ -103,8 +103,9 @@ def parse_field_map(options: Sequence[str]) -> FieldMap:
         wanted = " ".join(f"--map {name}=COLUMN" for name in missing)
         raise UsageError(
             f"--map names no column for {' and '.join(missing)}: without one nothing tells where a record was in its "
-            f"topic, or what it was. Nothing of this call landed. Add {wanted}"
-            f"{f'; --map value={WHOLE_ROW}:json takes the whole row' if 'value' in missing else ''}."
+            "topic, or what it was.",
+            left="Nothing of this call landed.",
+            next=f"Add {wanted}{f'; --map value={WHOLE_ROW}:json takes the whole row' if 'value' in missing else ''}.",
         )
     return FieldMap(columns, forms)
 

@@ -75,8 +75,9 @@ def place_by_flush(objects: Sequence[ArchiveObject], choices: Choices) -> Sequen
         shown = ", ".join(f"{each.topic}-{each.partition}: {each.count:,}" for each in unordered)
         raise BadInputError(
             "Whether the value or the tombstone of a key came last is not in this archive, since both were written in "
-            f"one flush; keys by topic partition: {shown}. {NOTHING_INGESTED} Decide: --tombstones last deletes these "
-            "keys, --tombstones first keeps their values."
+            f"one flush; keys by topic partition: {shown}.",
+            left=NOTHING_INGESTED,
+            next="Decide: --tombstones last deletes these keys, --tombstones first keeps their values.",
         )
     return placed
 
@@ -176,8 +177,9 @@ def _refuse_split_keys(
     if len(split):
         raise BadInputError(
             f"{topic}-{partition}: {len(split):,} keys have values in several folders that were written in one flush, "
-            f"and which value came last is not in the archive. {NOTHING_INGESTED} Write the archive with the default "
-            "partitioner, or with the offset in the value."
+            "and which value came last is not in the archive.",
+            left=NOTHING_INGESTED,
+            next="Write the archive with the default partitioner, or with the offset in the value.",
         )
 
 
@@ -198,5 +200,7 @@ def _refuse_overlaps(topic: str, partition: int, objects: Sequence[ArchiveObject
         raise BadInputError(
             f"{earlier.uri} and {later.uri} ({topic}-{partition}) hold records twice, or the sink was set back: "
             f"objects overlap {len(overlaps):,} times. Offsets are not in the records, so repeats cannot be told from "
-            f"records that are new. {NOTHING_INGESTED} Leave one of each two out with --exclude GLOB."
+            "records that are new.",
+            left=NOTHING_INGESTED,
+            next="Leave one of each two out with --exclude GLOB.",
         )

@@ -26,7 +26,7 @@ from winnow.sources.layouts.column_values import (
     render_column,
 )
 from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords
-from winnow.sources.layouts.timestamps import FINER_ADVICE, read_timestamp_texts, to_milliseconds
+from winnow.sources.layouts.timestamps import make_finer_timestamp_error, read_timestamp_texts, to_milliseconds
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NUMBER: Final = re.compile(r"-?\d{1,19}(?:\.\d{1,19})?")
@@ -308,7 +308,7 @@ def _read_numbers(place: Place, texts: Sequence[str | None], unit: str, floors: 
         exact = Decimal(text) * _PER_UNIT[unit]
         whole = exact.to_integral_value(ROUND_FLOOR)
         if whole != exact and not floors:
-            raise place.refuse(index, "timestamp is not a whole number of milliseconds", FINER_ADVICE)
+            raise make_finer_timestamp_error(place, index)
         found.append(int(whole))
     return pa.array(found, pa.int64())
 

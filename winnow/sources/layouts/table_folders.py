@@ -50,7 +50,9 @@ class TableFolder:
         place = "/".join(filter(None, [path.rstrip("/"), self.inside]))
         return BadInputError(
             f"{place} is a table of {self.kind}: it has a folder {self.marker}. Which of its files are live only that "
-            f"says; the others hold rows that were deleted or rewritten. {NOTHING_INGESTED} {self.advice}"
+            "says; the others hold rows that were deleted or rewritten.",
+            left=NOTHING_INGESTED,
+            next=self.advice,
         )
 
 

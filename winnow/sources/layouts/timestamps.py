@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from winnow.sources.input_errors import FinerTimestampError
 from winnow.sources.layouts.chunks import Place
 
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
-FINER_ADVICE = "Kafka's are; take them rounded down with --timestamps floor"
 _ZONED = re.compile(r".*(?:Z|[+-]\d\d:?\d\d)", re.DOTALL)
 
 
@@ -80,8 +80,15 @@ def to_milliseconds(place: Place, moments: Any, floors: bool) -> Any:
         finer = pc.not_equal(pc.multiply(rounded, divisor), values).fill_null(False)
         if pc.any(finer).as_py():
             index = pc.index(finer, True).as_py()
-            raise place.refuse(index, "timestamp is not a whole number of milliseconds", FINER_ADVICE)
+            raise make_finer_timestamp_error(place, index)
     return rounded
+
+
+def make_finer_timestamp_error(place: Place, index: int) -> FinerTimestampError:
+    """Make the error about the record at ``index``, whose timestamp would have to be rounded."""
+    advice = "Kafka's are; take them rounded down with --timestamps floor"
+    refused = place.refuse(index, "timestamp is not a whole number of milliseconds", advice)
+    return FinerTimestampError(*refused.explanation)
 
 
 def format_milliseconds(value: int) -> str:
