@@ -41,7 +41,10 @@ def parse_as_of(text: str) -> int:
     trimmed = text.strip()
     ms = int(trimmed) if _WHOLE_NUMBER_PATTERN.fullmatch(trimmed) else _parse_iso(trimmed)
     if not 0 <= ms <= MAXIMUM_TIME_MS:
-        raise UsageError(f"The time {trimmed} lies outside the years 1970 to 9999. {_RIGHT_FORM}")
+        raise UsageError(
+            f"The time {trimmed} lies outside the years 1970 to 9999.",
+            next=_RIGHT_FORM,
+        )
     return ms
 
 
@@ -68,7 +71,13 @@ def _parse_iso(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as problem:
-        raise UsageError(f"{text!r} is not a point in time. {_RIGHT_FORM}") from problem
+        raise UsageError(
+            f"{text!r} is not a point in time.",
+            next=_RIGHT_FORM,
+        ) from problem
     if moment.utcoffset() is None:
-        raise UsageError(f"The time {text} has no offset from UTC, so it could mean any time zone. {_RIGHT_FORM}")
+        raise UsageError(
+            f"The time {text} has no offset from UTC, so it could mean any time zone.",
+            next=_RIGHT_FORM,
+        )
     return (moment - _EPOCH) // _MILLISECOND

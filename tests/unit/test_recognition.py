@@ -133,7 +133,7 @@ def test_members_of_an_exported_array_are_told_and_proposed(text: str, tmp_path:
         ("00000000000000000000.log", bytes(80), "does not begin with a record batch of its offset"),
         ("00000000000000000123-QWERTYUIOPasdfghjkl_-1.log", bytes(80), "goes in with --partition N"),
         ("dump.txt", b"CreateTime:1700000000000\tk\tv\n", "without the partition and the offset of each"),
-        ("dump.txt", b"Partition:3\tk\tv\n", "print it with kcat -J"),
+        ("dump.txt", b"Partition:3\tk\tv\n", "Print it with kcat -J"),
     ],
 )
 def test_what_is_well_known_and_cannot_be_read_is_told_the_way_on(

@@ -180,7 +180,7 @@ AT = " (partition 1, offset 7)"
     [
         ('{"partition":1,"offset":7,"key":"YQ=="}', AT, "value is missing. Write null for a tombstone"),
         ('{"partition":1,"offset":7,"value":"YQ=="}', AT, "key is missing. Write null for a record without a key"),
-        ('{"key":null,"value":null,"Offset":7}', "", "field 'Offset' is not known; the fields are partition, offset"),
+        ('{"key":null,"value":null,"Offset":7}', "", "field 'Offset' is not known. The fields are partition, offset"),
         ('{"key":null,"value":null,"key":null,"offset":7}', " (offset 7)", "field 'key' is there twice"),
         ('{"key":null,"value":null,"offset":7,"offset":null}', "", "field 'offset' is there twice"),
         ('{"key":null,"value":null,"\\u0076alue":null}', "", "field 'value' is there twice"),
@@ -218,7 +218,7 @@ AT = " (partition 1, offset 7)"
         (GOOD[:-1] + ',"timestamp":-2}', AT, "timestamp is below what it can be"),
         (GOOD[:-1] + f',"timestamp":{MAXIMUM_TIMESTAMP_MS + 1}}}', AT, "timestamp is above what it can be"),
         (GOOD[:-1] + ',"timestamp":"2024-01-01"}', AT, "timestamp is not a whole number but a string"),
-        (GOOD[:-1] + ',"timestampType":2}', AT, "timestampType is above what it can be; write 0 (create time)"),
+        (GOOD[:-1] + ',"timestampType":2}', AT, "timestampType is above what it can be. Write 0 (create time)"),
         (GOOD[:-1] + ',"timestampType":-2}', AT, "timestampType is below what it can be"),
         (GOOD[:-1] + ',"headers":{}}', AT, "headers is not a list"),
         (GOOD[:-1] + ',"headers":[null]}', AT, "header 1 is not an object"),
@@ -263,7 +263,7 @@ def test_strings_that_are_not_utf8_are_refused(tmp_path: Path, line: bytes) -> N
     """Wherever they stand: in a name, a header's key or in what should be base64."""
     path = tmp_path / "latin1.jsonl"
     path.write_bytes(line)
-    assert refusal(path).startswith(f"{path}, line 1: this is not valid UTF-8; ")
+    assert refusal(path).startswith(f"{path}, line 1: this is not valid UTF-8. ")
 
 
 def test_refusal_names_the_first_bad_line_whatever_is_wrong_with_later_ones(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_gzip_that_is_cut_off_is_refused(tmp_path: Path, kept_bytes: int) -> Non
     path = tmp_path / "cut.jsonl.gz"
     whole = gzip.compress("".join(f"{GOOD}{' ' * (n % 7)}\n" for n in range(500)).encode())
     path.write_bytes(whole[:kept_bytes])
-    assert refusal(path).startswith(f"{path}: the gzip data is damaged or cut off; copy the file")
+    assert refusal(path).startswith(f"{path}: the gzip data is damaged or cut off. Copy the file")
 
 
 def test_gzip_with_a_wrong_checksum_or_none_at_all_is_refused(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_fast_reader_and_slow_diagnosis_agree_on_every_line(
     if fault is None:
         assert len(rows(path)) == 1
     else:
-        assert f": {fault.wrong}; {fault.advice}." in refusal(path)
+        assert f": {fault.wrong}. {fault.advice[:1].upper()}{fault.advice[1:]}." in refusal(path)
 
 
 # -------------------------------------------------------------------------------------------------------- it streams

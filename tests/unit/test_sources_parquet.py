@@ -262,7 +262,7 @@ def test_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     """There is no telling which one is meant."""
     path = tmp_path / "twice.parquet"
     pq.write_table(pa.Table.from_arrays([TWO["key"], TWO["value"], TWO["key"]], ["key", "value", "key"]), path)
-    assert refusal(path).startswith(f"{path}: column key is there 2 times; write it once")
+    assert refusal(path).startswith(f"{path}: column key is there 2 times. Write it once")
 
 
 WITH_HEADERS = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -285,16 +285,16 @@ GARBLED = pa.ListArray.from_arrays(
         (
             {"partition": [0, 4]},
             " (offset 8)",
-            "partition is above what it can be; topic orders has 4, numbered from 0",
+            "partition is above what it can be. Topic orders has 4, numbered from 0",
         ),
         ({"partition": [0, -1]}, " (offset 8)", "partition is below what it can be"),
         ({"partition": [0, 2**40]}, " (offset 8)", "partition is above what it can be"),
-        ({"offset": [0, -1]}, " (partition 1)", "offset is below what it can be; write offsets from 0 to 2^63 - 1"),
+        ({"offset": [0, -1]}, " (partition 1)", "offset is below what it can be. Write offsets from 0 to 2^63 - 1"),
         ({"offset": pa.array([0, 2**63], pa.uint64())}, " (partition 1)", "offset is above what it can be"),
         (
             {"timestampType": [0, 2]},
             " (partition 1, offset 8)",
-            "timestampType is above what it can be; write 0 (create",
+            "timestampType is above what it can be. Write 0 (create",
         ),
         ({"timestampType": [0, -2]}, " (partition 1, offset 8)", "timestampType is below what it can be"),
         ({"timestamp": [0, -2]}, " (partition 1, offset 8)", "timestamp is below what it can be"),
@@ -307,7 +307,7 @@ GARBLED = pa.ListArray.from_arrays(
         (
             {"timestamp": pa.array([1000, 1001], pa.timestamp("us", "UTC"))},
             " (partition 1, offset 8)",
-            "timestamp is not a whole number of milliseconds; Kafka's timestamps are",
+            "timestamp is not a whole number of milliseconds. Kafka's timestamps are",
         ),
         (
             {"timestamp": pa.array([1000000, 1000001], pa.timestamp("ns", "UTC"))},

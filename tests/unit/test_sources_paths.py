@@ -58,7 +58,7 @@ def test_a_file_whose_name_is_not_utf8_is_refused_as_such(tmp_path: Path) -> Non
         ("missing.jsonl", "there is no such file or folder"),
         ("empty", "there is nothing to read. Check the path; hidden files are left out"),
         ("notes", "the folder holds no file that ends in .jsonl, .jsonl.gz, .json or .parquet"),
-        ("records.csv", "it must end in .jsonl, .jsonl.gz, .json or .parquet"),
+        ("records.csv", "It must end in .jsonl, .jsonl.gz, .json or .parquet"),
     ],
 )
 def test_path_that_names_no_records_is_refused(tmp_path: Path, name: str, said: str) -> None:
@@ -78,5 +78,5 @@ def test_path_that_names_no_records_is_refused(tmp_path: Path, name: str, said: 
 
 def test_file_of_unknown_suffix_is_refused_when_read(tmp_path: Path) -> None:
     """Reading does not guess at a format either."""
-    with pytest.raises(BadInputError, match=r"it must end in \.jsonl, \.jsonl\.gz, \.json or \.parquet"):
+    with pytest.raises(BadInputError, match=r"It must end in \.jsonl, \.jsonl\.gz, \.json or \.parquet"):
         read_file(str(tmp_path / "records.avro"), topic="orders", partitions=1)

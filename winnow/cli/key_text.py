@@ -81,10 +81,10 @@ def _decode(written: str, form: KeyForm) -> bytes:
     try:
         return bytes.fromhex(written) if form is KeyForm.HEX else base64.b64decode(written, validate=True)
     except (binascii.Error, ValueError):
-        hint = "Write it as winnow read shows it, " if form is KeyForm.BASE64 else "Write two digits per byte, "
+        hint = "Write it as winnow read shows it" if form is KeyForm.BASE64 else "Write two digits per byte"
         raise UsageError(
-            f"The value of --key is not {'hexadecimal' if form is KeyForm.HEX else 'base64'}. {hint}or as text: "
-            "--key text:KEY"
+            f"The value of --key is not {'hexadecimal' if form is KeyForm.HEX else 'base64'}.",
+            next=f"{hint}, or as text: --key text:KEY",
         ) from None
 
 

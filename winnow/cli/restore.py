@@ -173,7 +173,7 @@ def restore(
         exit_with(outcomes.exit_code)
         return
     if target_prefix is not None:
-        raise UsageError("--target-prefix goes with --topics-regex. For one topic: --target-topic NAME")
+        raise UsageError("--target-prefix goes with --topics-regex.", next="For one topic: --target-topic NAME")
     target = target_topic or topic
     validate_topic_name(target)
     with open_installation() as ctx:

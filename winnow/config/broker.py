@@ -313,4 +313,4 @@ def _refuse_unknown(name: str, origin: str) -> ConfigurationError:
         hint = "It configures Kafka's brokers and has no meaning for an archive; leave it out."
     else:
         hint = f"The nearest known name is {find_nearest(name, (*_TOPIC_NAMES, *BROKER_BY_NAME))}."
-    return ConfigurationError(f"Unknown broker config name: {name}. {hint} {_describe_origin(origin)}")
+    return ConfigurationError(f"Unknown broker config name: {name}.", next=f"{hint} {_describe_origin(origin)}")

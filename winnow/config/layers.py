@@ -191,7 +191,7 @@ def _flatten(tree: Mapping[str, Any], label: str, above: str = "") -> Iterator[t
             yield from _flatten(value, label, f"{name}.")
         else:
             near = find_nearest(name, (*NAMES, *MAPS, *_GROUPS))
-            raise ConfigurationError(f"Unknown setting {name} in {label}. The nearest known name is {near}.")
+            raise ConfigurationError(f"Unknown setting {name} in {label}.", next=f"The nearest known name is {near}.")
 
 
 def _list_leaves(tree: Mapping[str, Any], name: str, label: str, above: str = "") -> Iterator[tuple[str, str]]:

@@ -144,7 +144,7 @@ def make_unknown_key_error(name: str) -> ConfigurationError:
         hint = "It configures Kafka's brokers and has no meaning for an archive; leave it out."
     else:
         hint = f"The nearest known name is {find_nearest(name, BY_NAME)}."
-    return ConfigurationError(f"Unknown topic config name: {name}. {hint}")
+    return ConfigurationError(f"Unknown topic config name: {name}.", next=hint)
 
 
 def list_entries(config: TopicConfig, kafka: KafkaRecord | None = None) -> tuple[ConfigEntry, ...]:

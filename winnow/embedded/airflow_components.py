@@ -82,8 +82,8 @@ class Components:
         for name, process in self.processes.items():
             if process.poll() is not None:
                 raise ServiceError(
-                    f"Airflow's {name} {_describe_end(process)}, so the others were stopped. The end of its output is "
-                    f"in {self.logs / f'{name}.log'}."
+                    f"Airflow's {name} {_describe_end(process)}, so the others were stopped.",
+                    next=f"The end of its output is in {self.logs / f'{name}.log'}.",
                 )
 
     def supervise(self, report: Report) -> None:

@@ -157,7 +157,8 @@ def _prepare_with(environment: Mapping[str, str], settings: Settings, *arguments
     if ended.returncode:
         raise ServiceError(
             f"'airflow {' '.join(arguments)}' ended with exit code {ended.returncode}; the embedded Airflow in "
-            f"{settings.airflow_home} is not ready and nothing was started. The end of its output is in {log}."
+            f"{settings.airflow_home} is not ready and nothing was started.",
+            next=f"The end of its output is in {log}.",
         )
 
 

@@ -42,8 +42,9 @@ def check_port(port: int) -> int:
             probe.bind((LOOPBACK, port))
         except OSError:
             raise ConfigurationError(
-                f"Another process listens at port {port}, or it may not be used. Nothing was started. Say another one: "
-                'make kafka ARGS="--port N", and N for 9092 in what you paste.'
+                f"Another process listens at port {port}, or it may not be used.",
+                "Nothing was started.",
+                'Say another one: make kafka ARGS="--port N", and N for 9092 in what you paste.',
             ) from None
     return port
 

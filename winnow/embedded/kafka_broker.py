@@ -204,8 +204,8 @@ class KafkaBroker:
             while self.node_id not in list_living_brokers(self._ports[0]):
                 if process.poll() is not None or time.monotonic() > until:
                     raise ServiceError(
-                        f"Kafka {self.version} did not start in {self.folder}. {self._read_cause()} "
-                        f"It was stopped; see {self.log_file}."
+                        f"Kafka {self.version} did not start in {self.folder}. {self._read_cause()}",
+                        left=f"It was stopped; see {self.log_file}.",
                     )
                 time.sleep(_POLL_S)
         except BaseException:

@@ -243,8 +243,12 @@ def find_damaged_segment(topic: str, segments: Iterable[Segment], problem: Excep
 def make_damage_error(topic: str, segment: Segment, wrong: str, after: str) -> DamagedSegmentError:
     """Make the error about a segment; ``wrong`` completes "a segment …", ``after`` says what was left behind."""
     return DamagedSegmentError(
-        f"A segment of {topic}-{segment.partition} {wrong}: {segment.path}. {after} Restore that file from a backup or "
-        f"the object store's versions. What else of the topic is damaged: winnow scrub {topic}"
+        f"A segment of {topic}-{segment.partition} {wrong}: {segment.path}.",
+        left=after,
+        next=(
+            "Restore that file from a backup or the object store's versions. What else of the topic is damaged: "
+            f"winnow scrub {topic}"
+        ),
     )
 
 

@@ -69,7 +69,8 @@ def check_offsets(
 
 def _refuse(servers: str, topic: str, partitions: Sequence[int], reason: str, left: str) -> ServiceError:
     named = join_first([f"{topic}-{number}" for number in partitions], MAXIMUM_NAMED, ", ", last=" and ")
-    rest = f" {left} Run it again." if left else ""
     return ServiceError(
-        f"Kafka at {servers} gave no valid answer about {named}: {reason}. This says nothing about the records.{rest}"
+        f"Kafka at {servers} gave no valid answer about {named}: {reason}. This says nothing about the records.",
+        left,
+        "Run it again." if left else "",
     )

@@ -32,8 +32,8 @@ def check_client_library(*, left: str = NOTHING_CHANGED) -> None:
         import confluent_kafka  # noqa: F401
     except ImportError:
         raise ConfigurationError(
-            "Kafka's client library is not installed: pip install 'winnow-log[kafka]', here and on Spark's executors. "
-            f"{left}".rstrip()
+            "Kafka's client library is not installed: pip install 'winnow-log[kafka]', here and on Spark's executors.",
+            left,
         ) from None
 
 
@@ -120,8 +120,9 @@ def refuse_properties(error: KafkaError, *, left: str = NOTHING_CHANGED) -> Conf
     else:
         about = error.name()
     return ConfigurationError(
-        f"Kafka's client library refuses the client properties: {about}. {f'{left} ' if left else ''}What becomes of "
-        f"each property: {PROPERTIES_PAGE}."
+        f"Kafka's client library refuses the client properties: {about}.",
+        left,
+        f"What becomes of each property: {PROPERTIES_PAGE}.",
     )
 
 
@@ -171,6 +172,6 @@ def explain_kafka_error(error: Any, servers: str, what: str, *, left: str = NOTH
     }
     reason = permanent.get(error.code()) or _judge_handshake(error)
     if reason is not None:
-        return ConfigurationError(f"Kafka at {servers}, {what}: {reason} ({name}). {left}".rstrip())
-    rest = f" {left} Run it again." if left else ""
-    return ServiceError(f"Kafka at {servers} cannot be reached, or failed, {what} ({name}).{rest}")
+        return ConfigurationError(f"Kafka at {servers}, {what}: {reason} ({name}).", left)
+    advice = "Run it again." if left else ""
+    return ServiceError(f"Kafka at {servers} cannot be reached, or failed, {what} ({name}).", left, advice)

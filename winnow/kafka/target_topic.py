@@ -138,11 +138,12 @@ class TargetTopic:
         away = sorted(known - living)
         if away and (replication_factor is None or replication_factor <= len(known)):
             return ServiceError(
-                f"{what} Broker(s) {', '.join(map(str, away))} have replicas of other topics and are away: run it "
-                f"again when they are back, or say --replication-factor {len(living)}."
+                f"{what} Broker(s) {', '.join(map(str, away))} have replicas of other topics and are away.",
+                next=f"Run it again when they are back, or say --replication-factor {len(living)}.",
             )
         return ConfigurationError(
-            f"{what} The cluster has {len(known)} broker(s): say --replication-factor {len(known)}, or add brokers."
+            f"{what} The cluster has {len(known)} broker(s).",
+            next=f"Say --replication-factor {len(known)}, or add brokers.",
         )
 
     def _list_nodes(self) -> tuple[set[int], set[int]]:

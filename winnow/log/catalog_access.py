@@ -60,10 +60,10 @@ def ensure_namespace(catalog: Catalog, namespace: str) -> None:
 
 
 @contextlib.contextmanager
-def translate_catalog_errors(what_happened: str, *, left: str = "Nothing was changed. ") -> Iterator[None]:
+def translate_catalog_errors(what_happened: str, *, left: str = "Nothing was changed.") -> Iterator[None]:
     """Turn connection problems of the catalog or the object store into ServiceError; let everything else through.
 
-    ``left``: what was left behind, with a space after it; empty: the caller says it.
+    ``left``: what was left behind; empty: the caller says it.
     """
     try:
         yield
@@ -73,21 +73,24 @@ def translate_catalog_errors(what_happened: str, *, left: str = "Nothing was cha
         raise
     except FileNotFoundError as problem:
         raise MissingFileError(
-            f"{what_happened}: a file that the catalog names is not there ({_find_place(problem)}). {left}"
+            f"{what_happened}: a file that the catalog names is not there ({_find_place(problem)}).",
+            left,
             "Check that the bucket or folder of the warehouse is there and is the one the tables were made in, then "
-            "run it again; restore files that are gone from a backup or the object store's versions."
+            "run it again; restore files that are gone from a backup or the object store's versions.",
         ) from problem
     except Exception as problem:
         if isinstance(problem, OSError) and object_store.is_store_error(problem):
             raise ServiceError(
-                f"{what_happened}: the object store does not serve the warehouse ({problem}). {left}"
+                f"{what_happened}: the object store does not serve the warehouse ({problem}).",
+                left,
                 "Check that the bucket is there, the endpoint (AWS_ENDPOINT_URL_S3) and the credentials, then run it "
-                "again."
+                "again.",
             ) from problem
         if _is_connection_problem(problem):
             raise ServiceError(
-                f"{what_happened}: the catalog or its object store cannot be reached ({type(problem).__name__}). "
-                f"{left}Check WINNOW_CATALOG__* and WINNOW_WAREHOUSE, then run it again."
+                f"{what_happened}: the catalog or its object store cannot be reached ({type(problem).__name__}).",
+                left,
+                "Check WINNOW_CATALOG__* and WINNOW_WAREHOUSE, then run it again.",
             ) from problem
         raise
 

@@ -294,8 +294,9 @@ def require_newest_in_folder(head: Head) -> None:
     newer = find_newer_metadata(head)
     if newer is not None:
         raise OlderHeadError(
-            f"{describe_newer_metadata(head, newer)} Nothing was swept and nothing was written. "
-            f"{_describe_ways(head.state.topic)}"
+            describe_newer_metadata(head, newer),
+            left="Nothing was swept and nothing was written.",
+            next=_describe_ways(head.state.topic),
         )
 
 
@@ -321,8 +322,9 @@ def make_older_error(older: OlderHead, records: HeadRecords, head: Head | None) 
         else _describe_missing(head, records)
     )
     return OlderHeadError(
-        f"{_describe_ages(older)} Nothing was swept and nothing was written. {missing}"
-        f"{_describe_ways(older.found.topic)}"
+        _describe_ages(older),
+        left="Nothing was swept and nothing was written.",
+        next=f"{missing}{_describe_ways(older.found.topic)}",
     )
 
 

@@ -104,8 +104,8 @@ class TopicLog:
                 table = self._catalog.load_table(self._identifier)
             except NoSuchTableError as problem:
                 raise UnknownTopicError(
-                    f"There is no topic {self.topic}.{self._propose_name()} Create it with: winnow topics create "
-                    f"{self.topic} --partitions N"
+                    f"There is no topic {self.topic}.{self._propose_name()}",
+                    next=f"Create it with: winnow topics create {self.topic} --partitions N",
                 ) from problem
             except FileNotFoundError:
                 if self._guard is not None:

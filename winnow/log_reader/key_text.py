@@ -39,7 +39,7 @@ def parse_key(text: str, encoding: KeyEncoding) -> tuple[bytes, ...]:
             json.loads(text)
         except (ValueError, RecursionError):
             raise UsageError(
-                "The key is not JSON. A text needs quotation marks in JSON; or look it up as text."
+                "The key is not JSON.", next="A text needs quotation marks in JSON; or look it up as text."
             ) from None
         return tuple(dict.fromkeys((_encode(text), _encode(_remove_white_space(text)))))
     try:

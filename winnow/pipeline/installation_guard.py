@@ -121,9 +121,8 @@ class InstallationGuard:
             _ = self._logs.catalog  # with vended credentials it makes the table in whose folder the document lies
             return create_installation(self.document, own)
         except ServiceError as problem:
-            raise ServiceError(
-                f"The warehouse could not be marked as this installation's, so nothing was begun or changed. {problem}"
-            ) from problem
+            what = "The warehouse could not be marked as this installation's, so nothing was begun or changed."
+            raise ServiceError(f"{what} {problem.what}", problem.left, problem.next) from problem
 
 
 def make_installation(now_ms: int) -> Installation:

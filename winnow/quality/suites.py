@@ -120,7 +120,7 @@ def load_suite(name: str, extra_folder: Path | None = None) -> Suite:
     """
     known = list_suites(extra_folder)
     if not _NAME.fullmatch(name) or name not in known:
-        raise ConfigurationError(f"There is no suite {name!r}. Known suites: {', '.join(sorted(known))}.")
+        raise ConfigurationError(f"There is no suite {name!r}.", next=f"Known suites: {', '.join(sorted(known))}.")
     path = known[name]
     try:
         file = _SuiteFile.model_validate_json(path.read_bytes())

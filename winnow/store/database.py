@@ -40,22 +40,30 @@ def parse_address(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise ConfigurationError(f"The URL of the metadata store cannot be read. {_RIGHT_FORM}") from None
+        raise ConfigurationError(
+            "The URL of the metadata store cannot be read.",
+            next=_RIGHT_FORM,
+        ) from None
     backend, _, driver = url.drivername.partition("+")
     served = _SERVED.get(backend)
     if served is None or (driver and url.drivername != served):
         raise ConfigurationError(
-            f"The metadata store has no driver for {url.drivername}; it knows SQLite and PostgreSQL. {_RIGHT_FORM}"
+            f"The metadata store has no driver for {url.drivername}; it knows SQLite and PostgreSQL.",
+            next=_RIGHT_FORM,
         )
     if backend == "sqlite":
         # In memory is refused: leases and checkpoints must be there for the next process.
         if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-            raise ConfigurationError(f"The metadata store must be a file that other processes can open. {_RIGHT_FORM}")
+            raise ConfigurationError(
+                "The metadata store must be a file that other processes can open.",
+                next=_RIGHT_FORM,
+            )
     elif "@" in f"{url.host}{url.database}":
         # The URL was split inside the password, and a driver would print the rest of it as the host's name.
         raise ConfigurationError(
             "The URL of the metadata store holds an @ in its host or database name, so the password most likely holds "
-            f"one: write it as %40. {_RIGHT_FORM}"
+            "one: write it as %40.",
+            next=_RIGHT_FORM,
         )
     return url.set(drivername=served)
 

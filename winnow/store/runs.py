@@ -403,7 +403,10 @@ def _make_illegal_error(run: Run, state: RunState) -> WinnowError:
     if run.status in _UNSETTLED:
         return _make_unsettled_error(run)
     if run.status is RunState.PUBLISHED:
-        return RunAgainError(f"{what} Its result is visible and its row stays as it is; the next run plans anew.")
+        return RunAgainError(
+            what,
+            left="Its result is visible and its row stays as it is; the next run plans anew.",
+        )
     if run.status.is_closed:
         return PlanVoidError(
             f"{what} It was closed meanwhile, and what this attempt wrote does not count.",

@@ -207,7 +207,9 @@ class BackupPlace:
                 next=f"Make one with: winnow backup create {self.uri}",
             )
         if backup_id is not None and backup_id not in there:
-            raise UsageError(f"There is no backup {backup_id} in {self.uri}. There are: {', '.join(there[-5:])}.")
+            raise UsageError(
+                f"There is no backup {backup_id} in {self.uri}.", next=f"There are: {', '.join(there[-5:])}."
+            )
         return backup_id or there[-1]
 
     def read(self, backup_id: str) -> Backup:

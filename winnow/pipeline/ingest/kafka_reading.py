@@ -120,9 +120,13 @@ def plan_reading(
     moved = _describe_change(state, newest, topic, back)
     if moved is not None and not rules.begins_epoch:
         raise BadInputError(
-            f"{moved} {NOTHING_INGESTED} If the topic was deleted and created again, or this is a mirror of it, the "
-            f"log can go on with it where it ended: winnow ingest kafka {state.topic} --new-epoch compares the two, "
-            "says what that does, and asks. Otherwise ingest it into another topic."
+            moved,
+            left=NOTHING_INGESTED,
+            next=(
+                "If the topic was deleted and created again, or this is a mirror of it, the log can go on with it "
+                f"where it ended: winnow ingest kafka {state.topic} --new-epoch compares the two, says what that "
+                "does, and asks. Otherwise ingest it into another topic."
+            ),
         )
     if rules.begins_epoch:
         if is_same:

@@ -167,14 +167,15 @@ def _refuse_keyless(topic: str, table: SourceTable, columns: ColumnMap, keeping:
     """Make the error about a table without keys; ``keeping``: the command that keeps every record."""
     named = join_first(list(columns.row or table.columns), MAXIMUM_COLUMNS_NAMED, ", ")
     dropped = (
-        "Iceberg's sink drops the keys of records. "
+        " Iceberg's sink drops the keys of records."
         if columns.fields["offset"][0].startswith("_kafka_metadata")
         else ""
     )
     return BadInputError(
-        f"Table {table.name} has no column for the keys of its records, and topic {topic} is compacted by key. "
-        f"{dropped}{NOTHING_INGESTED} Say which column makes the key: --map key=COLUMN, with one of {named}; or keep "
-        f"every record: {keeping}"
+        f"Table {table.name} has no column for the keys of its records, and topic {topic} is compacted by key."
+        f"{dropped}",
+        left=NOTHING_INGESTED,
+        next=f"Say which column makes the key: --map key=COLUMN, with one of {named}; or keep every record: {keeping}",
     )
 
 

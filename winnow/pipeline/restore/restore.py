@@ -233,7 +233,8 @@ class _Run:
                 self._writer.require_held()
                 if isinstance(problem, TruncatedRangeError):
                     # What the target has lost does not come back by running it again.
-                    raise BadInputError(f"{problem} Delete it and run this again: it begins anew.") from None
+                    advice = "Delete it and run this again: it begins anew."
+                    raise BadInputError(problem.what, problem.left, advice) from None
                 raise
 
     def _write(self, source: SourceLog, state: RestoreState, shares: ShareProcesses | None) -> RestoreState:

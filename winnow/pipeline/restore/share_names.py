@@ -45,8 +45,10 @@ def fence_shares(settings: ClientSettings, target: str, *, count: int = MAXIMUM_
         except ConfigurationError as problem:
             if number <= needed:
                 raise ConfigurationError(
-                    f"{problem} Shares have ids of their own: allow {name_restore(target)} as a prefix of "
-                    "transactional ids (kafka-acls.sh --resource-pattern-type prefixed), or restore without --shares."
+                    problem.what,
+                    problem.left,
+                    f"Shares have ids of their own: allow {name_restore(target)} as a prefix of transactional ids "
+                    "(kafka-acls.sh --resource-pattern-type prefixed), or restore without --shares.",
                 ) from None
 
 

@@ -52,8 +52,9 @@ def map_topics(
         other = topics_of.setdefault(target, topic)
         if other != topic:
             raise UsageError(
-                f"Topics {other} and {topic} would both be restored into topic {target}. Nothing was restored. Let "
-                r"--target-topic keep what differs, like '\g<0>.restored', or say --target-prefix."
+                f"Topics {other} and {topic} would both be restored into topic {target}.",
+                "Nothing was restored.",
+                r"Let --target-topic keep what differs, like '\g<0>.restored', or say --target-prefix.",
             )
     return targets
 

@@ -293,7 +293,10 @@ def _plan_side_tables(ctx: Context, topic: str, head: Head | None, io: FileAcces
 def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     """Do what was found to be done; raises as :func:`recover_topic`."""
     if found.chosen is None or found.proof is None:
-        raise UsageError(f"Topic {found.topic} was left as it is. {found.undecided}")
+        raise UsageError(
+            f"Topic {found.topic} was left as it is.",
+            next=found.undecided or "",
+        )
     found.ctx.log.confirm_writing()
     if found.is_done:
         found.proof.require_complete()

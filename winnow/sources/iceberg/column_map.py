@@ -114,5 +114,6 @@ def _find_column(table: str, columns: Columns, name: str) -> Path:
     if member in columns.get(column, ()):
         return column, member
     raise UsageError(
-        f"Table {table} has no column {ascii(name)[:80]}. It has: {join_first(list(columns), MAXIMUM_COLUMNS_NAMED)}."
+        f"Table {table} has no column {ascii(name)[:80]}.",
+        next=f"It has: {join_first(list(columns), MAXIMUM_COLUMNS_NAMED)}.",
     )
