@@ -74,7 +74,7 @@ def test_one_topic_that_cannot_be_assessed_stops_no_other(tmp_path: Path) -> Non
     make_topic("orders", tmp_path / "orders.jsonl")
     answer = winnow("assess", "missing", "orders", "--json", code=2)
     assert [each["topic"] for each in answer.document] == ["orders"]
-    assert answer.stderr.count("error: There is no topic missing") == 1
+    assert [each["what"] for each in answer.errors] == ["There is no topic missing."]
 
 
 def test_unknown_topic_alone_leaves_standard_output_empty() -> None:

@@ -53,7 +53,8 @@ def test_unknown_topic_ends_with_two_and_the_others_are_seen_to(tmp_path: Path) 
         ("missing", "refused"),
         ("orders", "nothing_to_do"),
     ]
-    assert f"error: {both.document[0]['message']}\n" in both.stderr
+    (error,) = both.errors
+    assert " ".join([error["what"], error["next"]]) == both.document[0]["message"]
     alone = winnow("compact", "missing", code=2)
     assert (alone.stdout, alone.stderr.count("There is no topic missing")) == ("", 1)
 
@@ -116,7 +117,8 @@ def test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen
     held, idle = answer.document
     assert (held["topic"], held["status"], held["plan_id"]) == ("orders", "refused", None)
     assert held["message"].startswith("Topic orders is held by elsewhere:17:night until ")
-    assert f"error: {held['message']}\n" in answer.stderr
+    (error,) = answer.errors
+    assert " ".join([error["what"], error["left"], error["next"]]) == held["message"]
     assert (idle["topic"], idle["status"]) == ("payments", "nothing_to_do")
 
 

@@ -154,7 +154,7 @@ def test_what_has_not_passed_validation_is_not_published(world: World) -> None:
     assert plan is not None
     world.stage(plan)
     before = world.snapshot_ids()
-    with pytest.raises(ValidationFailedError, match="has not passed validation; nothing was published"):
+    with pytest.raises(ValidationFailedError, match=r"has not passed validation\. Nothing was published"):
         publish_attempt(world.ctx, plan.plan_id, "a1")
     assert world.snapshot_ids() == before
 

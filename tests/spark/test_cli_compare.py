@@ -60,6 +60,7 @@ def test_comparison_is_one_document_and_leaves_everything_as_it_was(tmp_path: Pa
     segment.unlink()
     failed = winnow_process("compare", "orders", "--strategy", "timestamp", "--json")
     assert (failed.exit_code, failed.stdout) == (4, "")
-    assert "error: Topic orders was not compared: orders-2: segment" in failed.stderr
-    assert "is missing" in failed.stderr
+    (error,) = failed.errors
+    assert error["what"].startswith("Topic orders was not compared: orders-2: segment")
+    assert "is missing" in error["what"]
     assert _files(staging / "compare") == {}

@@ -32,6 +32,11 @@ class Answer:
         """Standard output as the one JSON document that it has to be."""
         return json.loads(self.stdout)
 
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """The documents about errors that a command with ``--json`` wrote, one a line of standard error."""
+        return [json.loads(line)["error"] for line in self.stderr.splitlines() if line.startswith('{"error": ')]
+
 
 def winnow(*arguments: object, code: int = 0) -> Answer:
     """Run a command in this process and check its exit code."""
