@@ -173,8 +173,9 @@ class RestCatalogClient:
 
     def _make_error(self, reason: str) -> ServiceError:
         return ServiceError(
-            f"The REST catalog {self.uri} vended no credentials: {reason}. Nothing was changed by that request. Check "
-            "that it runs, and WINNOW_CATALOG__TOKEN or WINNOW_CATALOG__CREDENTIAL, then run it again."
+            f"The REST catalog {self.uri} vended no credentials: {reason}.",
+            left="Nothing was changed by that request.",
+            next="Check that it runs, and WINNOW_CATALOG__TOKEN or WINNOW_CATALOG__CREDENTIAL, then run it again.",
         )
 
 
@@ -231,10 +232,13 @@ class VendedStores:
         if not folder or not (namespace == self._namespace or namespace.startswith(f"{self._namespace}_")):
             shared = vended_places.find_shared_folder(self._namespace)
             raise ConfigurationError(
-                f"{self._scheme}://{path} is in no table's folder, and the catalog vends credentials for tables only. "
-                f"Nothing was done there. Documents and plans may lie below {self._scheme}://{self._root}/{shared}; "
-                "what lists or writes the warehouse as a whole (topics adopt, the restore of a backup) needs access of "
-                "its own and is not possible with WINNOW_VENDED_CREDENTIALS."
+                f"{self._scheme}://{path} is in no table's folder, and the catalog vends credentials for tables only.",
+                left="Nothing was done there.",
+                next=(
+                    f"Documents and plans may lie below {self._scheme}://{self._root}/{shared}; what lists or writes "
+                    "the warehouse as a whole (topics adopt, the restore of a backup) needs access of its own and is "
+                    "not possible with WINNOW_VENDED_CREDENTIALS."
+                ),
             )
         return f"{self._root}/{namespace}/{folder}"
 
@@ -272,16 +276,20 @@ class VendedStores:
             if namespace != self._namespace:
                 raise FileNotFoundError(errno.ENOENT, f"The catalog has no table {table} there", place)
             raise ServiceError(
-                f"The catalog has no table {table} at {place}, so it vends no credentials for that folder. Nothing was "
-                "done there. If the catalog was restored or replaced, put the newer one back, then run it again."
+                f"The catalog has no table {table} at {place}, so it vends no credentials for that folder.",
+                left="Nothing was done there.",
+                next="If the catalog was restored or replaced, put the newer one back, then run it again.",
             )
         properties = choose_credential(answer, location)
         if not properties.get(_KEY) or not properties.get(_SECRET):
             signs = " It signs requests instead, which Winnow does not support." if _has_signer(properties) else ""
             raise ConfigurationError(
-                f"The REST catalog {self._client.uri} vends no credentials for the table {table}.{signs} Nothing was "
-                "done in its folder. Have the catalog vend credentials for the warehouse (its storage needs a role "
-                "that it can assume), or unset WINNOW_VENDED_CREDENTIALS and give the processes access of their own."
+                f"The REST catalog {self._client.uri} vends no credentials for the table {table}.{signs}",
+                left="Nothing was done in its folder.",
+                next=(
+                    "Have the catalog vend credentials for the warehouse (its storage needs a role that it can "
+                    "assume), or unset WINNOW_VENDED_CREDENTIALS and give the processes access of their own."
+                ),
             )
         expiry = properties.get(_EXPIRY, "")
         expires_at_ms = int(expiry) if expiry.isdecimal() else asked_at_ms + UNKNOWN_LIFETIME_MS
@@ -406,8 +414,8 @@ class VendedFileSystem(fs.FileSystemHandler):  # type: ignore[misc]
             return self._stores.run(path, act)
         except FileNotFoundError as problem:
             raise ServiceError(
-                f"{path} was not written: the catalog has no table there, so it vends no credentials for that folder. "
-                "Run it again; if it stays so, put back the catalog that has the table."
+                f"{path} was not written: the catalog has no table there, so it vends no credentials for that folder.",
+                next="Run it again; if it stays so, put back the catalog that has the table.",
             ) from problem
 
 
@@ -430,8 +438,9 @@ def open_vended_filesystem(env: Mapping[str, str], open_own: Callable[[str], fs.
         missing = vended_places.WAREHOUSE if "uri" in properties else vended_places.name_variable("uri")
         raise ConfigurationError(
             f"{vended_places.SWITCH} is set in this process's environment, and {missing} is not, so it cannot ask the "
-            "catalog for credentials. Nothing was opened. Give the machines of Spark's tasks the same variables as the "
-            "driver has."
+            "catalog for credentials.",
+            left="Nothing was opened.",
+            next="Give the machines of Spark's tasks the same variables as the driver has.",
         )
     client = RestCatalogClient(properties, properties.get("warehouse", warehouse))
     namespace = env.get(vended_places.NAMESPACE) or "winnow"

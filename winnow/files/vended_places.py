@@ -87,28 +87,36 @@ def check_settings(settings: Settings) -> None:
     kind = catalog.get("type", "rest" if catalog.get("uri", "").startswith("http") else "")
     if kind.lower() != "rest":
         raise ConfigurationError(
-            f"{told} only REST catalogs vend credentials, and catalog.type is {kind or 'not set'!a}. Nothing was "
-            "changed. Set WINNOW_CATALOG__TYPE=rest, or unset WINNOW_VENDED_CREDENTIALS."
+            f"{told} only REST catalogs vend credentials, and catalog.type is {kind or 'not set'!a}.",
+            left="Nothing was changed.",
+            next="Set WINNOW_CATALOG__TYPE=rest, or unset WINNOW_VENDED_CREDENTIALS.",
         )
     if urlparse(warehouse).scheme not in S3_SCHEMES:
         raise ConfigurationError(
-            f"{told} the warehouse {warehouse} is not on S3, and other stores' vended credentials are not supported. "
-            "Nothing was changed. Unset WINNOW_VENDED_CREDENTIALS, and give the processes access of their own."
+            f"{told} the warehouse {warehouse} is not on S3, and other stores' vended credentials are not supported.",
+            left="Nothing was changed.",
+            next="Unset WINNOW_VENDED_CREDENTIALS, and give the processes access of their own.",
         )
     if own := [name for name in _OWN_KEYS if catalog.get(name)]:
         raise ConfigurationError(
-            f"{told} catalog.{own[0]} is set, too: which of both opens a table would not be clear. Nothing was "
-            f"changed. Unset {name_variable(own[0])}, or WINNOW_VENDED_CREDENTIALS."
+            f"{told} catalog.{own[0]} is set, too: which of both opens a table would not be clear.",
+            left="Nothing was changed.",
+            next=f"Unset {name_variable(own[0])}, or WINNOW_VENDED_CREDENTIALS.",
         )
     if other := [name for name in catalog for login in _OTHER_LOGINS if name == login or name.startswith(f"{login}.")]:
         raise ConfigurationError(
             f"{told} Spark's tasks can ask the catalog only with catalog.token or catalog.credential, not with "
-            f"catalog.{other[0]}. Nothing was changed. Log in with one of these, or unset WINNOW_VENDED_CREDENTIALS."
+            f"catalog.{other[0]}.",
+            left="Nothing was changed.",
+            next="Log in with one of these, or unset WINNOW_VENDED_CREDENTIALS.",
         )
     shared = f"{warehouse}/{find_shared_folder(settings.namespace)}"
     if f"{settings.staging}/".startswith(f"{warehouse}/") and not settings.staging.startswith(f"{shared}/"):
         raise ConfigurationError(
-            f"{told} no credentials are vended for the staging area {settings.staging}: it is in no table's folder. "
-            f"Nothing was changed. Set WINNOW_STAGING={locate_staging(settings)}, or to a place outside of the "
-            "warehouse that the processes can open by themselves."
+            f"{told} no credentials are vended for the staging area {settings.staging}: it is in no table's folder.",
+            left="Nothing was changed.",
+            next=(
+                f"Set WINNOW_STAGING={locate_staging(settings)}, or to a place outside of the warehouse that the "
+                "processes can open by themselves."
+            ),
         )

@@ -111,8 +111,9 @@ def create_log_table(catalog: Catalog, new: NewTable) -> None:
             drop_table(catalog, new.identifier, created.metadata_location, f"topic {new.topic}")
             raise ConfigurationError(
                 f"Topic {new.topic} was not created: the catalog placed its table in {created.location()} instead of "
-                f"{new.location}, where vended credentials would be asked for. Its entry was dropped again. Set "
-                "WINNOW_WAREHOUSE to a folder in which the catalog lets its clients choose places."
+                f"{new.location}, where vended credentials would be asked for.",
+                left="Its entry was dropped again.",
+                next="Set WINNOW_WAREHOUSE to a folder in which the catalog lets its clients choose places.",
             )
         _require_unused(catalog, new.identifier, created)
 

@@ -105,8 +105,10 @@ def _give_partition(
     if not layout.takes_partition:
         if partition is not None and layout.name == MAPPED:
             raise UsageError(
-                "--partition is not taken beside --map, said now or in an earlier call: the column of "
-                f"--map partition=COLUMN tells the partition of each record. {NOTHING_INGESTED} Leave it out."
+                "--partition is not taken beside --map, said now or in an earlier call: the column of --map "
+                "partition=COLUMN tells the partition of each record.",
+                left=NOTHING_INGESTED,
+                next="Leave it out.",
             )
         if partition is not None:
             raise UsageError(
