@@ -119,8 +119,9 @@ class RestCatalogClient:
         told = self._get(f"{root}/config?{urlencode({'warehouse': self._warehouse})}")
         if told is None:
             raise ConfigurationError(
-                f"The REST catalog {self.uri} has no warehouse {self._warehouse}, or is no REST catalog. Nothing was "
-                "done. Check WINNOW_CATALOG__URI, and WINNOW_CATALOG__WAREHOUSE, the catalog's name for the warehouse."
+                f"The REST catalog {self.uri} has no warehouse {self._warehouse}, or is no REST catalog.",
+                left="Nothing was done.",
+                next="Check WINNOW_CATALOG__URI, and WINNOW_CATALOG__WAREHOUSE, the catalog's name for the warehouse.",
             )
         merged = {**(told.get("defaults") or {}), **self._properties, **(told.get("overrides") or {})}
         prefix = str(merged.get("prefix") or "").strip("/")
