@@ -48,7 +48,7 @@ DECISIONS = (
     .changes("is_whole_log_dirty", return_value("False"))
     .caught_by("test_one_strategy_leaves_nothing_behind_that_another_could_see"),
     Mutant("future-not-refused", "compact takes an as-of in the future without --simulate")
-    .changes("compact", drop_statement("refuse_future"))
+    .changes("compact", drop_statement("require_not_ahead"))
     .caught_by("test_as_of_ahead_of_the_present_needs_simulate"),
     Mutant("early-tombstones-not-named", "a simulated run does not say which tombstones it removed before their time")
     .changes("build_change", never("as_of_ms", "now_ms"))

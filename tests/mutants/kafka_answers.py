@@ -31,7 +31,7 @@ KAFKA_ANSWERS: tuple[Mutant, ...] = (
     .changes("make_batch", replace("stamps < 0", "stamps <= 0"))
     .caught_by("test_timestamp_of_0_is_a_time_and_a_missing_one_is_none"),
     Mutant("epoch-of-the-same-topic", "a topic that lost records begins an epoch that repeats what is here")
-    .changes("plan_reading", drop_statement("_refuse_lost_records"))
+    .changes("plan_reading", drop_statement("_make_lost_records_error"))
     .caught_by("test_offset_set_back_by_one_is_refused_and_begins_no_epoch_of_the_same_topic"),
     Mutant("added-partition-begins-anywhere", "the first records of an added partition are passed over once deleted")
     .changes("_list_ranges", replace("bool(epoch.ends)", "number in epoch.ends"))
@@ -43,10 +43,10 @@ KAFKA_ANSWERS: tuple[Mutant, ...] = (
     .changes("PartitionOverlap.is_older", return_value("False", "newest_there_ms"))
     .caught_by("test_mirror_that_lags_lacks_the_newest_records_and_is_older"),
     Mutant("overlap-accepted-by-nobody", "an epoch begins though nobody accepted that it repeats or is older")
-    .changes("refuse_overlap", replace("not doubtful or accepts_overlap", "True"))
+    .changes("require_no_overlap", replace("not doubtful or accepts_overlap", "True"))
     .caught_by("test_topic_with_only_older_records_is_refused"),
     Mutant("unknown-records-skipped", "records between those of the log that it never had are lost")
-    .changes("refuse_overlap", never("strange"))
+    .changes("require_no_overlap", never("strange"))
     .caught_by("test_records_between_those_of_the_log_that_it_never_had_are_never_skipped"),
     Mutant("newer-records-skipped", "records newer than the log are skipped, as an old one comes after them")
     .changes("compare_partition", replace("A and B and time_ms > newest_here_ms", "False"))

@@ -67,7 +67,7 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     .changes("plan_taking", replace("compacted > place > state.log_start_offset", "False"))
     .caught_by("test_log_that_was_compacted_beyond_the_divergence_is_read_again_as_a_whole"),
     Mutant("compacted-and-not-at-kafka", "a log is read again although Kafka has less of it than it had")
-    .changes("_refuse_incomplete", replace("begin > start", "False"))
+    .changes("_require_complete", replace("begin > start", "False"))
     .caught_by("test_log_that_was_compacted_beyond_the_divergence_stays_where_kafka_has_less_than_it_had"),
     Mutant("log-changed-before-the-cut", "what came into a log since its end was counted leaves with that")
     .changes("LogCut.apply", replace("_is_as_counted(part, now, live.get(part.partition, ()))", "True"))
@@ -76,10 +76,10 @@ KAFKA_EPOCHS: tuple[Mutant, ...] = (
     .changes("_check_agreement", replace("rules.agreed != removed", "False"))
     .caught_by("test_nothing_leaves_a_log_that_changed_since_it_was_counted"),
     Mutant("kept-records-taken", "records that were kept at an earlier loss leave at the next one")
-    .changes("_refuse_undecidable", replace("place < begin", "False"))
+    .changes("_require_decidable", replace("place < begin", "False"))
     .caught_by("test_nothing_leaves_a_log_where_it_is_not_known_what_the_brokers_lost"),
     Mutant("nothing-in-common-taken", "a log keeps records that Kafka lost below those of its present life")
-    .changes("_refuse_undecidable", replace("segment.last_offset >= start", "False"))
+    .changes("_require_decidable", replace("segment.last_offset >= start", "False"))
     .caught_by("test_nothing_leaves_a_log_where_it_is_not_known_what_the_brokers_lost"),
     Mutant("plan-survives-the-cut", "a compaction publishes records that left the log")
     .changes("_describe_moved_log", replace("is_replaced(file)", "False"))

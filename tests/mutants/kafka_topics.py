@@ -25,7 +25,7 @@ KAFKA_TOPICS: tuple[Mutant, ...] = (
     .changes("choose_rules", never("_is_empty"))
     .caught_by("test_an_epoch_of_the_policy_waits_for_records_and_is_refused_if_they_are_old"),
     Mutant("left-partitions-not-compared", "a topic that lags behind the partitions that it lacks is taken as newer")
-    .changes("refuse_older_than_left", always("find_offsets_at"))
+    .changes("require_newer_than_left", always("find_offsets_at"))
     .caught_by("test_an_epoch_of_the_policy_waits_for_records_and_is_refused_if_they_are_old"),
     Mutant("unfollowed-in-the-store-alone", "whether a log follows its topic is not asked of the log")
     .changes("prepare_topic", never("follows"))

@@ -112,7 +112,7 @@ PUBLISHING = (
     .changes("_describe_misfit", replace("A.partition != B.partition", "False"))
     .caught_by("test_what_does_not_fit_is_named"),
     Mutant("published-without-a-last-look", "publishing does not look at limits and files again")
-    .changes("build_change", drop_statement("refuse_excess"))
+    .changes("build_change", drop_statement("require_within_limits"))
     .caught_by("test_files_that_are_not_the_attempts_are_not_published_whatever_the_verdict_says"),
     Mutant("retention-not-judged", "a plan may retire segments that retention does not take")
     .changes("find_excesses", set_keyword("retired_not_due", "0"))

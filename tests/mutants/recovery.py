@@ -40,10 +40,10 @@ RECOVERY = (
     .changes("ChosenMetadata.__init__", replace("max(above_sequence_number, A)", "A"))
     .caught_by("test_numbers_are_above_all_that_the_folder_knows"),
     Mutant("another-topic-adopted", "a table is adopted under another topic's name")
-    .changes("_refuse_other_topic", never("topic"))
+    .changes("_require_same_topic", never("topic"))
     .caught_by("test_a_name_or_folder_that_the_catalog_has_is_refused"),
     Mutant("named-folder-adopted", "a table that the catalog has is adopted once more")
-    .changes("_refuse_named_folder", never("is_same_place"))
+    .changes("_require_unnamed_folder", never("is_same_place"))
     .caught_by("test_a_name_or_folder_that_the_catalog_has_is_refused"),
     Mutant("rebuilt-log-starts-anew", "a log whose state was rebuilt accepts what was before its first record")
     .changes("_rebuild_partition", replace("max(known.log_start_offset, first)", "0"))

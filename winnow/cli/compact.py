@@ -15,7 +15,7 @@ from winnow.cli.options import (
     Topics,
     choose_topics,
     open_installation,
-    refuse_future,
+    require_not_ahead,
     resolve_as_of,
 )
 from winnow.cli.output import format_names, print_lines, write_json
@@ -49,7 +49,7 @@ def compact(
     """
     with open_installation() as ctx:
         if not simulate:
-            refuse_future(ctx, as_of)
+            require_not_ahead(ctx, as_of)
         as_of_ms = resolve_as_of(ctx, as_of)
         chosen = choose_topics(ctx, topics)
         from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics

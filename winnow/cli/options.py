@@ -137,7 +137,7 @@ Simulate = Annotated[
 ]
 
 
-def refuse_future(ctx: Context, as_of_ms: int | None) -> None:
+def require_not_ahead(ctx: Context, as_of_ms: int | None) -> None:
     """Check that ``as_of_ms`` does not lie more than a minute ahead of the present, as a run that changes a log must.
 
     Raises:

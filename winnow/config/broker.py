@@ -210,7 +210,7 @@ def make_topic_defaults(given: Mapping[str, str], origins: Mapping[str, str]) ->
     """
     for name in given:
         if not _is_known(name):
-            raise _refuse_unknown(name, origins[name])
+            raise _make_unknown_name_error(name, origins[name])
     for name in given.keys() & BROKER_BY_NAME.keys():
         _parse_broker_value(name, given, origins)
     found: dict[str, TopicDefault] = {}
@@ -304,7 +304,7 @@ def _describe_origin(origin: str, name: str = "") -> str:
     return f"{name or 'It'} comes from {origin}."
 
 
-def _refuse_unknown(name: str, origin: str) -> ConfigurationError:
+def _make_unknown_name_error(name: str, origin: str) -> ConfigurationError:
     if name in BY_NAME:
         brokers = [broker.name for broker in BY_NAME[name].broker_names]
         own = f"the broker's is {' or '.join(brokers)}" if brokers else "a broker has none, so set it on the topic"

@@ -31,9 +31,9 @@ def find_leaderless(
     missing = sorted(set(range(max(leaders, default=0) + 1)) - leaders.keys())
     without = sorted(number for number, leader in leaders.items() if leader is None or leader < 0)
     if without:
-        return _refuse(servers, topic, without, "no broker leads it", left)
+        return _make_answer_error(servers, topic, without, "no broker leads it", left)
     if missing:
-        return _refuse(servers, topic, missing, "it is missing from the brokers' answer", left)
+        return _make_answer_error(servers, topic, missing, "it is missing from the brokers' answer", left)
     return None
 
 
@@ -54,20 +54,22 @@ def check_offsets(
     numbers = list(partitions)
     missing = [number for number in numbers if (topic, number) not in starts or (topic, number) not in ends]
     if missing:
-        return _refuse(servers, topic, missing, "its offsets are missing from the brokers' answer", left)
+        return _make_answer_error(servers, topic, missing, "its offsets are missing from the brokers' answer", left)
     pairs = {number: (starts[topic, number], ends[topic, number]) for number in numbers}
     invalid = [number for number, (start, end) in pairs.items() if not is_offset(start) or not is_offset(end)]
     if invalid:
         start, end = pairs[invalid[0]]
-        return _refuse(servers, topic, invalid, f"its offsets are no valid answer (start {start}, end {end})", left)
+        return _make_answer_error(
+            servers, topic, invalid, f"its offsets are no valid answer (start {start}, end {end})", left
+        )
     crossed = [number for number, (start, end) in pairs.items() if end < start]
     if crossed:
         start, end = pairs[crossed[0]]
-        return _refuse(servers, topic, crossed, f"its end {end} is below its start {start}", left)
+        return _make_answer_error(servers, topic, crossed, f"its end {end} is below its start {start}", left)
     return None
 
 
-def _refuse(servers: str, topic: str, partitions: Sequence[int], reason: str, left: str) -> ServiceError:
+def _make_answer_error(servers: str, topic: str, partitions: Sequence[int], reason: str, left: str) -> ServiceError:
     named = join_first([f"{topic}-{number}" for number in partitions], MAXIMUM_NAMED, ", ", last=" and ")
     return ServiceError(
         f"Kafka at {servers} gave no valid answer about {named}: {reason}. This says nothing about the records.",

@@ -74,7 +74,7 @@ def make_admin_client(
     try:
         return AdminClient(chosen)
     except KafkaException as problem:
-        raise refuse_properties(problem.args[0], left=left) from None
+        raise make_properties_error(problem.args[0], left=left) from None
 
 
 def make_consumer(settings: ClientSettings, *, left: str = NOTHING_CHANGED, **own: str | int | bool) -> Consumer:
@@ -103,10 +103,10 @@ def make_consumer(settings: ClientSettings, *, left: str = NOTHING_CHANGED, **ow
     try:
         return Consumer(chosen)
     except KafkaException as problem:
-        raise refuse_properties(problem.args[0], left=left) from None
+        raise make_properties_error(problem.args[0], left=left) from None
 
 
-def refuse_properties(error: KafkaError, *, left: str = NOTHING_CHANGED) -> ConfigurationError:
+def make_properties_error(error: KafkaError, *, left: str = NOTHING_CHANGED) -> ConfigurationError:
     """Make the error about properties that the library refuses together; their values are not repeated.
 
     ``left``: as of :func:`explain_kafka_error`.

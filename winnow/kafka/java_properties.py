@@ -58,7 +58,7 @@ def _ignore(note: str, *names: str) -> tuple[JavaProperty, ...]:
     return tuple(JavaProperty(name, Treatment.MEANINGLESS, note) for name in names)
 
 
-def _refuse(note: str, *names: str) -> tuple[JavaProperty, ...]:
+def _list_refused(note: str, *names: str) -> tuple[JavaProperty, ...]:
     return tuple(JavaProperty(name, Treatment.REFUSED, note) for name in names)
 
 
@@ -193,13 +193,13 @@ JAVA_PROPERTIES: Final = (
         *("exclude.internal.topics", "internal.throw.on.fetch.stable.offset.unsupported", "metadata.max.idle.ms"),
         *("socket.connection.setup.timeout.max.ms", "share.acknowledgement.mode", "share.acquire.mode"),
     ),
-    *_refuse("name brokers, in bootstrap.servers: controllers have no records", "bootstrap.controllers"),
-    *_refuse(
+    *_list_refused("name brokers, in bootstrap.servers: controllers have no records", "bootstrap.controllers"),
+    *_list_refused(
         "values that Java looks up elsewhere are not looked up here: write the values themselves, into a file that "
         "only Winnow may read",
         "config.providers",
     ),
-    *_refuse(
+    *_list_refused(
         "a class of Java cannot be run here: write sasl.oauthbearer.token.endpoint.url for tokens by OIDC, or "
         "winnow.oauth.callback=MODULE:FUNCTION for a function of Python",
         "sasl.oauthbearer.jwt.retriever.class",

@@ -151,7 +151,7 @@ class RangeReader:
             if messages:
                 if _get_offset(messages[0]) < position:
                     said = f"there is a record at offset {_get_offset(messages[0])}, where there was none"
-                    raise refuse_truncation(wanted, said, left=self._left)
+                    raise make_truncation_error(wanted, said, left=self._left)
                 position = _get_offset(messages[-1]) + 1
                 self._note_leader_epochs(messages)
                 batch = make_batch(messages, wanted)
@@ -263,7 +263,7 @@ class RangeReader:
         if error.code() == KafkaError._PARTITION_EOF:
             return _get_offset(event) >= wanted.end
         if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}:
-            raise refuse_truncation(wanted, error.str(), left=self._left)
+            raise make_truncation_error(wanted, error.str(), left=self._left)
         if error.retriable() or error.code() in {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}:
             return False  # the library tries again; the wait above ends it
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -285,7 +285,7 @@ class RangeReader:
         return explain_kafka_error(error, self._settings.bootstrap_servers, f"reading {wanted}", left=self._left)
 
 
-def refuse_truncation(wanted: BrokerRange, said: str, *, left: str = NOTHING_CHANGED) -> TruncatedRangeError:
+def make_truncation_error(wanted: BrokerRange, said: str, *, left: str = NOTHING_CHANGED) -> TruncatedRangeError:
     """Make the error about records of a range that the brokers do not have any more.
 
     ``said``: what told so, in words; ``left``: as of the reader.

@@ -114,7 +114,7 @@ class TargetTopic:
                     continue
                 if code == KafkaError.INVALID_REPLICATION_FACTOR:
                     raise self._explain_missing_nodes(problem.args[0], replication_factor) from None
-                raise self._refuse_or_explain(problem, f"Topic {self.name} was not created") from None
+                raise self._make_refusal_error(problem, f"Topic {self.name} was not created") from None
         self._wait_until_visible()
 
     def _create(self, partitions: int, replication_factor: int | None, configuration: Mapping[str, str]) -> None:
@@ -198,7 +198,7 @@ class TargetTopic:
             asked = self._admin.incremental_alter_configs([target], request_timeout=REQUEST_TIMEOUT_S)
             next(iter(asked.values())).result()
         except KafkaException as problem:
-            raise self._refuse_or_explain(problem, f"The configuration of topic {self.name} was not changed") from None
+            raise self._make_refusal_error(problem, f"The configuration of topic {self.name} was not changed") from None
 
     def wait_for_stable_end(self) -> BrokerTopic:
         """Wait until no transaction is open in the topic, and describe it.
@@ -260,7 +260,7 @@ class TargetTopic:
             raise self._explain(problem, f"describing the configuration of topic {self.name}") from None
         return {name: entry.value for name, entry in found.items()}
 
-    def _refuse_or_explain(self, problem: Any, what: str) -> Exception:
+    def _make_refusal_error(self, problem: Any, what: str) -> Exception:
         from confluent_kafka import KafkaError
 
         error = problem.args[0]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from winnow.errors import WinnowError
 from winnow.files.record_batch import NO_TIMESTAMP_MS
-from winnow.kafka.client import check_client_library, refuse_properties
+from winnow.kafka.client import check_client_library, make_properties_error
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.record_columns import list_bytes, list_headers, read_times_ms
 from winnow.kafka.writer_errors import explain_writer_error, is_fenced, list_clear_codes
@@ -100,7 +100,7 @@ class TransactionalWriter:
         try:
             return Producer({**chosen, "logger": _log})
         except KafkaException as problem:
-            raise refuse_properties(problem.args[0], left="") from None
+            raise make_properties_error(problem.args[0], left="") from None
 
     @cached_property
     def _consumer(self) -> Consumer:
@@ -119,7 +119,7 @@ class TransactionalWriter:
         try:
             return Consumer({**chosen, "logger": _log})
         except KafkaException as problem:
-            raise refuse_properties(problem.args[0], left="") from None
+            raise make_properties_error(problem.args[0], left="") from None
 
     def __enter__(self) -> Self:
         return self

@@ -196,7 +196,7 @@ class HeadGuard:
                 raise
             raise make_older_error(older, self._records, None) from problem
 
-    def refuse_missing(self, topic: str) -> None:
+    def require_not_older(self, topic: str) -> None:
         """Check whether the metadata file that the catalog names is gone because the catalog is older; never fails.
 
         Raises:

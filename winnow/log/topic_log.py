@@ -109,7 +109,7 @@ class TopicLog:
                 ) from problem
             except FileNotFoundError:
                 if self._guard is not None:
-                    self._guard.refuse_missing(self.topic)
+                    self._guard.require_not_older(self.topic)
                 raise
             except (ValueError, TypeError, LookupError, AttributeError, ValidationError) as problem:
                 raise DamagedMetadataError(
@@ -146,9 +146,9 @@ class TopicLog:
         """
         table = self.load_table()
         if self._guard is None:
-            return self._refuse_deleted(self._load_head(table), even_deleted)
+            return self._require_not_deleted(self._load_head(table), even_deleted)
         self._guard.warn_of_older(self.topic, table, self.load_table)
-        return self._refuse_deleted(self._guard.load_to_read(self.topic, table, self._load_head), even_deleted)
+        return self._require_not_deleted(self._guard.load_to_read(self.topic, table, self._load_head), even_deleted)
 
     def newest_head(self, *, even_deleted: bool = False) -> Head:
         """Load the newest snapshot and its state, to write over them.
@@ -162,7 +162,7 @@ class TopicLog:
             if self._guard is None
             else self._guard.load_newest(self.topic, self.load_table, self._load_head)
         )
-        return self._refuse_deleted(found, even_deleted)
+        return self._require_not_deleted(found, even_deleted)
 
     def find_older(self, head: Head) -> OlderHead | None:
         """Find how ``head`` is older than recorded; None: it is not, or nothing can be asked."""
@@ -178,7 +178,7 @@ class TopicLog:
         if self._guard is not None:
             self._guard.record(head)
 
-    def _refuse_deleted(self, head: Head, even_deleted: bool) -> Head:
+    def _require_not_deleted(self, head: Head, even_deleted: bool) -> Head:
         if head.state.deleted_at_ms is not None and not even_deleted:
             raise make_deleted_error(head.state)
         return head

@@ -200,7 +200,7 @@ class TopicLogs:
             try:
                 create_log_table(self.catalog, new)
             except TableAlreadyExistsError as problem:
-                self._refuse_deleted(topic)
+                self._require_free_name(topic)
                 raise ConfigurationError(
                     f"Topic {topic} exists already.",
                     left="It was left as it is.",
@@ -211,7 +211,7 @@ class TopicLogs:
             log.record(log.head())
         return log
 
-    def _refuse_deleted(self, topic: str) -> None:
+    def _require_free_name(self, topic: str) -> None:
         if self._is_deleted(topic):
             raise ConfigurationError(
                 f"Topic {topic} was not created: a deleted topic has this name until its files are removed.",

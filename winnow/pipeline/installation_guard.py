@@ -112,7 +112,7 @@ class InstallationGuard:
             own = self._store.installation.claim(there)
             taken_over = own == there
         if not self._settings.warehouse_shared and (own is None or own.installation_id != there.installation_id):
-            raise make_refusal(self._settings, self.document, own, there)
+            raise make_installation_error(self._settings, self.document, own, there)
         self._confirmed_at_ms = self._now_ms()
         return taken_over
 
@@ -130,7 +130,7 @@ def make_installation(now_ms: int) -> Installation:
     return Installation(str(uuid.uuid4()), now_ms)
 
 
-def make_refusal(
+def make_installation_error(
     settings: Settings, document: str, own: Installation | None, there: Installation
 ) -> OtherInstallationError:
     """Make the error about a warehouse of another installation: which id is where, and the ways on."""

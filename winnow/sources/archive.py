@@ -17,7 +17,7 @@ from winnow.errors import BadInputError, UsageError, join_first
 from winnow.files.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
 from winnow.sources.choices import Choices
 from winnow.sources.deletes import NULL_TEXT, DeletedValues
-from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
+from winnow.sources.input_errors import NOTHING_INGESTED, make_file_error
 from winnow.sources.layouts.all_layouts import AUTO, find_layout, get_layout
 from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
 from winnow.sources.layouts.field_map import FieldMap
@@ -93,7 +93,7 @@ def arrange_archive(stored: Sequence[StoredObject], layout: Layout, partition: i
     arranged = layout.arrange(stored)
     if not arranged.objects:
         wrong = f"nothing in it is an object of layout {layout.name}"
-        raise refuse_file(stored[0].uri, wrong, "choose another --layout, or check the path")
+        raise make_file_error(stored[0].uri, wrong, "choose another --layout, or check the path")
     objects = _give_partition(layout, arranged.objects, partition)
     return Archive(layout, objects, tuple(stored), arranged.orphans, arranged.findings, arranged.notices)
 
@@ -119,13 +119,13 @@ def _give_partition(
         return objects
     for each in objects:
         if each.partition is None and partition is None:
-            raise refuse_file(
+            raise make_file_error(
                 each.uri,
                 f"it is of layout {layout.name}, and neither its name nor what is in it tells the partition",
                 "say it with --partition N, and name the files of one partition at a time",
             )
         if partition is not None and each.partition not in (None, partition):
-            raise refuse_file(
+            raise make_file_error(
                 each.uri,
                 f"its name tells partition {each.partition}, and --partition says {partition}",
                 "leave --partition out, or the object with --exclude GLOB",
@@ -311,7 +311,7 @@ class ArchivePass:
         if partition.null_count and offset.null_count != len(offset):
             unknown = pc.and_(partition.is_null(), offset.is_valid())
             if pc.any(unknown).as_py():
-                raise refuse_file(
+                raise make_file_error(
                     archive.uri,
                     f"record {records.column('row')[pc.index(unknown, True).as_py()].as_py()} has an offset, but "
                     "neither it nor the object's name has a partition",
@@ -320,7 +320,7 @@ class ArchivePass:
                 )
         highest = pc.max(partition).as_py()
         if highest is not None and highest >= self._partitions:
-            raise refuse_file(
+            raise make_file_error(
                 archive.uri,
                 f"it has partition {highest}, but topic {self.records_of.topic} has {self._partitions} partitions",
                 f"add partitions first: winnow topics alter {self.records_of.topic} --partitions {highest + 1}",

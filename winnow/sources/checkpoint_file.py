@@ -63,7 +63,7 @@ def parse_checkpoints(data: bytes, name: str) -> list[CheckpointEntry]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = data[: problem.start].count(b"\n") + 1
-        raise _make_refusal(name, line, "is not UTF-8") from None
+        raise _make_line_error(name, line, "is not UTF-8") from None
     if not text:
         return []
     lines = _LINE_END.split(text)
@@ -71,15 +71,15 @@ def parse_checkpoints(data: bytes, name: str) -> list[CheckpointEntry]:
         lines.pop()
     version = _parse_number(lines[0])
     if version is None:
-        raise _make_refusal(name, 1, "is not a version number")
+        raise _make_line_error(name, 1, "is not a version number")
     if version != VERSION:
-        raise _make_refusal(name, 1, f"is version {version}; only version {VERSION} is known")
+        raise _make_line_error(name, 1, f"is version {version}; only version {VERSION} is known")
     expected = _parse_number(lines[1]) if len(lines) > 1 else None
     if expected is None or expected < 0:
-        raise _make_refusal(name, 2, "is not the number of entries")
+        raise _make_line_error(name, 2, "is not the number of entries")
     entries = _parse_entries(lines[2:], name)
     if len(entries) != expected:
-        raise _make_refusal(name, 2, f"announces {expected} entries, but {len(entries)} follow")
+        raise _make_line_error(name, 2, f"announces {expected} entries, but {len(entries)} follow")
     return entries
 
 
@@ -90,7 +90,7 @@ def _parse_entries(lines: list[str], name: str) -> list[CheckpointEntry]:
         entry = _parse_entry(line, name, number)
         before = seen.setdefault(entry.topic_partition, number)
         if before != number:
-            raise _make_refusal(name, number, f"names a topic partition that line {before} names already")
+            raise _make_line_error(name, number, f"names a topic partition that line {before} names already")
         entries.append(entry)
     return entries
 
@@ -101,12 +101,12 @@ def _parse_entry(line: str, name: str, number: int) -> CheckpointEntry:
     while fields and not fields[-1]:
         fields.pop()
     if len(fields) != 3 or not fields[0]:  # noqa: PLR2004 - topic, partition, offset
-        raise _make_refusal(name, number, "is not a topic, a partition and an offset")
+        raise _make_line_error(name, number, "is not a topic, a partition and an offset")
     partition, offset = _parse_number(fields[1]), _parse_number(fields[2])
     if partition is None or not 0 <= partition <= INT_MAX:
-        raise _make_refusal(name, number, f"has no partition from 0 to {INT_MAX}")
+        raise _make_line_error(name, number, f"has no partition from 0 to {INT_MAX}")
     if offset is None or not 0 <= offset <= LONG_MAX:
-        raise _make_refusal(name, number, f"has no offset from 0 to {LONG_MAX}")
+        raise _make_line_error(name, number, f"has no offset from 0 to {LONG_MAX}")
     return CheckpointEntry(fields[0], partition, offset)
 
 
@@ -114,7 +114,7 @@ def _parse_number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _make_refusal(name: str, line: int, wrong: str) -> BadInputError:
+def _make_line_error(name: str, line: int, wrong: str) -> BadInputError:
     return BadInputError(
         f"{name} is no checkpoint file: line {line} {wrong}.",
         left=_NOTHING,

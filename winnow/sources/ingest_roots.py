@@ -29,11 +29,11 @@ def check_ingest_paths(paths: Sequence[str], roots: Sequence[str]) -> None:
     for path in paths:
         folder, _ = split_glob(path)
         if not _is_below_a_root(folder, roots):
-            raise _refuse(path, roots)
+            raise _make_root_error(path, roots)
         if storage.is_local(folder):
             for stored in list_objects([path]):
                 if not _is_below_a_root(stored.uri, roots):
-                    raise _refuse(path, roots)
+                    raise _make_root_error(path, roots)
 
 
 def _is_below_a_root(path: str, roots: Sequence[str]) -> bool:
@@ -58,7 +58,7 @@ def _resolve(path: Path) -> Path:
         return Path("/nowhere")
 
 
-def _refuse(path: str, roots: Sequence[str]) -> UsageError:
+def _make_root_error(path: str, roots: Sequence[str]) -> UsageError:
     allowed = ", ".join(roots) or "none"
     return UsageError(
         f"{storage.format_path(path)} is not below a folder that DAG runs may read ({allowed}), or a link in it leads "

@@ -27,7 +27,7 @@ class RecordFault:
     offset: int | None = None
 
 
-def refuse_record(path: str, unit: str, number: int, fault: RecordFault) -> BadInputError:
+def make_record_error(path: str, unit: str, number: int, fault: RecordFault) -> BadInputError:
     """Make the error about record ``number`` (from 1) of ``path``; ``unit`` is ``line`` or ``row``."""
     known = []
     if fault.partition is not None:
@@ -38,7 +38,7 @@ def refuse_record(path: str, unit: str, number: int, fault: RecordFault) -> BadI
     return _make_error(f"{path}, {unit} {number}{where}: {fault.wrong}", fault.advice)
 
 
-def refuse_file(path: str, wrong: str, advice: str) -> BadInputError:
+def make_file_error(path: str, wrong: str, advice: str) -> BadInputError:
     """Make the error about ``path`` as a whole."""
     return _make_error(f"{path}: {wrong}", advice)
 
@@ -47,14 +47,14 @@ def _make_error(what: str, advice: str) -> BadInputError:
     return BadInputError(f"{what}.", NOTHING_INGESTED, f"{advice[:1].upper()}{advice[1:]}." if advice else "")
 
 
-def refuse_undecodable(path: str) -> None:
+def require_decodable(path: str) -> None:
     """Raise for a path that Arrow cannot open.
 
     Raises:
         BadInputError: it is not UTF-8.
     """
     if not storage.is_utf8(path):
-        raise refuse_file(storage.format_path(path), "its name is not UTF-8", "rename it")
+        raise make_file_error(storage.format_path(path), "its name is not UTF-8", "rename it")
 
 
 def make_read_error(path: str, wrong: str, advice: str) -> WinnowError:
@@ -64,7 +64,7 @@ def make_read_error(path: str, wrong: str, advice: str) -> WinnowError:
             storage.read_size_bytes(path)
         except ServiceError as problem:
             return problem.with_left(NOTHING_INGESTED)
-    return refuse_file(path, wrong, advice)
+    return make_file_error(path, wrong, advice)
 
 
 @contextmanager
@@ -75,12 +75,12 @@ def open_to_read(path: str) -> Iterator[Any]:
         BadInputError: the file is missing or cannot be read.
         ServiceError: its object store cannot be reached.
     """
-    refuse_undecodable(path)
+    require_decodable(path)
     filesystem, name = storage.open_filesystem(path)
     try:
         stream = filesystem.open_input_file(name)
     except FileNotFoundError:
-        raise refuse_file(path, "there is no such file", "check the path") from None
+        raise make_file_error(path, "there is no such file", "check the path") from None
     except OSError:
         raise make_read_error(path, "the file cannot be opened", "check that it is a file and readable") from None
     with stream:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from winnow.files.record_batch import DEFAULT_BATCH_BYTES, MAXIMUM_BATCH_BYTES
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.jsonl import read_json_lines
 from winnow.sources.layouts.listing import list_objects
 from winnow.sources.parquet import read_parquet
@@ -41,7 +41,7 @@ def check_suffix(path: str) -> None:
         BadInputError: the name ends in none of :data:`KNOWN`.
     """
     if not path.endswith(KNOWN):
-        raise refuse_file(path, "the name does not say what the file holds", f"it must end in {_format_known()}")
+        raise make_file_error(path, "the name does not say what the file holds", f"it must end in {_format_known()}")
 
 
 def _expand_path(path: str, exclude: Sequence[str]) -> list[str]:
@@ -51,7 +51,7 @@ def _expand_path(path: str, exclude: Sequence[str]) -> list[str]:
         return [path]
     files = [each.uri for each in found if each.uri.endswith(KNOWN) and not each.name.startswith("_")]
     if not files and not exclude:
-        raise refuse_file(path, f"the folder holds no file that ends in {_format_known()}", "check the path")
+        raise make_file_error(path, f"the folder holds no file that ends in {_format_known()}", "check the path")
     return files
 
 

@@ -30,7 +30,7 @@ from winnow.files.record_batch import (
     make_batch,
     make_headers,
 )
-from winnow.sources.input_errors import make_read_error, open_to_read, refuse_file, refuse_record
+from winnow.sources.input_errors import make_file_error, make_read_error, make_record_error, open_to_read
 from winnow.sources.line_faults import UNKNOWN_FAULT, find_fault
 from winnow.sources.topic_filter import TopicFilter
 
@@ -94,7 +94,9 @@ def _read_blocks(path: str, block_bytes: int) -> Iterator[list[bytes]]:
         begun.append(tail)
         begun_bytes += len(tail)
         if begun_bytes > MAXIMUM_LINE_BYTES:
-            raise refuse_file(path, "a line is longer than 1 GiB", "write one record a line, each with a line break")
+            raise make_file_error(
+                path, "a line is longer than 1 GiB", "write one record a line, each with a line break"
+            )
     if begun_bytes:
         yield [b"".join(begun)]
 
@@ -105,7 +107,7 @@ def _read_pieces(path: str, block_bytes: int) -> Iterator[bytes]:
         if path.endswith(".gz"):
             if stream.size() == 0:
                 # Python reads this as no data; it is the most common trace of a failed upload.
-                raise refuse_file(path, _CUT_OFF, _COPY_AGAIN)
+                raise make_file_error(path, _CUT_OFF, _COPY_AGAIN)
             source = gzip.GzipFile(fileobj=stream)
         while data := _read_bytes(path, source, block_bytes):
             yield data
@@ -115,7 +117,7 @@ def _read_bytes(path: str, source: Any, block_bytes: int) -> bytes:
     try:
         return bytes(source.read(block_bytes))
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise refuse_file(path, _CUT_OFF, _COPY_AGAIN) from None
+        raise make_file_error(path, _CUT_OFF, _COPY_AGAIN) from None
     except OSError:
         raise make_read_error(path, "reading it failed", "check the disk and the file's permissions") from None
 
@@ -193,7 +195,7 @@ class _Reader:
             records, rows = self._decode_one_by_one(group)
         columns = _Columns(records)
         if _is_suspicious(group.lines, columns.quotes):
-            self._refuse_first(group)
+            self._require_records(group)
         taken = self._records_of.select_lines(columns.topics, self._path, rows, columns.get_coordinates)
         found = {"row": pa.array(rows, pa.int64()), **columns.get_by_name()}
         if taken is not None:
@@ -201,7 +203,7 @@ class _Reader:
             mask = pa.array(taken)
             found = {name: column.filter(mask) for name, column in found.items()}
         if _is_partition_out_of_range(found["partition"], self._partitions):
-            self._refuse_first(group)
+            self._require_records(group)
         return make_batch(found, self._partitions)
 
     def _decode_one_by_one(self, group: LineGroup) -> tuple[list[_Line], Integers]:
@@ -213,16 +215,16 @@ class _Reader:
                 try:
                     records.append(_decode(line))
                 except _UNDECODABLE:
-                    self._refuse_first(group)
-                    raise refuse_record(self._path, "line", number, UNKNOWN_FAULT) from None
+                    self._require_records(group)
+                    raise make_record_error(self._path, "line", number, UNKNOWN_FAULT) from None
                 rows.append(number)
         return records, np.array(rows, np.int64)
 
-    def _refuse_first(self, group: LineGroup) -> None:
+    def _require_records(self, group: LineGroup) -> None:
         for number, line in enumerate(group.lines, group.first):
             fault = None if _is_blank(line) else find_fault(line, self._records_of, self._partitions)
             if fault is not None:
-                raise refuse_record(self._path, "line", number, fault) from None
+                raise make_record_error(self._path, "line", number, fault) from None
 
 
 def _is_blank(line: bytes) -> bool:

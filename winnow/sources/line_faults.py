@@ -64,7 +64,7 @@ def _parse(line: bytes) -> _Object | RecordFault:
     except UnicodeDecodeError:
         return RecordFault("this is not valid UTF-8", "write the file as UTF-8, with bytes in base64")
     try:
-        record = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant, parse_int=_parse_integer)
+        record = json.loads(text, object_pairs_hook=_Object, parse_constant=_reject_constant, parse_int=_parse_integer)
     except (ValueError, RecursionError):
         return RecordFault("this is not JSON", "write one JSON object a line; was the file cut off here?")
     return (
@@ -74,7 +74,7 @@ def _parse(line: bytes) -> _Object | RecordFault:
     )
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 

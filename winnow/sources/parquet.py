@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from winnow.files.record_batch import HEADER_BYTES, MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS, ROW_BYTES, Integers
-from winnow.sources.input_errors import RecordFault, make_read_error, open_to_read, refuse_file, refuse_record
+from winnow.sources.input_errors import RecordFault, make_file_error, make_read_error, make_record_error, open_to_read
 from winnow.sources.parquet_columns import COLUMNS, RowFaultError, check_schema, convert_to_record_schema
 from winnow.sources.topic_filter import TopicFilter
 
@@ -40,7 +40,7 @@ def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_b
         file = _File(path, stream)
         problem = check_schema(file.schema)
         if problem is not None:
-            raise refuse_file(path, *problem)
+            raise make_file_error(path, *problem)
         first = 1
         for batch, sizes in file.batches(batch_bytes):
             if not batch.num_rows:
@@ -58,7 +58,7 @@ def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_b
                     yield convert_to_record_schema(part, rows=mine, topic=records_of.topic, partitions=partitions)
                     done += part.num_rows
             except RowFaultError as found:
-                raise refuse_record(path, "row", int(rows[done + found.index]), found.fault) from None
+                raise make_record_error(path, "row", int(rows[done + found.index]), found.fault) from None
 
 
 def _read_coordinates(batch: pa.RecordBatch, at: int) -> tuple[int | None, int | None]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError, Explanation
 from winnow.files.record_batch import Integers
-from winnow.sources.input_errors import RecordFault, refuse_record
+from winnow.sources.input_errors import RecordFault, make_record_error
 
 MAXIMUM_NAMES = 10
 """Maximum topics that a message names; the others are counted together."""
@@ -141,7 +141,7 @@ class TopicFilter:
     ) -> OtherTopicError:
         named = f"topic {found}" if found != INVALID_NAME else found
         fault = RecordFault(f"this record names {named}, not {self.topic}", "", *known)
-        return OtherTopicError(refuse_record(path, unit, number, fault).explanation, path, found)
+        return OtherTopicError(make_record_error(path, unit, number, fault).explanation, path, found)
 
     def _no_topic(self, path: str, unit: str, number: int, known: tuple[int | None, int | None]) -> BadInputError:
         fault = RecordFault(
@@ -149,7 +149,7 @@ class TopicFilter:
             f"where it belongs to {self.topic}, ingest such files in a call of their own without --source-topic",
             *known,
         )
-        return refuse_record(path, unit, number, fault)
+        return make_record_error(path, unit, number, fault)
 
 
 def format_topic_name(name: str | bytes | None) -> str:

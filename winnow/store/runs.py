@@ -39,7 +39,7 @@ from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.row_values import make_row, read_value
 from winnow.store.rows import Run, RunState
 from winnow.store.run_progress import PLANNING, note_transition
-from winnow.store.topic_rows import refuse_former_life
+from winnow.store.topic_rows import require_same_life
 from winnow.values.documents import dump_json, load_json
 from winnow.values.results import Verdict
 
@@ -150,7 +150,7 @@ class Runs(StorePart):
         )
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
-            refuse_former_life(session, topic, table_uuid)
+            require_same_life(session, topic, table_uuid)
             if not bulk_statements.insert_missing(session, tables.RunTable, [row]):
                 bulk_statements.execute_change(
                     session, again.values({name: row[name] for name in row if name != "opened_at_ms"})

@@ -76,7 +76,7 @@ def is_former_life(session: Session, topic: str, table_uuid: str | None) -> bool
     return table_uuid in lives and lives[-1] != table_uuid
 
 
-def refuse_former_life(session: Session, topic: str, table_uuid: str | None) -> None:
+def require_same_life(session: Session, topic: str, table_uuid: str | None) -> None:
     """Refuse to begin something for a life of ``topic`` that has ended.
 
     Raises:

@@ -62,7 +62,7 @@ class SecurityHeaders:
                     headers.setdefault(name, value)
             await send(message)
 
-        app = _refuse_nul if _has_nul(scope) else self._app
+        app = _answer_nul if _has_nul(scope) else self._app
         await app(scope, receive, with_headers)
 
 
@@ -70,7 +70,7 @@ def _has_nul(scope: Scope) -> bool:
     return scope["type"] == "http" and ("\0" in scope["path"] or b"%00" in scope["query_string"])
 
 
-async def _refuse_nul(scope: Scope, receive: Receive, send: Send) -> None:
+async def _answer_nul(scope: Scope, receive: Receive, send: Send) -> None:
     answer = EscapedJson({"detail": "The address has the character NUL, which no name has. Nothing was done."}, 400)
     await answer(scope, receive, send)
 
@@ -99,13 +99,13 @@ def make_app() -> FastAPI:
     made.include_router(topics.labels)
     made.mount("/static", StaticFiles(directory=index_page.STATIC), name="static")
     made.add_middleware(SecurityHeaders)
-    made.add_exception_handler(HTTPException, _refuse)
+    made.add_exception_handler(HTTPException, _answer_refusal)
     made.add_exception_handler(RequestValidationError, answer_invalid_request)
     made.add_exception_handler(WinnowError, answer_failure)
     return made
 
 
-async def _refuse(request: Request, problem: Exception) -> Response:
+async def _answer_refusal(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     if problem.status_code == 401 and index_page.wants_html(request):  # noqa: PLR2004 - HTTP status
         return index_page.redirect_to_login(request)

@@ -134,7 +134,7 @@ class _Restore:
             )
         own = {(table.role, topic.topic) for topic in self._backup.topics for table in topic.tables}
         if registered - own:
-            self._refuse([self._name_table(*table) for table in sorted(registered - own)])
+            self._raise_occupied([self._name_table(*table) for table in sorted(registered - own)])
         return registered
 
     def _read_note(self) -> _Note | None:
@@ -148,7 +148,7 @@ class _Restore:
         found += [f"rows of {table} in the metadata store" for table in self._find_rows()]
         found += [f"the file {uri}" for uri in self._find_files()]
         if found:
-            self._refuse(found)
+            self._raise_occupied(found)
 
     def _name_table(self, role: TableRole, name: str) -> str:
         return f"the table {find_namespace(self._ctx.log, role)}.{name} in the catalog"
@@ -165,7 +165,7 @@ class _Restore:
             for entry in storage.list_files(folder)[:1]:
                 yield entry.uri
 
-    def _refuse(self, found: Sequence[str]) -> None:
+    def _raise_occupied(self, found: Sequence[str]) -> None:
         raise UsageError(
             f"A backup is restored into an empty place only, and here is {join_first(found, MAXIMUM_NAMED)}.",
             left="Nothing was changed.",

@@ -122,7 +122,7 @@ def find_excesses(
     return found
 
 
-def refuse_excess(
+def require_within_limits(
     log: TopicLog,
     head: Head,
     plan: Plan,

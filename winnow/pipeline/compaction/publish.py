@@ -16,7 +16,7 @@ from winnow.log.head import Change, Head
 from winnow.log.state import PLAN_PROPERTY
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_retention, count_ahead_of_time
-from winnow.pipeline.compaction.plan_limits import PlanLimits, build_limits, refuse_excess
+from winnow.pipeline.compaction.plan_limits import PlanLimits, build_limits, require_within_limits
 from winnow.pipeline.compaction.plan_validity import find_fence_violation, find_void
 from winnow.pipeline.compaction.run_plan import close_as_void, read_validated_attempt
 from winnow.pipeline.compaction.staged_files import check_staged_files
@@ -292,7 +292,7 @@ def build_change(
     void = find_void(log, head, plan, live)
     if void is not None:
         raise PlanVoidError(void.message)
-    refuse_excess(log, head, plan, manifest, live, limits)
+    require_within_limits(log, head, plan, manifest, live, limits)
     staged = {part.partition: part for part in manifest.partitions}
     # Present readers may hold records that this run removes, so a tombstone's life begins no earlier than now.
     cleaning_time_ms = max(plan.as_of_ms, now_ms)

@@ -67,7 +67,7 @@ def _list_trino_catalog(access: TableAccess) -> list[str]:
             return ["iceberg.catalog.type=glue"]
         case CatalogKind.HIVE, _ if uri is not None:
             return ["iceberg.catalog.type=hive_metastore", f"hive.metastore.uri={uri.value}"]
-    raise UsageError(_refuse("Trino", access))
+    raise UsageError(_describe_refusal("Trino", access))
 
 
 def _list_trino_store(access: TableAccess) -> list[str]:
@@ -116,7 +116,7 @@ def connect_flink(access: TableAccess) -> str:
         case CatalogKind.GLUE, _:
             options |= {"catalog-type": "glue"}
         case _:
-            raise UsageError(_refuse("Flink", access))
+            raise UsageError(_describe_refusal("Flink", access))
     if access.store is StoreKind.S3:
         options["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
         endpoint = access.get_property("s3.endpoint")
@@ -178,7 +178,7 @@ def _choose_clickhouse_source(access: TableAccess) -> str:
             return f"icebergHDFS('{access.location}/')"
 
 
-def _refuse(engine: str, access: TableAccess) -> str:
+def _describe_refusal(engine: str, access: TableAccess) -> str:
     what = "SQLite file" if access.kind is CatalogKind.SQL else f"catalog of kind {access.kind.value}"
     return (
         f"{engine} cannot read the {what} or the store of topic {access.topic}. Use a catalog that it knows (a REST "

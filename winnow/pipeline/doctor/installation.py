@@ -8,7 +8,7 @@ from winnow.files.storage import join
 from winnow.log.installation import read_installation
 from winnow.log.namespaces import Namespaces
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_failure_from_error, build_ok
-from winnow.pipeline.installation_guard import find_installation_to_read, make_refusal
+from winnow.pipeline.installation_guard import find_installation_to_read, make_installation_error
 from winnow.values.model import Installation
 
 NAME = "installation"
@@ -35,7 +35,7 @@ def check_installation(settings: Settings) -> list[CheckResult]:
 def _compare(settings: Settings, document: str, own: Installation, there: Installation) -> CheckResult:
     if own.installation_id == there.installation_id:
         return build_ok(NAME, f"{own.installation_id}, as {document} names it.")
-    refusal = make_refusal(settings, document, own, there)
+    refusal = make_installation_error(settings, document, own, there)
     if settings.warehouse_shared:
         shared = f"{own.installation_id}; {document} names {there.installation_id}, and WINNOW_WAREHOUSE_SHARED is set."
         return build_ok(NAME, shared)

@@ -77,12 +77,12 @@ class RepeatFilter:
         for name in _COMPARED:
             equal &= _compare(earlier.column(name), later.column(name))
         if not equal.all():
-            raise self._refuse(earlier, later, int(np.argmin(equal)))
+            raise self._make_order_error(earlier, later, int(np.argmin(equal)))
         for partition, count in zip(*np.unique(parts[repeats], return_counts=True), strict=True):
             self.counts[int(partition)] = self.counts.get(int(partition), 0) + int(count)
         return batch.filter(pa.array(~same[own:]))
 
-    def _refuse(self, earlier: pa.RecordBatch, later: pa.RecordBatch, index: int) -> BadInputError:
+    def _make_order_error(self, earlier: pa.RecordBatch, later: pa.RecordBatch, index: int) -> BadInputError:
         if self._is_new_beginning(earlier, later, index):
             number = later.column("offset")[index].as_py()
             names = " and ".join(self._names[each.column("file")[index].as_py()] for each in (earlier, later))

@@ -320,7 +320,7 @@ class IngestCommit:
         """
         self._note_known_slices(taken)
         self._check_counts(discard)
-        self._refuse_new_offsets(taken, discard)
+        self._require_offsets(taken, discard)
         self._note_offsets_read()
         if self.prepared.is_empty and self.request.continues is None:
             return self._report(None)
@@ -387,7 +387,7 @@ class IngestCommit:
                     Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
                 ]
 
-    def _refuse_new_offsets(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> None:
+    def _require_offsets(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> None:
         """Refuse records that would be given offsets where the offsets of the log are those of brokers."""
         lacking = next((file.path for file in taken if file.lacks_offsets and file.records), None)
         if lacking is not None and self.head.state.epochs:

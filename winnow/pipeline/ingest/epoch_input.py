@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from winnow.errors import BadInputError, UsageError
 from winnow.files.record_batch import MAXIMUM_OFFSET
-from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, refuse_record
+from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, make_record_error
 from winnow.sources.record_input import InputPass, RecordInput
 from winnow.sources.topic_filter import TopicFilter
 from winnow.values.epochs import Epoch, find_epoch_end
@@ -156,7 +156,7 @@ class EpochPass:
                 partition,
                 offset,
             )
-            raise refuse_record(path, "row", batch.column("row")[at].as_py(), fault)
+            raise make_record_error(path, "row", batch.column("row")[at].as_py(), fault)
         beyond = np.flatnonzero(moved >= ends[numbers])
         if len(beyond):
             at = int(beyond[0])
@@ -168,6 +168,6 @@ class EpochPass:
                 partition,
                 offset,
             )
-            raise refuse_record(path, "row", batch.column("row")[at].as_py(), fault)
+            raise make_record_error(path, "row", batch.column("row")[at].as_py(), fault)
         place = batch.schema.get_field_index("offset")
         return batch.set_column(place, batch.schema.field(place), pc.cast(pa.array(moved), pa.int64()))

@@ -19,7 +19,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.append import PartitionAppender, split_by_partition
 from winnow.pipeline.ingest.commit import IngestCommit, IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.epoch_input import EpochInput, choose_epoch
-from winnow.pipeline.ingest.keyless import KeylessRecords, check_order, refuse_keyless, refuse_without_partition
+from winnow.pipeline.ingest.keyless import KeylessRecords, check_order, require_keys, require_partitions
 from winnow.pipeline.ingest.open_input import TOPIC_ID, open_input
 from winnow.pipeline.ingest.overlap import check_overlap
 from winnow.pipeline.ingest.spark_ingest import (
@@ -29,7 +29,7 @@ from winnow.pipeline.ingest.spark_ingest import (
     append_on_spark,
     find_local_reason,
     is_large,
-    refuse_spark,
+    make_spark_error,
 )
 from winnow.pipeline.ingest.spool import PartitionArrivals, Progress, Spool, SpooledFile
 from winnow.pipeline.ingest.stream import NotStreamableError, StreamingAppender
@@ -156,7 +156,7 @@ def _append_by_size(request: IngestRequest, head: Head, on: str | None, progress
         except LocalOnlyError as problem:
             reason = str(problem)
     if on == SPARK:
-        raise refuse_spark(reason)
+        raise make_spark_error(reason)
     done = append_records(request, head, progress)
     return replace(done, notices=(*done.notices, f"Read in one process and not on Spark, because {reason}."))
 
@@ -265,11 +265,11 @@ class _SpooledIngest(IngestCommit):
         taken = self._select_files()
         arrivals = self.spool.list_arrivals([file.number for file in taken])
         if self.config.compacts and not self.quarantines:
-            refuse_keyless(self.log.topic, self.spool, taken, self.head)
+            require_keys(self.log.topic, self.spool, taken, self.head)
         if self.quarantines:
             check_order(self.spool, taken)
         else:
-            refuse_without_partition(self.log.topic, self.spool, taken)
+            require_partitions(self.log.topic, self.spool, taken)
         self._check_overlaps(arrivals, taken)
         try:
             self._write(arrivals, taken)

@@ -149,7 +149,7 @@ def ingest_kafka_topics(
         topic, name = item
         with results.collect(topic):
             if name not in found:
-                raise refuse_unknown_topic(cluster, name)
+                raise make_unknown_topic_error(cluster, name)
             try:
                 return prepare_topic(ctx, topic, cluster, found[name], wanted)
             except UnfollowedError as left:
@@ -234,7 +234,7 @@ def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms:
     )
 
 
-def refuse_unknown_topic(cluster: Cluster, name: str) -> BadInputError:
+def make_unknown_topic_error(cluster: Cluster, name: str) -> BadInputError:
     """Make the error about a topic that the brokers do not have."""
     return BadInputError(
         f"Kafka at {cluster.settings.bootstrap_servers} has no topic {name}.",

@@ -124,7 +124,7 @@ def compare_with_brokers(
     return Comparison(tuple(divergences), positions)
 
 
-def refuse_divergences(state: TopicState, topic: BrokerTopic, divergences: Sequence[Divergence]) -> BadInputError:
+def make_divergence_error(state: TopicState, topic: BrokerTopic, divergences: Sequence[Divergence]) -> BadInputError:
     """Make the error about partitions whose end the brokers lost."""
     places = [
         f"{topic.name}-{each.partition} from offset {each.offset} on (it was read up to {each.end}, and ends at "

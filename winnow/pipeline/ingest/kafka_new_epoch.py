@@ -24,7 +24,7 @@ from winnow.pipeline.ingest.kafka_reading import (
     plan_reading,
     skip_known,
 )
-from winnow.pipeline.ingest.recreation_policy import refuse_empty, refuse_older_than_left
+from winnow.pipeline.ingest.recreation_policy import require_newer_than_left, require_records
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.model import OffsetRange, Segment, TopicState
 
@@ -84,12 +84,12 @@ def compare_epoch(log: TopicLog, head: Head, reading: KafkaReading, cluster: Clu
         UsageError: the topic is said to be a mirror of another one than the log's.
         ServiceError: the cluster cannot be reached.
     """
-    refuse_empty(head.state, reading.topic, accepts_overlap=rules.accepts_overlap)
+    require_records(head.state, reading.topic, accepts_overlap=rules.accepts_overlap)
     live = log.segments(head)
-    refuse_older_than_left(head.state, reading, live, cluster, accepts_overlap=rules.accepts_overlap)
+    require_newer_than_left(head.state, reading, live, cluster, accepts_overlap=rules.accepts_overlap)
     state = include_partitions(head.state, reading.topic)
     epoch = compare_new_epoch(state, reading, live, cluster, rules.mirror_of)
-    refuse_overlap(epoch, accepts_overlap=rules.accepts_overlap)
+    require_no_overlap(epoch, accepts_overlap=rules.accepts_overlap)
     skipping = skip_known(reading, epoch.positions)
     return replace(epoch, reading=skipping, head=head.table.metadata_location, rules=rules)
 
@@ -170,7 +170,7 @@ def _list_offsets(topic: BrokerTopic) -> list[tuple[int, int, int]]:
     return sorted((number, each.start_offset, each.stable_offset) for number, each in topic.partitions.items())
 
 
-def refuse_overlap(epoch: NewEpoch, *, accepts_overlap: bool) -> None:
+def require_no_overlap(epoch: NewEpoch, *, accepts_overlap: bool) -> None:
     """Raise if the epoch would make old values the newest, and nobody accepted that.
 
     Raises:

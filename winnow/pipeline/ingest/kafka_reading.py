@@ -14,7 +14,7 @@ from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError, 
 from winnow.kafka.cluster import BrokerTopic
 from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange
-from winnow.pipeline.ingest.kafka_divergence import Comparison, Divergence, refuse_divergences
+from winnow.pipeline.ingest.kafka_divergence import Comparison, Divergence, make_divergence_error
 from winnow.pipeline.ingest.log_cut import RemovedRecords
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.epochs import Epoch, LeaderEpoch, append_leader_epochs, shorten_leader_epochs
@@ -104,19 +104,19 @@ def plan_reading(
         ServiceError: the brokers' answer leaves partitions out.
     """
     if not is_another_topic(state, topic):
-        _refuse_fewer_partitions(state, topic)
+        _require_all_partitions(state, topic)
     epochs = _complete_epochs(state, topic)
     newest = epochs[-1]
     divergences = () if compared is None else compared.divergences
     if divergences:
         if rules.diverged != KEEP:
-            raise refuse_divergences(state, topic, divergences)
+            raise make_divergence_error(state, topic, divergences)
         newest = _begin_at_divergences(state, newest, divergences)
         epochs = (*epochs, newest)
     is_same = newest.topic_id is not None and newest.topic_id == topic.topic_id
     back = _find_set_back(state, newest, topic)
     if is_same and back:
-        raise _refuse_lost_records(state.topic, topic, back)
+        raise _make_lost_records_error(state.topic, topic, back)
     moved = _describe_change(state, newest, topic, back)
     if moved is not None and not rules.begins_epoch:
         raise BadInputError(
@@ -141,7 +141,7 @@ def plan_reading(
         epochs = (*epochs, newest)
     ranges, gaps = _list_ranges(state, newest, topic, is_first=len(epochs) == 1)
     if gaps and not rules.accepts_gap:
-        raise _refuse_gaps(state.topic, topic, gaps)
+        raise _make_gap_error(state.topic, topic, gaps)
     from_files = _list_unproven(state, newest)
     unproven = {} if rules.trusts_offsets or rules.begins_epoch else from_files
     positions = {} if compared is None else compared.positions
@@ -242,7 +242,7 @@ def _complete_epochs(state: TopicState, topic: BrokerTopic) -> tuple[Epoch, ...]
     return (Epoch(topic.name, topic.topic_id) if is_empty else Epoch(),)
 
 
-def _refuse_fewer_partitions(state: TopicState, topic: BrokerTopic) -> None:
+def _require_all_partitions(state: TopicState, topic: BrokerTopic) -> None:
     missing = [n for n, each in state.partitions.items() if n not in topic.partitions and each.log_end_offset]
     if missing and (not state.epochs or any(number in state.epochs[-1].ends for number in missing)):
         if state.epochs and topic.topic_id is not None and state.epochs[-1].topic_id == topic.topic_id:
@@ -271,7 +271,7 @@ def _find_set_back(state: TopicState, epoch: Epoch, topic: BrokerTopic) -> list[
     ]
 
 
-def _refuse_lost_records(name: str, topic: BrokerTopic, back: Sequence[str]) -> WinnowError:
+def _make_lost_records_error(name: str, topic: BrokerTopic, back: Sequence[str]) -> WinnowError:
     """Make the error about a topic that is the same one and ends earlier than it did."""
     return BadInputError(
         f"The brokers have lost records of topic {topic.name}, which is the same one as before (topic id "
@@ -318,7 +318,7 @@ def _list_ranges(
     return tuple(ranges), gaps
 
 
-def _refuse_gaps(name: str, topic: BrokerTopic, gaps: Mapping[int, OffsetRange]) -> BadInputError:
+def _make_gap_error(name: str, topic: BrokerTopic, gaps: Mapping[int, OffsetRange]) -> BadInputError:
     lost = [f"{topic.name}-{n} from {gap.start} to {gap.end - 1}" for n, gap in sorted(gaps.items())]
     return BadInputError(
         "The brokers deleted records before they were read (retention or delete-records); offsets lost: "

@@ -12,7 +12,7 @@ from winnow.engine.ingest import RECORD_BYTES
 from winnow.engine.ingest_documents import compute_ingest_plan_id
 from winnow.errors import BadInputError, CommitConflictError, WinnowError, make_error
 from winnow.kafka.client_settings import ClientSettings
-from winnow.kafka.range_reader import BrokerRange, RangeReader, refuse_truncation
+from winnow.kafka.range_reader import BrokerRange, RangeReader, make_truncation_error
 from winnow.log.head import Head
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedError
@@ -150,7 +150,9 @@ def join_leader_epochs(
 
 def _check_joint(before: LeaderEpoch, part: ReadPart, settings: ClientSettings) -> None:
     if before.number > part.leader_epochs[0].number:
-        raise refuse_truncation(part.range, f"leader epoch {part.leader_epochs[0].number} is behind {before.number}")
+        raise make_truncation_error(
+            part.range, f"leader epoch {part.leader_epochs[0].number} is behind {before.number}"
+        )
     with RangeReader(settings) as reader:
         next(iter(reader.read(replace(part.range, after=before))), None)
 

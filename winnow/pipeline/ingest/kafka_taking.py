@@ -63,13 +63,13 @@ def plan_taking(
     reread: dict[int, int] = {}
     for divergence in divergences:
         partition = divergence.partition
-        _refuse_undecidable(log, head, source, divergence, config)
+        _require_decidable(log, head, source, divergence, config)
         state = head.state.partitions[partition]
         place = max(divergence.offset + head.state.epochs[-1].get_base(partition), state.log_start_offset)
         cleaned, _ = receipts.find_highest_end(partition, since=0)
         compacted = max(cleaned, state.first_dirty_offset or 0, *(entry.end_offset for entry in state.history), 0)
         if compacted > place > state.log_start_offset:
-            _refuse_incomplete(log, head, source, divergence, config, compacted)
+            _require_complete(log, head, source, divergence, config, compacted)
             reread[partition] = compacted
             place = state.log_start_offset
         offsets[partition] = place
@@ -163,7 +163,7 @@ def _check_agreement(topic: str, removed: tuple[RemovedRecords, ...], rules: Rea
         )
 
 
-def _refuse_undecidable(
+def _require_decidable(
     log: TopicLog, head: Head, source: BrokerTopic, divergence: Divergence, config: TopicConfig
 ) -> None:
     """Refuse where it is not known which records are those that the brokers lost.
@@ -176,7 +176,7 @@ def _refuse_undecidable(
     place, begin = divergence.offset + epoch.get_base(partition), epoch.get_begin(partition)
     start = max(begin, head.state.partitions[partition].log_start_offset)
     if place < begin:
-        raise _refuse(
+        raise _make_taking_error(
             log.topic,
             f"The brokers lost {name} from offset {divergence.offset} on, which is before where they lost it the last "
             f"time, and records of {here} that they lost then were kept on purpose",
@@ -185,20 +185,20 @@ def _refuse_undecidable(
         segment.first_offset < place and segment.last_offset >= start
         for segment in log.segments(head).get(partition, ())
     ):
-        raise _refuse(
+        raise _make_taking_error(
             log.topic,
             f"Kafka's log of {name} begins at offset {source.partitions[partition].start_offset} and has nothing in "
             f"common with {here}, so that it cannot be told which older records of {here} the brokers lost, too",
         )
     if head.state.quarantine_ingests or (config.compacts and config.keyless == "quarantine"):
-        raise _refuse(
+        raise _make_taking_error(
             log.topic,
             f"Records of {log.topic} without a key are in its quarantine, and those of {name} that the brokers lost "
             "would stay there",
         )
 
 
-def _refuse_incomplete(
+def _require_complete(
     log: TopicLog, head: Head, source: BrokerTopic, divergence: Divergence, config: TopicConfig, compacted: int
 ) -> None:
     """Refuse where reading again would not bring what a compaction removed for the sake of records that go.
@@ -221,7 +221,7 @@ def _refuse_incomplete(
             for segment in log.segments(head).get(partition, ())
             if segment.first_offset < divergence.offset + epoch.get_base(partition)
         )
-        raise _refuse(
+        raise _make_taking_error(
             log.topic,
             f"A compaction of {here} went up to offset {compacted}, beyond the divergence at offset "
             f"{divergence.offset} of {name}: it may have removed older records for the sake of some that would go now, "
@@ -230,7 +230,7 @@ def _refuse_incomplete(
         )
 
 
-def _refuse(topic: str, reason: str) -> BadInputError:
+def _make_taking_error(topic: str, reason: str) -> BadInputError:
     return BadInputError(
         f"{reason}.",
         left=NOTHING_INGESTED,

@@ -28,7 +28,7 @@ MAXIMUM_ROWS_PER_APPEND = 50_000
 _KEYLESS_CONDITION = "key IS NULL"
 
 
-def refuse_keyless(topic: str, spool: Spool, taken: Sequence[SpooledFile], head: Head) -> None:
+def require_keys(topic: str, spool: Spool, taken: Sequence[SpooledFile], head: Head) -> None:
     """Raise if the call has a new record without a key; ``head``: of the log of ``topic``.
 
     A record below the log end is not new: it is still in the log or was moved to the quarantine, from the time before
@@ -73,7 +73,7 @@ def _describe_policy_at_kafka(head: Head, topic: str) -> str:
     return f"{text}, so it may have such records; to have that here too: winnow ingest kafka {topic} --sync-config. "
 
 
-def refuse_without_partition(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
+def require_partitions(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
     """Raise for a record with neither key nor partition, if the topic has no quarantine.
 
     Raises:

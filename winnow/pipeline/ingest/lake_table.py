@@ -102,7 +102,7 @@ def ingest_table(
     columns = find_columns(table.name, table.columns, chosen)
     if log.config(head).compacts and "key" not in columns.fields:
         keeping = f"winnow topics alter {topic} --config cleanup.policy=delete"
-        raise _refuse_keyless(topic, table, columns, keeping)
+        raise _make_keyless_error(topic, table, columns, keeping)
     source = ArchiveInput(
         archive := make_table_archive(table, table.list_added_files(earlier.snapshot_id), columns),
         archive.objects,
@@ -147,7 +147,7 @@ def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: 
     files: Sequence[TableFile] = table.list_added_files()
     if "key" not in columns.fields and TopicConfig.parse({}, ctx.settings.topic_defaults).compacts:
         keeping = f"winnow topics create {topic} --partitions N --config cleanup.policy=delete"
-        raise _refuse_keyless(topic, table, columns, keeping)
+        raise _make_keyless_error(topic, table, columns, keeping)
     partitions = wanted.partitions or count_table_partitions(table, files, columns)
     if not partitions:
         raise UsageError(
@@ -163,7 +163,7 @@ def _read_columns(choices: Mapping[str, str]) -> dict[str, str]:
     return {name: column for name, column in known.items() if column is not None}
 
 
-def _refuse_keyless(topic: str, table: SourceTable, columns: ColumnMap, keeping: str) -> BadInputError:
+def _make_keyless_error(topic: str, table: SourceTable, columns: ColumnMap, keeping: str) -> BadInputError:
     """Make the error about a table without keys; ``keeping``: the command that keeps every record."""
     named = join_first(list(columns.row or table.columns), MAXIMUM_COLUMNS_NAMED, ", ")
     dropped = (

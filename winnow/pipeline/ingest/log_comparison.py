@@ -73,7 +73,7 @@ class LogComparison:
         later = "arrived_ms <> arrived_ms" if newest_ms is None else f"arrived_ms > {newest_ms}"
         self._later = f"coalesce({later}, false)"
 
-    def refuse_different(self) -> None:
+    def require_equal(self) -> None:
         """Raise if the log has another record at one of the offsets.
 
         Raises:
@@ -96,7 +96,7 @@ class LogComparison:
             left=NOTHING_INGESTED,
         )
 
-    def refuse_absent(self, from_offset: int, log_end_offset: int) -> None:
+    def require_present(self, from_offset: int, log_end_offset: int) -> None:
         """Raise if the log does not have a record at or above ``from_offset``, where none was compacted away.
 
         Raises:

@@ -45,10 +45,10 @@ def check_overlap(
     ) as compared:
         if compared is None:
             return
-        compared.refuse_different()
-        compared.refuse_absent(cleanable.find_cleaned_offset(state), state.log_end_offset)
+        compared.require_equal()
+        compared.require_present(cleanable.find_cleaned_offset(state), state.log_end_offset)
         if not trust_compacted:
-            refuse_unknown_slices(head.state, spool.files, partition, compared.list_absent())
+            require_known_slices(head.state, spool.files, partition, compared.list_absent())
 
 
 def _read_quarantined(
@@ -57,7 +57,7 @@ def _read_quarantined(
     return quarantine.read(head.state.quarantine_ingests, partition=partition, offsets=offsets)
 
 
-def refuse_unknown_slices(
+def require_known_slices(
     state: TopicState, files: Sequence[SpooledFile], partition: int, absent: AbsentRecords
 ) -> None:
     """Raise if a record of ``absent`` is of a file whose slice was never ingested: it was not compacted away here.

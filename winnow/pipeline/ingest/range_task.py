@@ -244,8 +244,8 @@ def _compare(mine: IngestRange, spool: Spool) -> AbsentRecords:
     ) as compared:
         if compared is None:
             return AbsentRecords()
-        compared.refuse_different()
-        compared.refuse_absent(mine.cleaned_offset, mine.log_end_offset)
+        compared.require_equal()
+        compared.require_present(mine.cleaned_offset, mine.log_end_offset)
         return compared.list_absent()
 
 

@@ -42,7 +42,7 @@ class EmptyTopicError(Exception):
     """A topic that was created again has no records yet, so nothing is decided."""
 
 
-def refuse_empty(state: TopicState, topic: BrokerTopic, *, accepts_overlap: bool) -> None:
+def require_records(state: TopicState, topic: BrokerTopic, *, accepts_overlap: bool) -> None:
     """Refuse an epoch of a topic without records where the log has some: whatever comes first would be newer than they.
 
     Raises:
@@ -65,7 +65,7 @@ def _is_empty(topic: BrokerTopic) -> bool:
     return all(part.start_offset == part.stable_offset for part in topic.partitions.values())
 
 
-def refuse_older_than_left(
+def require_newer_than_left(
     state: TopicState,
     reading: KafkaReading,
     segments: Mapping[int, Sequence[Segment]],

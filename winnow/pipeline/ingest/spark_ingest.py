@@ -29,7 +29,7 @@ from winnow.pipeline.ingest.commit import IngestReport, IngestRequest, LogMovedE
 from winnow.pipeline.ingest.epoch_input import EpochInput
 from winnow.pipeline.ingest.keyless import build_keyless_error
 from winnow.pipeline.ingest.log_comparison import AbsentRecord, AbsentRecords
-from winnow.pipeline.ingest.overlap import refuse_unknown_slices
+from winnow.pipeline.ingest.overlap import require_known_slices
 from winnow.pipeline.ingest.plan_ingest import IngestPlanner, InputKnowledge
 from winnow.pipeline.ingest.planned_objects import restore_findings
 from winnow.pipeline.ingest.result_checks import check_result
@@ -219,10 +219,10 @@ class SparkIngest(SparkSegments):
         facts = {fact.number: fact for each in result.ranges for fact in each.findings.objects}
         self.files = [_make_file(plan, facts[number]) for number in range(len(plan.objects))]
         self.note_other_topics(opened.records_of)
-        self._refuse_keyless(result.ranges, plan)
-        self._refuse_absent(result.ranges, plan)
+        self._require_keys(result.ranges, plan)
+        self._require_present(result.ranges, plan)
 
-    def _refuse_keyless(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
+    def _require_keys(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
         found = [(each.keyless, plan.ranges[each.number].partition) for each in ranges if each.keyless is not None]
         if not found:
             return
@@ -231,7 +231,7 @@ class SparkIngest(SparkSegments):
         path = plan.objects[first.number].uri
         raise build_keyless_error(self.head, self.log.topic, path, first.row, partition, first.offset, count)
 
-    def _refuse_absent(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
+    def _require_present(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
         if self.request.trust_compacted:
             return
         by_partition: dict[int, list[RangeResult]] = {}
@@ -247,7 +247,7 @@ class SparkIngest(SparkSegments):
                 sum(each.absent_records for each in mine),
                 sum(each.absent_later for each in mine),
             )
-            refuse_unknown_slices(self.head.state, self.files, partition, absent)
+            require_known_slices(self.head.state, self.files, partition, absent)
 
 
 def _make_file(plan: IngestPlan, facts: ObjectFacts) -> SpooledFile:
@@ -343,7 +343,7 @@ def _read_outcome(plan: IngestPlan, done: JobOutcome, application: str | None) -
         return problem
 
 
-def refuse_spark(reason: str) -> WinnowError:
+def make_spark_error(reason: str) -> WinnowError:
     """Make the error about an input that was to be ingested on Spark and cannot be."""
     return UsageError(
         f"This cannot be ingested on Spark: {reason}.",

@@ -131,9 +131,9 @@ def _look_at_folder(ctx: Context, topic: str, location: str, metadata: str | Non
     entry = ctx.log.find_entry(topic)
     if entry.metadata_location is not None:
         return _look_at_adopted(ctx, topic, location, entry, metadata)
-    _refuse_named_folder(ctx, topic, location)
+    _require_unnamed_folder(ctx, topic, location)
     found = look_at_table(ctx, topic, location, CatalogEntry(None, None), metadata=metadata, rebuild=rebuild)
-    _refuse_other_topic(found)
+    _require_same_topic(found)
     return found
 
 
@@ -160,7 +160,7 @@ def _look_at_adopted(
     return found
 
 
-def _refuse_named_folder(ctx: Context, topic: str, location: str) -> None:
+def _require_unnamed_folder(ctx: Context, topic: str, location: str) -> None:
     for name, metadata in ctx.log.list_metadata_locations().items():
         if is_same_place(_get_folder(metadata), location):
             raise UsageError(
@@ -173,7 +173,7 @@ def _get_folder(metadata_location: str) -> str:
     return metadata_location.rpartition("/metadata/")[0]
 
 
-def _refuse_other_topic(found: TopicRecovery) -> None:
+def _require_same_topic(found: TopicRecovery) -> None:
     """Refuse a table that is another topic's.
 
     Raises:

@@ -39,7 +39,7 @@ from pyiceberg.utils.config import Config
 
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError
 from winnow.files import object_store
-from winnow.sources.input_errors import NOTHING_INGESTED, refuse_file
+from winnow.sources.input_errors import NOTHING_INGESTED, make_file_error
 from winnow.sources.layouts.parquet_batches import read_stream_batches, read_stream_schema
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class SourceTable:
         current = self._table.current_snapshot()
         if current is None or current.snapshot_id == after:
             if current is None and after is not None:
-                raise self._refuse_position(after)
+                raise self._make_position_error(after)
             return []
         history = self._list_history(current, after)
         for snapshot in history:
@@ -124,7 +124,7 @@ class SourceTable:
             ServiceError: the table's storage cannot be reached.
         """
         if file.entry.file_format != FileFormat.PARQUET:
-            raise refuse_file(
+            raise make_file_error(
                 file.uri,
                 f"this data file of table {self.name} is {file.entry.file_format.value}",
                 "only Parquet is read: rewrite the table's files with write.format.default=parquet",
@@ -143,7 +143,7 @@ class SourceTable:
             names = [field.name for field in stored.fields]
             for batch in read_stream_batches(file.uri, stream, batch_bytes, names):
                 missing -= batch.num_rows
-                with _refuse_schema(file.uri):
+                with _translate_schema_errors(file.uri):
                     yield _to_requested_schema(
                         wanted,
                         stored,
@@ -153,7 +153,7 @@ class SourceTable:
                         allow_timestamp_tz_mismatch=True,
                     )
         if missing:
-            raise refuse_file(
+            raise make_file_error(
                 file.uri, "it has another number of rows than its manifest tells", "restore the table's files"
             )
 
@@ -187,10 +187,10 @@ class SourceTable:
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else known.get(parent)
         if after is not None and snapshot is None:
-            raise self._refuse_position(after)
+            raise self._make_position_error(after)
         return found
 
-    def _refuse_position(self, after: int) -> BadInputError:
+    def _make_position_error(self, after: int) -> BadInputError:
         return BadInputError(
             f"Table {self.name} was ingested up to its snapshot {after}, which is no longer in the history of its "
             "newest one: it was expired, or the table was rolled back or replaced.",
@@ -225,7 +225,7 @@ class SourceTable:
         """Return what the data file has of ``wanted``, under the names in the file."""
         physical = read_stream_schema(file.uri, stream).columns
         ids = {number for number in wanted.field_ids if not isinstance(wanted.find_type(number), MapType | ListType)}
-        with _refuse_schema(file.uri):
+        with _translate_schema_errors(file.uri):
             stored = pyarrow_to_schema(
                 physical,
                 self._table.name_mapping(),
@@ -248,7 +248,7 @@ class SourceTable:
         except WinnowError:
             raise
         except FileNotFoundError:
-            raise refuse_file(
+            raise make_file_error(
                 uri or self.metadata_location,
                 f"a file of table {self.name} is not there",
                 "if its snapshots were expired meanwhile, run it again; else restore the table's files",
@@ -331,10 +331,10 @@ def _list_members(field: NestedField) -> tuple[str, ...]:
 
 
 @contextmanager
-def _refuse_schema(uri: str) -> Iterator[None]:
+def _translate_schema_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, LookupError, NotImplementedError, ResolveError, pa.ArrowException):
-        raise refuse_file(
+        raise make_file_error(
             uri, "its columns cannot be matched with the table's by field ids or names", "rewrite the table's files"
         ) from None

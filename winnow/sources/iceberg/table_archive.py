@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from winnow.sources.archive import Archive
 from winnow.sources.iceberg.column_map import ColumnMap
 from winnow.sources.iceberg.source_table import SourceTable, TableFile
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.chunks import Place, make_chunk
 from winnow.sources.layouts.column_values import (
     list_values,
@@ -98,7 +98,7 @@ def _convert_batch(place: Place, batch: pa.RecordBatch, columns: ColumnMap, opti
     for name in ("partition", "offset"):
         if fields[name].null_count:
             index = pc.index(fields[name].is_null(), True).as_py()
-            raise place.refuse(index, f"it has no {name}", f"name another column with --map {name}=COLUMN")
+            raise place.make_error(index, f"it has no {name}", f"name another column with --map {name}=COLUMN")
     found: dict[str, Any] = {}
     structured = set()
     for name, make in (("key", make_byte_column), ("value", make_byte_column), ("headers", make_headers_of_column)):
@@ -133,4 +133,4 @@ def _read_timestamps(place: Place, column: Any, options: ReadOptions) -> Any:
         return to_milliseconds(place, column, options.floors_timestamps)
     wrong = f"its column for timestamps is of type {str(column.type)[:80]}"
     advice = "it must be a timestamp, or an integer of milliseconds; name another with --map timestamp=COLUMN"
-    raise refuse_file(place.uri, wrong, advice)
+    raise make_file_error(place.uri, wrong, advice)

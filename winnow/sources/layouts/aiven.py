@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import pyarrow.compute as pc
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.aiven_columnar import (
     find_avro_forms,
     find_parquet_forms,
@@ -125,4 +125,4 @@ def _check_name(archive: ArchiveObject, chunk: RecordChunk) -> None:
     lowest = pc.min(chunk.records.column("offset")).as_py()
     if archive.first_offset is not None and lowest is not None and lowest < archive.first_offset:
         wrong = f"it holds offset {lowest}, though its name seems to say that it begins at {archive.first_offset}"
-        raise refuse_file(archive.uri, wrong, "name the objects as Aiven's sink does: topic-partition-offset")
+        raise make_file_error(archive.uri, wrong, "name the objects as Aiven's sink does: topic-partition-offset")

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, ROW_BYTES
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.column_values import (
@@ -115,7 +115,7 @@ def read_aiven_parquet(archive: ArchiveObject, options: ReadOptions) -> Iterator
     schema = read_parquet_schema(obj)
     has_envelope = has_parquet_envelope(schema)
     if has_envelope and "value" not in schema.columns.names:
-        raise refuse_file(obj.uri, *_NO_VALUES)
+        raise make_file_error(obj.uri, *_NO_VALUES)
     done = 0
     for batch in read_parquet_batches(obj, options.batch_bytes):
         if not batch.num_rows:
@@ -166,7 +166,7 @@ def read_aiven_avro(archive: ArchiveObject, options: ReadOptions) -> Iterator[Re
         has_envelope = has_avro_envelope(file.schema)
         names = {field["name"] for field in file.schema["fields"]} if has_envelope else set()
         if has_envelope and "value" not in names:
-            raise refuse_file(obj.uri, *_NO_VALUES)
+            raise make_file_error(obj.uri, *_NO_VALUES)
         done = 0
         for records in group_values(file.read_records(), options.batch_bytes):
             place = Place(obj.uri, "record", np.arange(done + 1, done + 1 + len(records)))
@@ -179,7 +179,7 @@ def read_aiven_avro(archive: ArchiveObject, options: ReadOptions) -> Iterator[Re
                 value = render_column(place, records)
                 yield make_chunk(place, value=value, partition=partition, offset=derived, structured=["value"])
         if not done:
-            raise refuse_file(obj.uri, "it holds no records", DAMAGED_ADVICE)
+            raise make_file_error(obj.uri, "it holds no records", DAMAGED_ADVICE)
 
 
 def _read_envelopes(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.aiven_csv_fields import CELLS, CsvFields, find_csv_fields
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, HeaderPairs, Place, make_chunk, make_header_column
 from winnow.sources.layouts.compression import open_decompressed, read_start
@@ -54,11 +54,11 @@ def read_aiven_csv(
     """
     obj = archive.parts["value"]
     if not obj.size_bytes:
-        raise refuse_file(obj.uri, "the object is empty", DAMAGED_ADVICE)
+        raise make_file_error(obj.uri, "the object is empty", DAMAGED_ADVICE)
     fields = fields or find_csv_fields(read_csv_sample(obj), archive.first_offset, archive.partition)
     if fields is None:
         wrong = "its lines are no CSV of Aiven's sink, or values hold line ends, which nothing tells from those of CSV"
-        raise refuse_file(obj.uri, wrong, _PLAIN_ADVICE)
+        raise make_file_error(obj.uri, wrong, _PLAIN_ADVICE)
     with open_decompressed(obj) as stream:
         records = 0
         for group in read_line_groups(obj.uri, stream, options.batch_bytes):
@@ -81,7 +81,7 @@ def _split_lines(place: Place, lines: list[bytes], fields: CsvFields) -> dict[st
         if found is None:
             wrong = f"this line has not the fields {', '.join(fields.names)}"
             advice = "a value with a line end in it, or a cut-off object? " + _PLAIN_ADVICE
-            raise place.refuse(index, wrong, advice)
+            raise place.make_error(index, wrong, advice)
         rows.append(found.groups())
     columns = zip(*rows, strict=True)
     return {name: pa.array(column, pa.binary()) for name, column in zip(fields.names, columns, strict=True)}
@@ -126,7 +126,7 @@ def _check_last_value(place: Place, column: Any) -> None:
     canonical = decode_base64(column).canonical
     if len(canonical) > 1 and canonical[:-1].all() and not canonical[-1]:
         wrong = "the last value is cut off: it alone is no base64"
-        raise place.refuse(len(canonical) - 1, wrong, DAMAGED_ADVICE)
+        raise place.make_error(len(canonical) - 1, wrong, DAMAGED_ADVICE)
 
 
 def _read_keys(place: Place, column: Any) -> Any:
@@ -134,7 +134,7 @@ def _read_keys(place: Place, column: Any) -> Any:
         return None
     read = decode_base64(column)
     if not read.canonical.all():
-        raise place.refuse(int(np.argmin(read.canonical)), "its key is not base64", DAMAGED_ADVICE)
+        raise place.make_error(int(np.argmin(read.canonical)), "its key is not base64", DAMAGED_ADVICE)
     return pc.if_else(pc.equal(pc.binary_length(column), 0), pa.scalar(None, pa.binary()), read.decoded)
 
 
@@ -147,7 +147,7 @@ def _read_integers(place: Place, name: str, column: Any) -> Any:
     except pa.ArrowInvalid:
         for index, text in enumerate(texts.to_pylist()):
             if text is not None and not (CELLS[name].fullmatch(text) and int(text) < 2**63):
-                raise place.refuse(index, f"{name} is not a whole number", DAMAGED_ADVICE) from None
+                raise place.make_error(index, f"{name} is not a whole number", DAMAGED_ADVICE) from None
         raise
 
 
@@ -160,7 +160,7 @@ def _read_headers(place: Place, column: Any) -> Any:
     counts = []
     for index, cell in enumerate(cells):
         if cell and not CELLS["headers"].fullmatch(cell):
-            raise place.refuse(index, "its headers are not name:value; in base64", DAMAGED_ADVICE)
+            raise place.make_error(index, "its headers are not name:value; in base64", DAMAGED_ADVICE)
         pairs = cell.split(b";")[:-1]
         counts.append(len(pairs))
         for pair in pairs:
@@ -175,5 +175,5 @@ def _read_headers(place: Place, column: Any) -> Any:
         try:
             lists.append([(name.decode(), value) for name, value in (next(flat) for _ in range(count))])
         except UnicodeDecodeError:
-            raise place.refuse(index, "a header's name is not UTF-8", DAMAGED_ADVICE) from None
+            raise place.make_error(index, "a header's name is not UTF-8", DAMAGED_ADVICE) from None
     return make_header_column(lists)

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from winnow.files.record_batch import Integers
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.compression import open_decompressed
 from winnow.sources.layouts.derived import derive_offsets, repeat_partition
-from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers, refuse_line
+from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers, make_line_error
 from winnow.sources.layouts.lines import LineGroup, drop_blank, read_line_groups
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk
 
@@ -67,7 +67,7 @@ def read_aiven_json(archive: ArchiveObject, options: ReadOptions) -> Iterator[Re
             if group.is_last:
                 frame.check_end(group)
     if not reader.records:
-        raise refuse_file(obj.uri, "it holds no records", DAMAGED_ADVICE)
+        raise make_file_error(obj.uri, "it holds no records", DAMAGED_ADVICE)
 
 
 class _Frame:
@@ -98,7 +98,7 @@ class _Frame:
         if end is not None:
             if end < len(lines) - 1:
                 wrong = "something follows the end of the array"
-                raise Place(self._uri, "line", rows).refuse(end + 1, wrong, DAMAGED_ADVICE)
+                raise Place(self._uri, "line", rows).make_error(end + 1, wrong, DAMAGED_ADVICE)
             self._is_closed = True
             lines, rows = lines[:-1], rows[:-1]
         lines = [line.strip(b" \t\r") for line in lines]
@@ -108,10 +108,10 @@ class _Frame:
     def check_end(self, group: LineGroup) -> None:
         """Raise for an object that does not end as a complete one does."""
         if self._is_array and not self._is_closed:
-            raise refuse_file(self._uri, "its JSON array does not end: it is cut off", DAMAGED_ADVICE)
+            raise make_file_error(self._uri, "its JSON array does not end: it is cut off", DAMAGED_ADVICE)
         if self._has_comma or not (self._is_array or group.lines[-1].strip()):
             wrong = "it is cut off: it ends with a separator, which the sink writes before another record only"
-            raise refuse_file(self._uri, wrong, DAMAGED_ADVICE)
+            raise make_file_error(self._uri, wrong, DAMAGED_ADVICE)
 
 
 class _Reader:
@@ -127,7 +127,7 @@ class _Reader:
             self._fields = find_envelope(lines[0])
             if self._fields is not None and "value" not in self._fields:
                 wrong = "its records have no values, so nothing can be compacted from it"
-                raise refuse_file(place.uri, wrong, "add value to the sink's format.output.fields")
+                raise make_file_error(place.uri, wrong, "add value to the sink's format.output.fields")
         derived = derive_offsets(self._archive, self.records, len(lines))
         self.records += len(lines)
         partition = repeat_partition(self._archive, len(lines))
@@ -141,7 +141,7 @@ class _Reader:
         try:
             raws = _decode_values(b"\n".join(lines))
         except UNREADABLE:
-            raise refuse_line(place, lines, _decode_values) from None
+            raise make_line_error(place, lines, _decode_values) from None
         return self._json.render(place, "value", [bytes(raw) for raw in raws])
 
     def _read_envelopes(self, place: Place, lines: list[bytes], partition: Any, derived: Any) -> RecordChunk:
@@ -151,7 +151,7 @@ class _Reader:
             # A missing value must not become a tombstone.
             absent = self._json.find_absent(records, name) if name in fields else None
             if absent is not None:
-                raise place.refuse(absent, f"it has no {name}, which the first record has", DAMAGED_ADVICE)
+                raise place.make_error(absent, f"it has no {name}, which the first record has", DAMAGED_ADVICE)
         return make_chunk(
             place,
             key=self._json.make_bytes(place, records, "key"),

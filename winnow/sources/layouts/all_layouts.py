@@ -19,7 +19,7 @@ from winnow.sources.layouts.lenses_layout import LENSES
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.spark_layout import SPARK
 from winnow.sources.layouts.ui_export_layout import UI_EXPORT
-from winnow.sources.layouts.unrecognised import refuse_unrecognised
+from winnow.sources.layouts.unrecognised import make_unrecognised_error
 from winnow.sources.layouts.winnow_layout import WINNOW, may_be_winnow
 
 AUTO: Final = "auto"
@@ -78,7 +78,7 @@ def find_layout(stored: Sequence[StoredObject], *, suggests: bool = False) -> La
         suggested = _suggest(max(stored, key=lambda each: each.size_bytes))
         if suggested is not None and suggests:
             return suggested
-        raise refuse_unrecognised(stored, suggested, [layout.name for layout in LAYOUTS])
+        raise make_unrecognised_error(stored, suggested, [layout.name for layout in LAYOUTS])
     if len(found) > 1:
         shown = ", ".join(f"{each.uri} looks like {name}" for name, each in found.items())
         raise BadInputError(

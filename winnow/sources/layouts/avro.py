@@ -20,7 +20,7 @@ from winnow.files.record_batch import (
     ROW_BYTES,
     TIMESTAMP_TYPES,
 )
-from winnow.sources.input_errors import FinerTimestampError, RecordFault, refuse_file, refuse_record
+from winnow.sources.input_errors import FinerTimestampError, RecordFault, make_file_error, make_record_error
 from winnow.sources.layouts.avro_fields import AvroFields, find_fields
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.decoded_entries import UNRENDERABLE, list_headers
@@ -92,7 +92,7 @@ def _group_records(
             headers = [] if headers_name is None else list_headers(record[headers_name])
         except UNRENDERABLE:
             fault = RecordFault("its key, value or headers are not what a Kafka record has", _ADVICE, obj.partition)
-            raise refuse_record(obj.uri, "row", number, fault) from None
+            raise make_record_error(obj.uri, "row", number, fault) from None
         size = ROW_BYTES + len(key or b"") + len(value or b"")
         if headers:
             size += sum(HEADER_BYTES + len(name) + len(content or b"") for name, content in headers)
@@ -139,7 +139,7 @@ class _Converter:
             return self._read_integers(group, done, "offset", 0, MAXIMUM_OFFSET, None)
         first = self._obj.first_offset + done
         if first + len(group.records) - 1 > MAXIMUM_OFFSET:
-            raise refuse_file(self._obj.uri, "its name has an offset too large for its records", _ADVICE)
+            raise make_file_error(self._obj.uri, "its name has an offset too large for its records", _ADVICE)
         return np.arange(first, first + len(group.records))
 
     def _read_integers(
@@ -153,7 +153,7 @@ class _Converter:
             found = [_TIMESTAMP_TYPE_NAMES.get(each, each) for each in found]
         for index, each in enumerate(found):
             if each is not None and (type(each) is not int or not minimum <= each <= maximum):
-                raise self._refuse(name, done + index, f"is no integer from {minimum} to {maximum}")
+                raise self._make_error(name, done + index, f"is no integer from {minimum} to {maximum}")
         return [otherwise if each is None else each for each in found] if otherwise is not None else found
 
     def _read_timestamps(self, group: _Group, done: int) -> list[int | None]:
@@ -166,12 +166,12 @@ class _Converter:
                 moment = convert_to_ms(record[called], floors=floors)
             except FinerThanMillisecondError:
                 wrong, advice = "has fractions of a millisecond", "round it down with --timestamps floor"
-                refused = self._refuse("timestamp", done + index, wrong, advice)
+                refused = self._make_error("timestamp", done + index, wrong, advice)
                 raise FinerTimestampError(*refused.explanation) from None
             except (ValueError, TypeError, OverflowError):
-                raise self._refuse("timestamp", done + index, "is not a timestamp") from None
+                raise self._make_error("timestamp", done + index, "is not a timestamp") from None
             if moment is not None and not NO_TIMESTAMP_MS <= moment <= MAXIMUM_TIMESTAMP_MS:
-                raise self._refuse("timestamp", done + index, "is outside of what Kafka can hold")
+                raise self._make_error("timestamp", done + index, "is outside of what Kafka can hold")
             found.append(None if moment == NO_TIMESTAMP_MS else moment)
         return found
 
@@ -181,9 +181,9 @@ class _Converter:
         topics = [record[self._names["topic"]] for record in group.records]
         for index, topic in enumerate(topics):
             if topic is not None and not isinstance(topic, str):
-                raise self._refuse("topic", done + index, "is not text")
+                raise self._make_error("topic", done + index, "is not text")
         return pa.array(topics, pa.string())
 
-    def _refuse(self, name: str, index: int, wrong: str, advice: str = _ADVICE) -> BadInputError:
+    def _make_error(self, name: str, index: int, wrong: str, advice: str = _ADVICE) -> BadInputError:
         fault = RecordFault(f"its {name} {wrong}", advice, self._obj.partition)
-        return refuse_record(self._obj.uri, "row", index + 1, fault)
+        return make_record_error(self._obj.uri, "row", index + 1, fault)

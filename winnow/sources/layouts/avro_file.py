@@ -15,7 +15,7 @@ import fastavro
 from fastavro.schema import SchemaParseException
 
 from winnow.errors import WinnowError
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.compression import open_decompressed
 from winnow.sources.layouts.objects import StoredObject
 
@@ -89,9 +89,9 @@ def _translate_errors(uri: str) -> Iterator[None]:
     except (WinnowError, MemoryError):
         raise
     except SchemaParseException:
-        raise refuse_file(uri, "its Avro schema is not valid", _ADVICE) from None
+        raise make_file_error(uri, "its Avro schema is not valid", _ADVICE) from None
     except (OverflowError, ArithmeticError):
         wrong = "it is damaged, or holds a date or a number that has no counterpart (years 1 to 9999)"
-        raise refuse_file(uri, wrong, _ADVICE) from None
+        raise make_file_error(uri, wrong, _ADVICE) from None
     except Exception:
-        raise refuse_file(uri, "it is not an Avro file, or damaged or cut off", _ADVICE) from None
+        raise make_file_error(uri, "it is not an Avro file, or damaged or cut off", _ADVICE) from None

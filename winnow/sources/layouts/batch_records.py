@@ -172,14 +172,14 @@ class _Parser:
 
     def parse(self, first_offset: int, end_offset: int) -> ParsedRecords:
         length, at = self._decode(self._starts, MAXIMUM_INT_BYTES)
-        self._refuse(at + length != self._ends, "has an impossible length")
+        self._require_none(at + length != self._ends, "has an impossible length")
         time_delta, at = self._decode(at + 1, MAXIMUM_LONG_BYTES)
         offset_delta, at = self._decode(at, MAXIMUM_INT_BYTES)
         key_size, key_at = self._decode(at, MAXIMUM_INT_BYTES)
         value_size, value_at = self._decode(key_at + np.maximum(key_size, 0), MAXIMUM_INT_BYTES)
         counts, at = self._decode(value_at + np.maximum(value_size, 0), MAXIMUM_INT_BYTES)
         # A header has two bytes at least.
-        self._refuse((counts < 0) | (2 * counts > self._ends - at), "has an impossible number of headers")
+        self._require_none((counts < 0) | (2 * counts > self._ends - at), "has an impossible number of headers")
         headers = self._walk_headers(counts, at)
         offset = self._check_offsets(offset_delta)
         timestamp, kind = self._make_timestamps(time_delta)
@@ -208,7 +208,7 @@ class _Parser:
         """Decode the numbers at ``at``, one of each record (of ``rows``); return them and where they end."""
         mine = self._ends if rows is None else self._ends[rows]
         # A record that ends before leaves the first of these positions inside of the padding.
-        self._refuse(at >= mine, "ends too early", rows)
+        self._require_none(at >= mine, "ends too early", rows)
         byte = self._data[at]
         value = (byte & 0x7F).astype(np.uint64)
         more = np.flatnonzero(byte >= _LAST_BYTE)
@@ -216,15 +216,15 @@ class _Parser:
         shift = 7
         while len(more):
             if shift >= 7 * maximum:
-                self._refuse_one(int(more[0]), "has a number with too many bytes", rows)
+                self._raise_malformed(int(more[0]), "has a number with too many bytes", rows)
             byte = self._data[at[more]]
             value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             at[more] += 1
             more = more[byte >= _LAST_BYTE]
             shift += 7
-        self._refuse(at > mine, "ends too early", rows)
+        self._require_none(at > mine, "ends too early", rows)
         if maximum == MAXIMUM_INT_BYTES:
-            self._refuse(value >> np.uint64(32) != 0, "has a number that is too large", rows)
+            self._require_none(value >> np.uint64(32) != 0, "has a number that is too large", rows)
         one = np.uint64(1)
         return ((value >> one) ^ (np.uint64(0) - (value & one))).view(np.int64), at
 
@@ -238,7 +238,7 @@ class _Parser:
         while len(rows) >= _FEW:
             here = at[rows]
             key_size, key_at = self._decode(here, MAXIMUM_INT_BYTES, rows)
-            self._refuse(key_size < 0, "has a header without a name", rows)
+            self._require_none(key_size < 0, "has a header without a name", rows)
             value_size, value_at = self._decode(key_at + key_size, MAXIMUM_INT_BYTES, rows)
             headers.put(first[rows] + number, key_at, key_size, value_at, value_size)
             at[rows] = value_at + np.maximum(value_size, 0)
@@ -248,14 +248,14 @@ class _Parser:
             at[row] = self._walk_one(
                 row, int(at[row]), range(int(first[row]) + number, int(first[row] + counts[row])), headers
             )
-        self._refuse(at != self._ends, "is longer or shorter than its fields")
+        self._require_none(at != self._ends, "is longer or shorter than its fields")
         return headers
 
     def _walk_one(self, row: int, at: int, places: range, headers: _Headers) -> int:
         for place in places:
             key_size, key_at = self._decode_one(row, at)
             if key_size < 0:
-                self._refuse_one(row, "has a header without a name")
+                self._raise_malformed(row, "has a header without a name")
             value_size, value_at = self._decode_one(row, key_at + key_size)
             headers.put(place, key_at, key_size, value_at, value_size)
             at = value_at + max(value_size, 0)
@@ -265,24 +265,24 @@ class _Parser:
         value, at = 0, int(at)
         for shift in range(0, 7 * MAXIMUM_INT_BYTES, 7):
             if at >= self._ends[row]:
-                self._refuse_one(row, "ends too early")
+                self._raise_malformed(row, "ends too early")
             byte = self._buffer[at]
             at += 1
             value |= (byte & 0x7F) << shift
             if byte < _LAST_BYTE:
                 break
         else:
-            self._refuse_one(row, "has a number with too many bytes")
+            self._raise_malformed(row, "has a number with too many bytes")
         if value >> 32:
-            self._refuse_one(row, "has a number that is too large")
+            self._raise_malformed(row, "has a number that is too large")
         return (value >> 1) ^ -(value & 1), at
 
     def _check_offsets(self, delta: Integers) -> Integers:
         last = np.array([header.last_offset_delta for header in self._group.headers], np.int64)[self._batch]
         base = np.array([header.base_offset for header in self._group.headers], np.int64)[self._batch]
-        self._refuse((delta < 0) | (delta > last), "has an offset outside of the batch")
+        self._require_none((delta < 0) | (delta > last), "has an offset outside of the batch")
         offset: Integers = base + delta
-        self._refuse(np.append(False, np.diff(offset) <= 0), "has an offset that is not above the one before")
+        self._require_none(np.append(False, np.diff(offset) <= 0), "has an offset that is not above the one before")
         return offset
 
     def _make_timestamps(self, delta: Integers) -> tuple[Integers, npt.NDArray[np.int32]]:
@@ -292,7 +292,7 @@ class _Parser:
         maximum = np.array([header.maximum_timestamp for header in headers], np.int64)[self._batch]
         timestamp = np.where(appended, maximum, base + delta)
         impossible = (timestamp < NO_TIMESTAMP_MS) | (timestamp > MAXIMUM_TIMESTAMP_MS)
-        self._refuse(impossible, "has a timestamp that no client sends")
+        self._require_none(impossible, "has a timestamp that no client sends")
         return timestamp, appended.astype(np.int32)
 
     def _cut(self, at: Integers, size: Integers) -> Any:
@@ -317,11 +317,11 @@ class _Parser:
             row = np.repeat(np.arange(len(counts)), counts)[faulty.index(True)]
             raise MalformedRecordError(int(self._batch[row]), "has a header whose name is not UTF-8") from None
 
-    def _refuse(self, wrong: npt.NDArray[np.bool_], words: str, rows: Integers | None = None) -> None:
+    def _require_none(self, wrong: npt.NDArray[np.bool_], words: str, rows: Integers | None = None) -> None:
         if wrong.any():
-            self._refuse_one(int(np.argmax(wrong)), words, rows)
+            self._raise_malformed(int(np.argmax(wrong)), words, rows)
 
-    def _refuse_one(self, index: int, words: str, rows: Integers | None = None) -> None:
+    def _raise_malformed(self, index: int, words: str, rows: Integers | None = None) -> None:
         row = index if rows is None else int(rows[index])
         raise MalformedRecordError(int(self._batch[row]), words) from None
 

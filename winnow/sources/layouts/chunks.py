@@ -23,7 +23,7 @@ from winnow.files.record_batch import (
     Integers,
     make_headers,
 )
-from winnow.sources.input_errors import RecordFault, refuse_file, refuse_record
+from winnow.sources.input_errors import RecordFault, make_file_error, make_record_error
 from winnow.sources.layouts.objects import RecordChunk
 
 _PARTITION = (0, 2**31 - 1)
@@ -45,9 +45,9 @@ class Place:
     unit: str
     rows: Integers
 
-    def refuse(self, index: int, wrong: str, advice: str, **known: int | None) -> BadInputError:
+    def make_error(self, index: int, wrong: str, advice: str, **known: int | None) -> BadInputError:
         """Make the error about the record at ``index``; ``known``: its partition and offset."""
-        return refuse_record(self.uri, self.unit, int(self.rows[index]), RecordFault(wrong, advice, **known))
+        return make_record_error(self.uri, self.unit, int(self.rows[index]), RecordFault(wrong, advice, **known))
 
 
 def make_chunk(
@@ -105,7 +105,7 @@ class _Checked:
             return pa.nulls(self._count, pa.int64())
         if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
             wrong = f"column {name} is of type {str(column.type)[:_TYPE_CHARACTERS]}"
-            raise refuse_file(self._place.uri, wrong, "it must be an integer; or choose another --layout")
+            raise make_file_error(self._place.uri, wrong, "it must be an integer; or choose another --layout")
         # As signed numbers unsigned ones from 2^63 on are negative; all of them are out of range.
         wraps = pc.less(column.cast(pa.int64(), safe=False), 0) if pa.types.is_uint64(column.type) else None
         column = column.cast(pa.int64(), safe=False)
@@ -113,7 +113,7 @@ class _Checked:
         bad = bad if wraps is None else pc.or_(bad, wraps.fill_null(False))
         if pc.any(bad).as_py():
             index = pc.index(bad, True).as_py()
-            raise self._place.refuse(
+            raise self._place.make_error(
                 index,
                 f"{name} is out of range",
                 f"it must be from {bounds[0]} to {bounds[1]}; {DAMAGED_ADVICE}",

@@ -43,7 +43,7 @@ def list_values(place: Place, column: Any) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
     except (ValueError, OverflowError, KeyError):
-        raise place.refuse(0, "from here on a value has no counterpart in JSON text", DAMAGED_ADVICE) from None
+        raise place.make_error(0, "from here on a value has no counterpart in JSON text", DAMAGED_ADVICE) from None
     return values
 
 
@@ -58,7 +58,7 @@ def render_column(place: Place, values: Sequence[Any]) -> Any:
         try:
             texts.append(render_value(value))
         except (TypeError, ValueError, OverflowError):
-            raise place.refuse(index, "a value in it cannot be written as JSON text", DAMAGED_ADVICE) from None
+            raise place.make_error(index, "a value in it cannot be written as JSON text", DAMAGED_ADVICE) from None
     return pa.array(texts, pa.binary())
 
 
@@ -78,16 +78,16 @@ def make_headers_of_column(place: Place, column: Any) -> tuple[Any, bool]:
         return make_header_rows(place, [None if row is None else _list_members(row) for row in rows])
     pairs = _cast_to_pairs(column)
     if pairs is None:
-        raise place.refuse(0, f"its headers are of type {str(column.type)[:80]}", "choose another --layout")
+        raise place.make_error(0, f"its headers are of type {str(column.type)[:80]}", "choose another --layout")
     flat = pairs.flatten()
     names, values = flat.field("key"), flat.field("value")
     if flat.null_count or names.null_count:
-        raise place.refuse(0, "from here on a header has no name", DAMAGED_ADVICE)
+        raise place.make_error(0, "from here on a header has no name", DAMAGED_ADVICE)
     counts = np.asarray(pc.fill_null(pc.list_value_length(pairs), 0).to_numpy(), np.int64)
     try:
         texts = names.cast(pa.binary(), safe=False).cast(pa.string())
     except pa.ArrowInvalid:
-        raise place.refuse(0, "from here on a header's name is not UTF-8", DAMAGED_ADVICE) from None
+        raise place.make_error(0, "from here on a header's name is not UTF-8", DAMAGED_ADVICE) from None
     rendered, is_structured = make_byte_column(place, values)
     return make_headers(counts, texts, rendered), is_structured
 
@@ -120,7 +120,7 @@ def make_header_rows(place: Place, rows: Sequence[Sequence[tuple[str, Any]] | No
         try:
             lists.append([(name, render_value(value)) for name, value in row or ()])
         except (TypeError, ValueError, OverflowError):
-            raise place.refuse(index, "a header's value cannot be written as JSON text", DAMAGED_ADVICE) from None
+            raise place.make_error(index, "a header's value cannot be written as JSON text", DAMAGED_ADVICE) from None
     return make_header_column(lists), is_structured
 
 
@@ -133,7 +133,7 @@ def list_header_rows(place: Place, values: Sequence[Any]) -> list[list[tuple[str
     rows = []
     for index, value in enumerate(values):
         if value is not None and not isinstance(value, Mapping):
-            raise place.refuse(index, "its headers are no map", "choose another --layout")
+            raise place.make_error(index, "its headers are no map", "choose another --layout")
         rows.append(list((value or {}).items()))
     return rows
 
@@ -147,7 +147,7 @@ def make_numbers(place: Place, values: Sequence[Any]) -> Any:
     for index, value in enumerate(values):
         if value is not None and (type(value) is not int or not -(2**63) <= value < 2**63):
             wrong = "its offset, partition or timestamp is no whole number"
-            raise place.refuse(index, wrong, "choose another --layout")
+            raise place.make_error(index, wrong, "choose another --layout")
     return pa.array(values, pa.int64())
 
 
@@ -162,4 +162,4 @@ def make_topics(place: Place, column: Any) -> Any:
     try:
         return column.cast(pa.binary(), safe=False).cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise place.refuse(0, "from here on a topic is no text", "choose another --layout") from None
+        raise place.make_error(0, "from here on a topic is no text", "choose another --layout") from None

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from winnow.errors import WinnowError
-from winnow.sources.input_errors import make_read_error, open_to_read, refuse_file
+from winnow.sources.input_errors import make_file_error, make_read_error, open_to_read
 from winnow.sources.layouts.objects import StoredObject
 
 BUFFER_BYTES = 1 << 20
@@ -117,7 +117,9 @@ def _decompress(obj: StoredObject, stream: Any) -> BinaryIO:
     stream = pa.BufferedInputStream(stream, BUFFER_BYTES)
     if compression is None:
         if not head and obj.name.endswith(_SUFFIXES):
-            raise refuse_file(obj.uri, "the object is empty, though its name says that it is compressed", _COPY_AGAIN)
+            raise make_file_error(
+                obj.uri, "the object is empty, though its name says that it is compressed", _COPY_AGAIN
+            )
         read = stream.read
     elif compression == "snappy-java":
         read = _Blocks(_read_java_snappy(obj.uri, stream)).read
@@ -183,7 +185,7 @@ def _read_java_snappy(uri: str, stream: Any) -> Iterator[bytes]:
     _read_exactly(uri, stream, _XERIAL_HEADER_BYTES)
     while first := _read_some(stream, 4):
         if len(first) < 4:  # noqa: PLR2004
-            raise _refuse(uri)
+            raise _make_damage_error(uri)
         if first == _XERIAL[:4]:
             _read_exactly(uri, stream, _XERIAL_HEADER_BYTES - 4)
             continue
@@ -195,14 +197,14 @@ def _read_snappy_frames(uri: str, stream: Any) -> Iterator[bytes]:
     compressed, plain, first_skippable, check_bytes = 0x00, 0x01, 0x80, 4
     while header := _read_some(stream, 4):
         if len(header) < 4:  # noqa: PLR2004
-            raise _refuse(uri)
+            raise _make_damage_error(uri)
         kind, data = header[0], _read_exactly(uri, stream, int.from_bytes(header[1:], "little"))
         if kind in (compressed, plain):
             if len(data) < check_bytes:
-                raise _refuse(uri)
+                raise _make_damage_error(uri)
             yield _unpack_block(uri, data[check_bytes:]) if kind == compressed else data[check_bytes:]
         elif kind < first_skippable:
-            raise _refuse(uri)
+            raise _make_damage_error(uri)
 
 
 def _unpack_block(uri: str, data: bytes) -> bytes:
@@ -213,7 +215,7 @@ def _unpack_block(uri: str, data: bytes) -> bytes:
         if byte < 0x80:  # noqa: PLR2004
             break
     if not data or size > MAXIMUM_BLOCK_BYTES:
-        raise _refuse(uri)
+        raise _make_damage_error(uri)
     return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True)) if size else b""
 
 
@@ -223,12 +225,12 @@ def _read_some(stream: Any, size: int) -> bytes:
 
 def _read_exactly(uri: str, stream: Any, size: int) -> bytes:
     if size > MAXIMUM_BLOCK_BYTES:
-        raise _refuse(uri)
+        raise _make_damage_error(uri)
     data = _read_some(stream, size)
     if len(data) < size:
-        raise _refuse(uri)
+        raise _make_damage_error(uri)
     return data
 
 
-def _refuse(uri: str) -> WinnowError:
-    return refuse_file(uri, "its Snappy data is damaged or cut off", _COPY_AGAIN)
+def _make_damage_error(uri: str) -> WinnowError:
+    return make_file_error(uri, "its Snappy data is damaged or cut off", _COPY_AGAIN)

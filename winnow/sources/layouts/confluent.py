@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from winnow.files.record_batch import HEADERS as HEADERS_TYPE
 from winnow.files.record_batch import MAXIMUM_OFFSET, RECORD_SCHEMA
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.aligned_columns import UnequalLengthsError, align_columns, slice_columns
 from winnow.sources.layouts.confluent_names import HEADERS, KEY, VALUE, parse_last_offset, parse_name
 from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
@@ -50,7 +50,7 @@ def read_confluent(
                 yield RecordChunk(records, structured=structured)
                 done += records.num_rows
     except UnequalLengthsError as found:
-        raise _refuse_unequal(obj, found.counts) from None
+        raise _make_unequal_error(obj, found.counts) from None
     finally:
         for column in columns.values():
             column.close()
@@ -59,7 +59,9 @@ def read_confluent(
 def _make_reader(part: StoredObject, options: ReadOptions, separator: bytes) -> PartReader:
     name = parse_name(part.uri)
     if name is None:
-        raise refuse_file(part.uri, "it is not named as Confluent's S3 sink names objects", "choose another --layout")
+        raise make_file_error(
+            part.uri, "it is not named as Confluent's S3 sink names objects", "choose another --layout"
+        )
     return PartReader(part, name, options.batch_bytes, separator)
 
 
@@ -67,13 +69,15 @@ def _make_batch(obj: ArchiveObject, columns: Mapping[str, Any], done: int) -> pa
     rows = len(next(iter(columns.values())))
     last = parse_last_offset(obj.uri)
     if last is not None and obj.first_offset is not None and obj.first_offset + done + rows - 1 > last:
-        raise refuse_file(
+        raise make_file_error(
             obj.uri,
             f"it holds more records than its name has offsets, from {obj.first_offset} to {last}",
             "is it another program's? Leave it out with --exclude",
         )
     if obj.first_offset is not None and obj.first_offset + done + rows - 1 > MAXIMUM_OFFSET:
-        raise refuse_file(obj.uri, "its name has an offset too large for its records", "leave it out with --exclude")
+        raise make_file_error(
+            obj.uri, "its name has an offset too large for its records", "leave it out with --exclude"
+        )
     first = pa.nulls(rows, pa.int64()) if obj.first_offset is None else _count_from(obj.first_offset + done, rows)
     arrays = {
         "row": _count_from(done + 1, rows),
@@ -94,10 +98,10 @@ def _count_from(first: int, rows: int) -> Any:
     return pa.array(np.arange(first, first + rows, dtype=np.int64))
 
 
-def _refuse_unequal(obj: ArchiveObject, counts: dict[str, int]) -> Exception:
+def _make_unequal_error(obj: ArchiveObject, counts: dict[str, int]) -> Exception:
     shown = ", ".join(f"{obj.parts[role].uri} has {counts[role]}" for role in counts)
     wrong = f"values, keys and headers do not line up, so no key can be told to belong to a value: {shown}"
-    return refuse_file(
+    return make_file_error(
         obj.uri,
         wrong,
         "this sink writes such objects if it skips errors (errors.tolerance=all), or if bytes hold line ends; "

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.confluent_names import (
     HEADERS,
     KEY,
@@ -44,7 +44,7 @@ def pair_objects(stored: Iterable[StoredObject], tombstone_folder: str | None = 
     for each in stored:
         name = parse_name(each.uri)
         if name is None:
-            raise refuse_file(
+            raise make_file_error(
                 each.uri, "it is not named as Confluent's S3 sink names objects", "choose another --layout"
             )
         groups[name.group].append((name, each))
@@ -109,7 +109,7 @@ def _make_objects(group: Sequence[tuple[ConfluentName, StoredObject]]) -> list[A
         if len(roles[role]) > 1 or (roles[role] and len(roles[VALUE]) > 1):
             twice = max((roles[role], roles[VALUE]), key=len)
             wrong = f"{twice[1][1].uri} claims to belong to the same records"
-            raise refuse_file(twice[0][1].uri, wrong, "leave one of the two out with --exclude")
+            raise make_file_error(twice[0][1].uri, wrong, "leave one of the two out with --exclude")
     return [_make_object([*value, *beside]) for value in ([entry] for entry in roles[VALUE])] or [_make_object(beside)]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.compression import open_decompressed
 from winnow.sources.layouts.lines import LineGroup, read_line_groups
@@ -49,7 +49,7 @@ def read_console(archive: ArchiveObject, options: ReadOptions) -> Iterator[Recor
         for group in read_line_groups(obj.uri, stream, options.batch_bytes):
             lines = list(group.lines)
             if group.is_last and lines.pop():
-                raise refuse_file(obj.uri, "its last line has no end: it is cut off", DAMAGED_ADVICE)
+                raise make_file_error(obj.uri, "its last line has no end: it is cut off", DAMAGED_ADVICE)
             if lines:
                 yield reader.read(Place(obj.uri, "line", LineGroup(group.first, lines, group.is_last).number()), lines)
 
@@ -69,14 +69,14 @@ class _Reader:
         for index, line in enumerate(lines):
             found = _LINE.fullmatch(line)
             if found is None:
-                raise self._refuse_line(place, index)
+                raise self._make_line_error(place, index)
             key, value = self._split(place, index, found["fields"])
             partition, offset = int(found["partition"]), int(found["offset"])
             if offset <= self._ends.get(partition, -1):
                 wrong = (
                     f"its offset {offset} is not above that of a line before it, so this line may be part of a value"
                 )
-                raise place.refuse(index, wrong, PRINT_AGAIN)
+                raise place.make_error(index, wrong, PRINT_AGAIN)
             self._ends[partition] = offset
             made = (key, value, partition, offset)
             time = None if found["time"] is None else int(found["time"])
@@ -87,12 +87,12 @@ class _Reader:
             place, **{name: pa.array(column, kinds.get(name, pa.int64())) for name, column in columns.items()}
         )
 
-    def _refuse_line(self, place: Place, index: int) -> BadInputError:
+    def _make_line_error(self, place: Place, index: int) -> BadInputError:
         if self._fields is None:
             wrong = "this line has no partition and no offset in front"
-            return place.refuse(index, wrong, "print them (docs/archives.md#console), better with kcat -J")
+            return place.make_error(index, wrong, "print them (docs/archives.md#console), better with kcat -J")
         wrong = "this line is no record, so there is a line break in the value before it, or something else"
-        return place.refuse(index, wrong, PRINT_AGAIN)
+        return place.make_error(index, wrong, PRINT_AGAIN)
 
     def _split(self, place: Place, index: int, text: bytes) -> tuple[bytes | None, bytes]:
         """Return key and value; without keys the value alone."""
@@ -104,11 +104,13 @@ class _Reader:
                 "behind its offset there is something else than a key and a value, or than a value in each line: "
                 "headers, or a tab inside of one"
             )
-            raise place.refuse(index, wrong, PRINT_AGAIN)
+            raise place.make_error(index, wrong, PRINT_AGAIN)
         key, value = fields[0] if len(fields) == _KEY_AND_VALUE else None, fields[-1]
         if key == NULL:
-            raise place.refuse(index, "its key is printed as null: none, or this text", PRINT_AGAIN)
+            raise place.make_error(index, "its key is printed as null: none, or this text", PRINT_AGAIN)
         if value == NULL and self._refuses_null:
             wrong = "its value is printed as null: a tombstone, or this text"
-            raise place.refuse(index, wrong, f"--deletes null-text takes all of them as tombstones; or {PRINT_AGAIN}")
+            raise place.make_error(
+                index, wrong, f"--deletes null-text takes all of them as tombstones; or {PRINT_AGAIN}"
+            )
         return key, value

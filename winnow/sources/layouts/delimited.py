@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 
 MAXIMUM_ENTRY_BYTES = 1 << 30
 """No broker takes a record near this."""
@@ -34,8 +34,10 @@ def split_entries(uri: str, stream: BinaryIO, separator: bytes, block_bytes: int
         begun.append(tail)
         begun_bytes += len(tail)
         if begun_bytes > MAXIMUM_ENTRY_BYTES:
-            raise refuse_file(uri, "an entry is longer than 1 GiB", "no broker accepts it; leave it out with --exclude")
+            raise make_file_error(
+                uri, "an entry is longer than 1 GiB", "no broker accepts it; leave it out with --exclude"
+            )
     if not total_bytes:
-        raise refuse_file(uri, "the object is empty", _ADVICE)
+        raise make_file_error(uri, "the object is empty", _ADVICE)
     if begun_bytes:
-        raise refuse_file(uri, "its last entry has no end: the object is cut off", _ADVICE)
+        raise make_file_error(uri, "its last entry has no end: the object is cut off", _ADVICE)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.files.record_batch import make_headers
-from winnow.sources.input_errors import RecordFault, refuse_record
+from winnow.sources.input_errors import RecordFault, make_record_error
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, RecordChunk
 
 FIELDS = ("key", "value", "headers")
@@ -241,7 +241,7 @@ def decode_fields(
         if form is not FieldForm.TEXT_OR_BASE64 or readings.get(name) is not Reading.BASE64:
             continue
         if name in chunk.structured:
-            raise _refuse(archive, chunk, name, 0)
+            raise _make_encoding_error(archive, chunk, name, 0)
         read = (known or {}).get(name) or decode_base64(get_values(chunk, name))
         decode = _decode_headers if name == "headers" else _decode_field
         decoded = decode(archive, chunk, name, read)
@@ -252,7 +252,7 @@ def decode_fields(
 def _decode_field(archive: ArchiveObject, chunk: RecordChunk, name: str, read: DecodedColumn) -> Any:
     column = chunk.records.column(name)
     if not read.canonical.all():
-        raise _refuse(archive, chunk, name, int(np.argmin(read.canonical)))
+        raise _make_encoding_error(archive, chunk, name, int(np.argmin(read.canonical)))
     return _restore_nulls(read.decoded, column)
 
 
@@ -263,7 +263,7 @@ def _decode_headers(archive: ArchiveObject, chunk: RecordChunk, _: str, read: De
     counts = np.asarray(headers.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
     if not read.canonical.all():
         owners = np.repeat(np.arange(len(counts)), np.maximum(counts, 0))
-        raise _refuse(archive, chunk, "headers", int(owners[np.argmin(read.canonical)]))
+        raise _make_encoding_error(archive, chunk, "headers", int(owners[np.argmin(read.canonical)]))
     return make_headers(counts, flat.field("key"), _restore_nulls(read.decoded, values))
 
 
@@ -273,7 +273,7 @@ def _restore_nulls(decoded: Any, column: Any) -> Any:
     return pc.if_else(column.is_valid(), decoded, pa.scalar(None, pa.binary()))
 
 
-def _refuse(archive: ArchiveObject, chunk: RecordChunk, name: str, index: int) -> Exception:
+def _make_encoding_error(archive: ArchiveObject, chunk: RecordChunk, name: str, index: int) -> Exception:
     records = chunk.records
     fault = RecordFault(
         f"{'a value of its headers' if name == 'headers' else 'its ' + name} is not base64",
@@ -281,4 +281,4 @@ def _refuse(archive: ArchiveObject, chunk: RecordChunk, name: str, index: int) -
         partition=records.column("partition")[index].as_py(),
         offset=records.column("offset")[index].as_py(),
     )
-    return refuse_record(archive.uri, "record", records.column("row")[index].as_py(), fault)
+    return make_record_error(archive.uri, "record", records.column("row")[index].as_py(), fault)

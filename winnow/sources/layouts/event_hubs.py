@@ -56,7 +56,7 @@ def read_event_hubs(archive: ArchiveObject, options: ReadOptions) -> Iterator[Re
         for events in group_values(file.read_records(), options.batch_bytes):
             place = Place(archive.uri, "record", np.arange(done + 1, done + 1 + len(events)))
             if not all(isinstance(event, dict) and event.keys() >= _FIELDS for event in events):
-                raise place.refuse(0, "from here on records are no events of Event Hubs", "choose another --layout")
+                raise place.make_error(0, "from here on records are no events of Event Hubs", "choose another --layout")
             before = _check_order(place, events, before)
             done += len(events)
             yield _convert(archive, place, events, options)
@@ -68,7 +68,7 @@ def _check_order(place: Place, events: Sequence[dict[str, Any]], before: int) ->
         number = event["SequenceNumber"]
         if type(number) is not int or number <= before:
             wrong = f"its SequenceNumber is not above that of the record before it ({before})"
-            raise place.refuse(index, wrong, "a file of Capture holds events of one partition, in order")
+            raise place.make_error(index, wrong, "a file of Capture holds events of one partition, in order")
         before = number
     return before
 
@@ -96,7 +96,7 @@ def _list_keys(place: Place, events: Sequence[dict[str, Any]]) -> list[Any]:
         properties = event["SystemProperties"] or {}
         key = properties.get(_KAFKA_KEY, properties.get(_PARTITION_KEY))
         if not isinstance(key, str | bytes | None):
-            raise place.refuse(index, "its key in SystemProperties is neither text nor bytes", DAMAGED_ADVICE)
+            raise place.make_error(index, "its key in SystemProperties is neither text nor bytes", DAMAGED_ADVICE)
         keys.append(key)
     return keys
 
@@ -105,7 +105,7 @@ def _list_bodies(place: Place, events: Sequence[dict[str, Any]]) -> Any:
     bodies = [each["Body"] for each in events]
     for index, body in enumerate(bodies):
         if not isinstance(body, bytes | None):
-            raise place.refuse(index, "its Body is no bytes", "choose another --layout")
+            raise place.make_error(index, "its Body is no bytes", "choose another --layout")
     return pa.array(bodies, pa.binary())
 
 
@@ -115,7 +115,7 @@ def _list_times(place: Place, events: Sequence[dict[str, Any]]) -> list[str | No
     for index, event in enumerate(events):
         text = event["EnqueuedTimeUtc"]
         if not isinstance(text, str):
-            raise place.refuse(index, "its EnqueuedTimeUtc is no text", "choose another --layout")
+            raise place.make_error(index, "its EnqueuedTimeUtc is no text", "choose another --layout")
         found = _AMERICAN.fullmatch(text)
         if found is None:
             texts.append(text)
@@ -123,7 +123,7 @@ def _list_times(place: Place, events: Sequence[dict[str, Any]]) -> list[str | No
         hour = int(found["hour"])
         if found["half"] is not None:
             if not 1 <= hour <= _NOON:
-                raise place.refuse(index, "its EnqueuedTimeUtc is no time", DAMAGED_ADVICE)
+                raise place.make_error(index, "its EnqueuedTimeUtc is no time", DAMAGED_ADVICE)
             hour = hour % _NOON + (_NOON if found["half"] == "PM" else 0)
         date = f"{found['year']}-{int(found['month']):02}-{int(found['day']):02}"
         texts.append(f"{date}T{hour:02}:{found['rest']}Z")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from winnow.config.names import is_topic_name
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.avro_file import MAGIC, open_avro
 from winnow.sources.layouts.compression import read_start
 from winnow.sources.layouts.event_hubs import FORMS, is_event_data, read_event_hubs
@@ -53,7 +53,7 @@ def arrange_event_hubs(stored: Sequence[StoredObject]) -> Arrangement:
         if len(above) > 1:
             shown = ", ".join(sorted(above)[:_MAXIMUM_NAMED])
             wrong = f"hub {hub} is there in several namespaces or containers: {shown}; each counts its events by itself"
-            raise refuse_file(stored[0].uri, wrong, "name the folder of one of them")
+            raise make_file_error(stored[0].uri, wrong, "name the folder of one of them")
     return Arrangement(sort_objects(objects))
 
 

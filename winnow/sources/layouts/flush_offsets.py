@@ -57,11 +57,11 @@ def place_by_flush(objects: Sequence[ArchiveObject], choices: Choices) -> Sequen
             placed += mine
             continue
         counted = [_count_records(each) for each in mine]
-        _refuse_overlaps(topic, partition, mine, [count for count, _ in counted])
+        _require_no_overlaps(topic, partition, mine, [count for count, _ in counted])
         count = count_unordered_keys(mine, counted)
         if count and choices.tombstones is None:
             unordered.append(UnorderedKeys(topic, partition, count))
-        _refuse_split_keys(topic, partition, mine, counted)
+        _require_whole_keys(topic, partition, mine, counted)
         offsets = place_objects(
             [each.first_offset or 0 for each in mine],
             [count for count, _ in counted],
@@ -151,7 +151,7 @@ def _count_records(obj: ArchiveObject) -> tuple[int, Any]:
     return count, pa.concat_arrays(columns) if columns else pa.nulls(0, pa.binary())
 
 
-def _refuse_split_keys(
+def _require_whole_keys(
     topic: str, partition: int, objects: Sequence[ArchiveObject], counted: Sequence[tuple[int, Any]]
 ) -> None:
     """Raise if a key has values in several folders of one flush: which is the newest is not in the archive.
@@ -193,7 +193,7 @@ def _find_overlaps(objects: Sequence[ArchiveObject], counts: Sequence[int]) -> l
     return find_overlaps(firsts, counts, folders)
 
 
-def _refuse_overlaps(topic: str, partition: int, objects: Sequence[ArchiveObject], counts: Sequence[int]) -> None:
+def _require_no_overlaps(topic: str, partition: int, objects: Sequence[ArchiveObject], counts: Sequence[int]) -> None:
     overlaps = _find_overlaps(objects, counts)
     if overlaps:
         earlier, later = objects[overlaps[0].earlier], objects[overlaps[0].later]

@@ -90,11 +90,11 @@ class ArrowRows:
         """Return the column, or the member of a structure."""
         first, *members = split_path(self.names, column)
         if first not in self.names:
-            raise _refuse_missing(place, 0, column)
+            raise _make_missing_error(place, 0, column)
         found = self.batch.column(first)
         for member in members:
             if not (pa.types.is_struct(found.type) and member in {each.name for each in found.type}):
-                raise _refuse_missing(place, 0, column)
+                raise _make_missing_error(place, 0, column)
             found = pc.struct_field(found, member)
         return found
 
@@ -134,7 +134,7 @@ class DecodedRows:
         try:
             return pa.array(values)
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
-            raise place.refuse(
+            raise place.make_error(
                 0, f"from here on column {ascii(column)[:80]} is of several types", _MAP_ADVICE
             ) from None
 
@@ -150,7 +150,7 @@ class DecodedRows:
                 if value is None and depth:
                     continue
                 if not isinstance(value, dict) or member not in value:
-                    raise _refuse_missing(place, index, column)
+                    raise _make_missing_error(place, index, column)
                 values[index] = value[member]
         return values
 
@@ -165,7 +165,7 @@ class JsonRows:
             try:
                 self._members.append(_decode_members(line))
             except UNREADABLE:
-                raise place.refuse(index, "this is not a JSON object", DAMAGED_ADVICE) from None
+                raise place.make_error(index, "this is not a JSON object", DAMAGED_ADVICE) from None
 
     @property
     def names(self) -> Sequence[str]:
@@ -194,7 +194,7 @@ class JsonRows:
             value = _decode_value(place, index, raw)
             if not isinstance(value, int | float | str | None) or isinstance(value, bool):
                 wrong = f"its {ascii(column)[:80]} is neither a number nor text"
-                raise place.refuse(index, wrong, _MAP_ADVICE)
+                raise place.make_error(index, wrong, _MAP_ADVICE)
             # A fraction as it is written: of seconds since 1970 a float has not every microsecond.
             values.append(raw.decode() if isinstance(value, float) else value)
         if any(isinstance(value, str) for value in values):
@@ -203,7 +203,7 @@ class JsonRows:
             return pa.array(values)
         except (pa.ArrowException, OverflowError):
             wrong = f"from here on a number in {ascii(column)[:80]} is too large"
-            raise place.refuse(0, wrong, _MAP_ADVICE) from None
+            raise place.make_error(0, wrong, _MAP_ADVICE) from None
 
     def render(self, place: Place, without: Collection[str]) -> Any:
         """Return rows as JSON text, numbers as they were written."""
@@ -222,7 +222,7 @@ class JsonRows:
                 if raw is not None and bytes(raw) != b"null":
                     raw = self._find_member(bytes(raw), member)
             if raw is None:
-                raise _refuse_missing(place, index, column)
+                raise _make_missing_error(place, index, column)
             found.append(bytes(raw))
         return found
 
@@ -238,7 +238,7 @@ def _decode_value(place: Place, index: int, raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
     except UNREADABLE:
-        raise place.refuse(index, "a member of it is not UTF-8, or nested too deeply", DAMAGED_ADVICE) from None
+        raise place.make_error(index, "a member of it is not UTF-8, or nested too deeply", DAMAGED_ADVICE) from None
 
 
 def make_integers(place: Place, column: Any) -> Any:
@@ -250,11 +250,13 @@ def make_integers(place: Place, column: Any) -> Any:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         digits = pc.fill_null(pc.match_substring_regex(column, r"^[0-9]{1,19}$"), True)
         if not pc.all(digits).as_py():
-            raise place.refuse(pc.index(digits, False).as_py(), "its offset or partition is no number", _MAP_ADVICE)
+            raise place.make_error(pc.index(digits, False).as_py(), "its offset or partition is no number", _MAP_ADVICE)
         column = column.cast(pa.uint64())
     column = _drop_scale(place, column)
     if column.null_count:
-        raise place.refuse(pc.index(column.is_null(), True).as_py(), "it has no offset or no partition", _MAP_ADVICE)
+        raise place.make_error(
+            pc.index(column.is_null(), True).as_py(), "it has no offset or no partition", _MAP_ADVICE
+        )
     return column
 
 
@@ -276,10 +278,10 @@ def make_timestamps(place: Place, column: Any, unit: str | None, floors: bool) -
     if is_text:
         return _read_numbers(place, column.to_pylist(), unit or "", floors)
     if not pa.types.is_integer(kind):
-        raise place.refuse(0, f"its timestamps are of type {str(kind)[:80]}", _MAP_ADVICE)
+        raise place.make_error(0, f"its timestamps are of type {str(kind)[:80]}", _MAP_ADVICE)
     if unit is None:
         wrong = "its timestamps are numbers, and of which unit they are is not in the file"
-        raise place.refuse(0, wrong, "say it behind the column, with --map timestamp=COLUMN:ms, or :s or :us")
+        raise place.make_error(0, wrong, "say it behind the column, with --map timestamp=COLUMN:ms, or :s or :us")
     if unit == "ms":
         return column
     moments = column.cast(pa.int64()).cast(pa.timestamp(unit))
@@ -293,7 +295,7 @@ def _drop_scale(place: Place, column: Any) -> Any:
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:
-        raise place.refuse(0, "from here on a number is too large", _MAP_ADVICE) from None
+        raise place.make_error(0, "from here on a number is too large", _MAP_ADVICE) from None
 
 
 def _read_numbers(place: Place, texts: Sequence[str | None], unit: str, floors: bool) -> Any:
@@ -304,7 +306,7 @@ def _read_numbers(place: Place, texts: Sequence[str | None], unit: str, floors: 
             found.append(None)
             continue
         if _NUMBER.fullmatch(text) is None:
-            raise place.refuse(index, "its timestamp is no number", _MAP_ADVICE)
+            raise place.make_error(index, "its timestamp is no number", _MAP_ADVICE)
         exact = Decimal(text) * _PER_UNIT[unit]
         whole = exact.to_integral_value(ROUND_FLOOR)
         if whole != exact and not floors:
@@ -322,7 +324,7 @@ def make_topics(place: Place, column: Any) -> Any:
     if pa.types.is_null(column.type):
         return None
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise place.refuse(0, "its topics are no text", _MAP_ADVICE)
+        raise place.make_error(0, "its topics are no text", _MAP_ADVICE)
     return column.cast(pa.string())
 
 
@@ -331,7 +333,7 @@ def _make_header_rows(place: Place, values: Sequence[Any]) -> tuple[Any, bool]:
     for index, value in enumerate(values):
         pairs = list((value or {}).items()) if isinstance(value, dict | None) else _list_pairs(value)
         if pairs is None:
-            raise place.refuse(index, "its headers are neither a map nor a list of key and value", _MAP_ADVICE)
+            raise place.make_error(index, "its headers are neither a map nor a list of key and value", _MAP_ADVICE)
         rows.append(pairs)
     return make_header_rows(place, rows)
 
@@ -347,6 +349,6 @@ def _list_pairs(value: Any) -> list[tuple[str, Any]] | None:
     return pairs if len(pairs) == len(value) else None
 
 
-def _refuse_missing(place: Place, index: int, column: str) -> BadInputError:
+def _make_missing_error(place: Place, index: int, column: str) -> BadInputError:
     wrong = f"it has no column {ascii(column)[:80]}"
-    return place.refuse(index, wrong, f"{_MAP_ADVICE}; a field that is null has to be there as null")
+    return place.make_error(index, wrong, f"{_MAP_ADVICE}; a field that is null has to be there as null")

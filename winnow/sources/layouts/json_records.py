@@ -55,14 +55,14 @@ def _make_decoder(raw: frozenset[str]) -> Decoder:
     return cast(Decoder, msgspec.json.Decoder(record).decode_lines)
 
 
-def refuse_line(place: Place, lines: list[bytes], decode: Callable[[bytes], object]) -> BadInputError:
+def make_line_error(place: Place, lines: list[bytes], decode: Callable[[bytes], object]) -> BadInputError:
     """Make the error for the first of ``lines`` that ``decode`` rejects."""
     for index, line in enumerate(lines):
         try:
             decode(line)
         except UNREADABLE:
-            return place.refuse(index, "this is not a record as it should be here", DAMAGED_ADVICE)
-    return place.refuse(0, "from here on lines are not records as they should be here", DAMAGED_ADVICE)
+            return place.make_error(index, "this is not a record as it should be here", DAMAGED_ADVICE)
+    return place.make_error(0, "from here on lines are not records as they should be here", DAMAGED_ADVICE)
 
 
 def render_source(raw: bytes, keeps_quotes: bool) -> bytes | None:
@@ -103,18 +103,18 @@ class JsonRecords:
         try:
             records = everything(text)
         except UNREADABLE:
-            raise refuse_line(place, lines, everything) from None
+            raise make_line_error(place, lines, everything) from None
         self._raw |= {name for name in TEXT_FIELDS if _has_structures(records, name)}
         try:
             return self._check_count(place, lines, _make_decoder(self._raw)(text))
         except UNREADABLE:
-            raise refuse_line(place, lines, _make_decoder(self._raw)) from None
+            raise make_line_error(place, lines, _make_decoder(self._raw)) from None
 
     @staticmethod
     def _check_count(place: Place, lines: list[bytes], records: list[Any]) -> list[Any]:
         """Return ``records``; raise if a line holds several."""
         if len(records) != len(lines):
-            raise place.refuse(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+            raise place.make_error(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
         return records
 
     def find_absent(self, records: list[Any], name: str) -> int | None:
@@ -149,7 +149,7 @@ class JsonRecords:
             except (ValueError, RecursionError):
                 # Of headers there may be more or fewer than records.
                 at = 0 if name == "headers" else index
-                raise place.refuse(at, f"its {name} cannot be read as JSON", DAMAGED_ADVICE) from None
+                raise place.make_error(at, f"its {name} cannot be read as JSON", DAMAGED_ADVICE) from None
         if keeps_quotes or any(raw[:1] != b'"' for raw, text in zip(raws, texts, strict=True) if text is not None):
             self.structured.add(name)
         return pa.array(texts, pa.binary())

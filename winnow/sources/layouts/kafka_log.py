@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from winnow.errors import BadInputError
 from winnow.files.record_batch import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.batch_codecs import NONE, PIECE_BYTES, decompress_payload
 from winnow.sources.layouts.batch_records import (
     MalformedRecordError,
@@ -151,11 +151,13 @@ class _Surveyor:
             advice = "copy the folder again while its broker does not compact it"
             if place is SegmentPlace.TIERED:
                 advice = "two leaders have copied them, it seems: leave one of the two segments out with --exclude GLOB"
-            raise refuse_file(uri, wrong, advice)
+            raise make_file_error(uri, wrong, advice)
         if place is SegmentPlace.TIERED and segment is not self._log.segments[0] and segment.base_offset > before:
             # Where a transaction ended is perhaps in there: it must not be taken for one with the next.
             wrong = f"no segment has the offsets from {before} to {segment.base_offset - 1}"
-            raise refuse_file(uri, wrong, "copy what is missing, or take the segments before and after it in two calls")
+            raise make_file_error(
+                uri, wrong, "copy what is missing, or take the segments before and after it in two calls"
+            )
         self._tracker.add_index(entries)
         end = max(before, segment.base_offset)
         with open_segment(segment) as stream:
@@ -164,12 +166,12 @@ class _Surveyor:
             wanted = segment.base_offset if place is not SegmentPlace.BROKER else None
             for batch in self._read_to_tail(reader, batches) if is_active else batches:
                 if wanted not in (None, batch.header.base_offset):
-                    raise reader.refuse_batch(batch.position, batch.header, _describe_gap(place, segment, wanted))
+                    raise reader.make_batch_error(batch.position, batch.header, _describe_gap(place, segment, wanted))
                 self._see_batch(reader, batch)
                 end = batch.header.last_offset + 1
                 wanted = end if place is SegmentPlace.TIERED else None
             if wanted == segment.base_offset:
-                raise refuse_file(uri, "it has no records", COPY_AGAIN)
+                raise make_file_error(uri, "it has no records", COPY_AGAIN)
             valid_bytes = self._tail.valid_bytes if is_active else reader.size_bytes
         self._tracker.see_end(end)
         self._summaries.append(SegmentSummary(segment, valid_bytes, end))
@@ -190,7 +192,7 @@ class _Surveyor:
         tail = Tail(position) if fault is None else find_tail(reader, position)
         # Its length may be damaged, so that it hides batches, or its header was written before its content.
         if last is not None and not is_intact(last.header, reader.read(last.position, last.header.size_bytes)):
-            fault = reader.refuse_batch(last.position, last.header, "fails its check-sum")
+            fault = reader.make_batch_error(last.position, last.header, "fails its check-sum")
             tail, last = find_tail(reader, last.position), None
         if tail is None:
             assert fault is not None
@@ -207,7 +209,7 @@ class _Surveyor:
                 self._tracker.see_control(header, _read_control_type(reader, batch))
             except ContradictionError:
                 wrong = "commits a transaction that the .txnindex beside the segment calls aborted"
-                raise reader.refuse_batch(batch.position, header, wrong) from None
+                raise reader.make_batch_error(batch.position, header, wrong) from None
             return
         counted = header.record_count if header.last_offset >= self._log.log_start_offset else 0
         self._records += counted
@@ -248,13 +250,13 @@ def _read_control_type(reader: SegmentReader, batch: Batch) -> int | None:
     header = batch.header
     content = reader.read(batch.position, header.size_bytes)
     if not is_intact(header, content):
-        raise reader.refuse_batch(batch.position, header, "fails its check-sum")
+        raise reader.make_batch_error(batch.position, header, "fails its check-sum")
     if not header.record_count:
         return None
     try:
         return parse_control_type(b"".join(decompress_payload(header.codec, content[HEADER_BYTES:].tobytes())))
     except MalformedBatchError as problem:
-        raise reader.refuse_batch(batch.position, header, str(problem)) from None
+        raise reader.make_batch_error(batch.position, header, str(problem)) from None
 
 
 def read_log(
@@ -281,7 +283,9 @@ def read_log(
                 parsed = parse_records(group, start, end)
             except MalformedRecordError as problem:
                 offset = group.headers[problem.batch].base_offset
-                raise refuse_file(uri, f"a record of the batch at offset {offset} {problem}", _NO_COPY_HELPS) from None
+                raise make_file_error(
+                    uri, f"a record of the batch at offset {offset} {problem}", _NO_COPY_HELPS
+                ) from None
             for records in parsed.make_batches(survey.log.partition, row, options.batch_bytes, MAXIMUM_BATCH_ROWS):
                 row += records.num_rows
                 yield RecordChunk(records)
@@ -309,7 +313,9 @@ def _group_segment(
                         group = RecordGroup()
                     group.add(header, data, ends, size)
             except MalformedBatchError as problem:
-                raise refuse_file(uri, f"the batch at offset {header.base_offset} {problem}", _NO_COPY_HELPS) from None
+                raise make_file_error(
+                    uri, f"the batch at offset {header.base_offset} {problem}", _NO_COPY_HELPS
+                ) from None
     if group.rows:
         yield group
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.sources.checkpoint_file import read_checkpoint_file
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
 from winnow.sources.layouts.layout import Arrangement, Description, Finding, FindingKind, Layout, sort_objects
 from winnow.sources.layouts.log_files import (
@@ -79,7 +79,7 @@ def arrange_kafka_log(stored: Sequence[StoredObject]) -> Arrangement:
         if (folder.topic, folder.partition) in copied:
             name, place = f"{folder.topic}-{folder.partition}", copied[folder.topic, folder.partition]
             advice = "take that first, then this folder in another call: offsets that both have are taken once"
-            raise refuse_file(uri, f"{name} is there in tiered storage too: {place}", advice)
+            raise make_file_error(uri, f"{name} is there in tiered storage too: {place}", advice)
         objects.append(_arrange_folder(uri, folder, files, starts))
     findings: tuple[Finding, ...] = ()
     if left_out:

@@ -14,10 +14,10 @@ import msgspec
 import pyarrow as pa
 from msgspec import Raw
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, HeaderPairs, Place, make_chunk, make_header_column
 from winnow.sources.layouts.compression import open_decompressed
-from winnow.sources.layouts.json_records import UNREADABLE, Int64, refuse_line
+from winnow.sources.layouts.json_records import UNREADABLE, Int64, make_line_error
 from winnow.sources.layouts.json_text import render_json
 from winnow.sources.layouts.lines import drop_blank, read_line_groups
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk
@@ -74,7 +74,7 @@ def read_kcat(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordCh
             if lines and not is_begun:
                 is_begun = True
                 if not is_kcat(lines[0]):
-                    raise refuse_file(obj.uri, "its first line is not what kcat -J writes", _OTHER_FORMS_ADVICE)
+                    raise make_file_error(obj.uri, "its first line is not what kcat -J writes", _OTHER_FORMS_ADVICE)
             if lines:
                 yield _read_lines(Place(obj.uri, "line", rows), lines)
 
@@ -83,9 +83,9 @@ def _read_lines(place: Place, lines: list[bytes]) -> RecordChunk:
     try:
         records = _decode(b"\n".join(lines))
     except UNREADABLE:
-        raise refuse_line(place, lines, _decode) from None
+        raise make_line_error(place, lines, _decode) from None
     if len(records) != len(lines):
-        raise place.refuse(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+        raise place.make_error(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
     return make_chunk(
         place,
         key=_make_bytes(place, [record.key for record in records]),
@@ -107,7 +107,7 @@ def _make_bytes(place: Place, raws: list[Raw]) -> Any:
         try:
             values.append(unescape(bytes(raw)))
         except (ValueError, RecursionError):
-            raise place.refuse(index, "its key or payload cannot be read as JSON", DAMAGED_ADVICE) from None
+            raise place.make_error(index, "its key or payload cannot be read as JSON", DAMAGED_ADVICE) from None
     return pa.array(values, pa.binary())
 
 
@@ -132,9 +132,9 @@ def _pair_headers(place: Place, index: int, flat: list[Raw] | None) -> HeaderPai
     if not flat:
         return None
     if len(flat) % 2:
-        raise place.refuse(index, "a header has a name and no value", DAMAGED_ADVICE)
+        raise place.make_error(index, "a header has a name and no value", DAMAGED_ADVICE)
     try:
         values = [unescape(bytes(raw)) for raw in flat]
         return [((name or b"").decode(), value) for name, value in zip(values[::2], values[1::2], strict=True)]
     except (ValueError, RecursionError):
-        raise place.refuse(index, "a header's name is not UTF-8, or its value no JSON", DAMAGED_ADVICE) from None
+        raise place.make_error(index, "a header's name is not UTF-8, or its value no JSON", DAMAGED_ADVICE) from None

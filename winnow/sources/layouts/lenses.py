@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.aiven_columnar import find_avro_form, group_values, is_bytes
 from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
 from winnow.sources.layouts.avro_file import open_avro
@@ -34,7 +34,7 @@ from winnow.sources.layouts.column_values import (
 from winnow.sources.layouts.compression import open_decompressed, read_start
 from winnow.sources.layouts.derived import repeat_partition
 from winnow.sources.layouts.encoding import decode_base64
-from winnow.sources.layouts.json_records import UNREADABLE, Int64, JsonRecords, refuse_line, render_source
+from winnow.sources.layouts.json_records import UNREADABLE, Int64, JsonRecords, make_line_error, render_source
 from winnow.sources.layouts.lines import drop_blank, read_line_groups
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
@@ -149,12 +149,12 @@ def _read_lines(archive: ArchiveObject, place: Place, lines: list[bytes], decode
     try:
         envelopes = _decode(b"\n".join(lines))
     except UNREADABLE:
-        raise refuse_line(place, lines, _decode) from None
+        raise make_line_error(place, lines, _decode) from None
     if len(envelopes) != len(lines):
-        raise place.refuse(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+        raise place.make_error(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
     for index, envelope in enumerate(envelopes):
         if not bytes(envelope.value):
-            raise place.refuse(index, *_NO_VALUE)
+            raise place.make_error(index, *_NO_VALUE)
     decoder.structured = set()
     key = _make_bytes(place, decoder, "key", envelopes)
     value = _make_bytes(place, decoder, "value", envelopes)
@@ -177,7 +177,9 @@ def _make_bytes(place: Place, decoder: JsonRecords, name: str, envelopes: list[_
     read = decode_base64(texts)
     wrong = marked & ~read.canonical
     if wrong.any():
-        raise place.refuse(int(np.argmax(wrong)), f"its {name} is marked as bytes, but is not base64", DAMAGED_ADVICE)
+        raise place.make_error(
+            int(np.argmax(wrong)), f"its {name} is marked as bytes, but is not base64", DAMAGED_ADVICE
+        )
     return pc.if_else(pa.array(marked), read.decoded, texts)
 
 
@@ -190,7 +192,7 @@ def _make_headers(place: Place, envelopes: list[_Envelope]) -> tuple[Any, bool]:
             try:
                 text = render_source(bytes(raw), keeps_quotes=False)
             except (ValueError, RecursionError):
-                raise place.refuse(len(rows), "a header cannot be read as JSON", DAMAGED_ADVICE) from None
+                raise place.make_error(len(rows), "a header cannot be read as JSON", DAMAGED_ADVICE) from None
             is_structured |= text is not None and bytes(raw)[:1] != b'"'
             row.append((name, text))
         rows.append(row)
@@ -212,9 +214,9 @@ def _read_avro(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) 
     with open_avro(obj) as file:
         types = _find_avro_types(file.schema)
         if types is None:
-            raise refuse_file(obj.uri, *_NO_ENVELOPE)
+            raise make_file_error(obj.uri, *_NO_ENVELOPE)
         if "value" not in types:
-            raise refuse_file(obj.uri, *_NO_VALUE)
+            raise make_file_error(obj.uri, *_NO_VALUE)
         done = 0
         for records in group_values(file.read_records(), options.batch_bytes):
             place = Place(obj.uri, "record", np.arange(done + 1, done + 1 + len(records)))
@@ -249,9 +251,9 @@ def _read_records(
 def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
     schema = read_parquet_schema(obj).columns
     if _find_parquet_forms(schema) is None:
-        raise refuse_file(obj.uri, *_NO_ENVELOPE)
+        raise make_file_error(obj.uri, *_NO_ENVELOPE)
     if "value" not in schema.names:
-        raise refuse_file(obj.uri, *_NO_VALUE)
+        raise make_file_error(obj.uri, *_NO_VALUE)
     done = 0
     for batch in read_parquet_batches(obj, options.batch_bytes, ("key", "value", "headers", "metadata")):
         if batch.num_rows:

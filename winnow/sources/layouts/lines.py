@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from winnow.files.record_batch import Integers
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.chunks import slice_by_size
 
 MAXIMUM_LINE_BYTES = 1 << 30
@@ -61,7 +61,7 @@ def _read_blocks(uri: str, stream: BinaryIO, block_bytes: int) -> Iterator[tuple
         begun.append(tail)
         begun_bytes += len(tail)
         if begun_bytes > MAXIMUM_LINE_BYTES:
-            raise refuse_file(uri, "a line is longer than 1 GiB", "this is not an archive of Kafka records")
+            raise make_file_error(uri, "a line is longer than 1 GiB", "this is not an archive of Kafka records")
         data = following
     yield b"".join([*begun, data]).split(b"\n"), True
 

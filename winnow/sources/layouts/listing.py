@@ -15,7 +15,7 @@ from urllib.parse import quote
 from pyarrow import fs
 
 from winnow.files import storage
-from winnow.sources.input_errors import make_read_error, refuse_file, refuse_undecodable
+from winnow.sources.input_errors import make_file_error, make_read_error, require_decodable
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.spark_sink import find_checkpoints, find_sink_folders
 from winnow.sources.layouts.table_folders import PARTITIONED_MARKERS, find_table_folders, find_table_of
@@ -54,7 +54,7 @@ def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[Stor
     for path in paths:
         listed = list(_list_path(path, left_out))
         if not listed:
-            raise refuse_file(path, "there is nothing to read", "check the path; hidden files are left out")
+            raise make_file_error(path, "there is nothing to read", "check the path; hidden files are left out")
         for stored in listed:
             if not any(pattern.fullmatch(f"/{stored.uri.lstrip('/')}") for pattern in left_out):
                 found[stored.uri] = stored
@@ -62,7 +62,7 @@ def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[Stor
 
 
 def _list_path(path: str, left_out: Sequence[re.Pattern[str]]) -> Iterator[StoredObject]:
-    refuse_undecodable(path)
+    require_decodable(path)
     base, glob = split_glob(path)
     filesystem, name = storage.open_filesystem(base)
     try:
@@ -72,16 +72,16 @@ def _list_path(path: str, left_out: Sequence[re.Pattern[str]]) -> Iterator[Store
                 yield _make_stored(path, info)
                 return
             if info.type == fs.FileType.Directory:
-                _refuse_part_of_table(base, filesystem, name)
+                _require_no_table_above(base, filesystem, name)
                 yield from _list_folder(base, filesystem, name, glob, left_out)
                 return
     except UnicodeDecodeError:
-        raise refuse_file(
+        raise make_file_error(
             path, "the folder holds a file whose name is not UTF-8", "rename that file, or name the others one by one"
         ) from None
     except OSError:
         raise make_read_error(path, "it cannot be read", "check its permissions") from None
-    raise refuse_file(path, "there is no such file or folder", "check the path")
+    raise make_file_error(path, "there is no such file or folder", "check the path")
 
 
 def _list_folder(
@@ -108,12 +108,12 @@ def _list_folder(
         if wanted is None or any(wanted.fullmatch("/".join(parts[:count])) for count in range(1, len(parts) + 1)):
             table = find_table_of(inside, tables)
             if table is not None:
-                raise table.refuse(base)
+                raise table.make_error(base)
             # A URI is unquoted when it is opened; a plain path is not.
             yield _make_stored(storage.join(base, quote(inside) if "://" in base else inside), info)
 
 
-def _refuse_part_of_table(base: str, filesystem: fs.FileSystem, name: str) -> None:
+def _require_no_table_above(base: str, filesystem: fs.FileSystem, name: str) -> None:
     """Refuse folders like ``day=2026-03-01`` of a table of Delta Lake or Hudi, whose log lies above them.
 
     Raises:
@@ -127,7 +127,7 @@ def _refuse_part_of_table(base: str, filesystem: fs.FileSystem, name: str) -> No
     markers = [f"{above}/{marker}" for marker in PARTITIONED_MARKERS]
     found = [info.path for info in filesystem.get_file_info(markers) if info.type == fs.FileType.Directory]
     for table in find_table_folders(f"{path.rpartition('/')[2]}/0.json" for path in found):
-        raise table.refuse(place)
+        raise table.make_error(place)
 
 
 def is_sidecar(name: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError
 from winnow.sources.checkpoint_file import CheckpointEntry, parse_checkpoints
-from winnow.sources.input_errors import open_to_read, refuse_file
+from winnow.sources.input_errors import make_file_error, open_to_read
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.tiered_files import MANIFEST, open_wrapped, parse_tiered_name, read_manifest
 from winnow.values.model import TopicPartition
@@ -183,7 +183,7 @@ def collect_segments(objects: Iterable[StoredObject]) -> tuple[Segment, ...]:
             continue
         if _SWAP.fullmatch(each.name):
             # Which of the older segments it stands for shows only when a broker completes the change.
-            raise refuse_file(
+            raise make_file_error(
                 each.uri,
                 "the folder was copied while its broker replaced segments by compacted ones",
                 "start a broker on the copy once, or copy the folder again",
@@ -196,7 +196,7 @@ def collect_segments(objects: Iterable[StoredObject]) -> tuple[Segment, ...]:
 
 def _add_file(files: dict[int, StoredObject], base_offset: int, obj: StoredObject) -> None:
     if base_offset in files:
-        raise refuse_file(
+        raise make_file_error(
             obj.uri,
             f"another segment begins at offset {base_offset} too: {files[base_offset].uri}",
             "name the files of one partition at a time; of two copies by two leaders leave one out with --exclude GLOB",
@@ -225,7 +225,7 @@ def read_log_start_offsets(uri: str) -> Mapping[TopicPartition, int]:
         entries = parse_checkpoints(data, uri)
     except BadInputError:
         wrong = "this is no checkpoint file of version 0"
-        raise refuse_file(uri, wrong, f"copy the broker's {LOG_START_CHECKPOINT} again") from None
+        raise make_file_error(uri, wrong, f"copy the broker's {LOG_START_CHECKPOINT} again") from None
     return {entry.topic_partition: entry.offset for entry in entries}
 
 
@@ -247,7 +247,7 @@ def read_aborted_index(segment: Segment, *, is_active: bool) -> list[AbortedTran
         position, size = read_manifest(segment.manifest).transactions or (0, 0)
         data = data[position : position + size]
         if len(data) < size:
-            raise _refuse_index(uri, "it is cut off")
+            raise _make_index_error(uri, "it is cut off")
     rest = len(data) % _ABORTED.size
     whole = data[: len(data) - rest]
     if is_active:
@@ -256,18 +256,18 @@ def read_aborted_index(segment: Segment, *, is_active: bool) -> list[AbortedTran
             whole = whole[: -_ABORTED.size]
     entries = [_make_entry(uri, *values) for values in _ABORTED.iter_unpack(whole)]
     if rest and not is_active:
-        raise _refuse_index(uri, "it ends inside of an entry")
+        raise _make_index_error(uri, "it ends inside of an entry")
     return entries
 
 
 def _make_entry(uri: str, version: int, producer_id: int, first: int, last: int, _stable: int) -> AbortedTransaction:
     if version != 0:
-        raise _refuse_index(uri, f"it has an entry of version {version}; only version 0 is known")
+        raise _make_index_error(uri, f"it has an entry of version {version}; only version 0 is known")
     if not 0 <= first <= last:
-        raise _refuse_index(uri, "it has an entry with impossible offsets")
+        raise _make_index_error(uri, "it has an entry with impossible offsets")
     return AbortedTransaction(producer_id, first, last)
 
 
-def _refuse_index(uri: str, wrong: str) -> BadInputError:
+def _make_index_error(uri: str, wrong: str) -> BadInputError:
     advice = "copy the file again, or leave it out: the control records of a complete log say the same"
-    return refuse_file(uri, f"this index of aborted transactions is damaged: {wrong}", advice)
+    return make_file_error(uri, f"this index of aborted transactions is damaged: {wrong}", advice)

@@ -15,7 +15,7 @@ import numpy as np
 
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.sources.input_errors import make_read_error, refuse_file
+from winnow.sources.input_errors import make_file_error, make_read_error
 from winnow.sources.layouts.record_batches import (
     HEADER_BYTES,
     LENGTH_END,
@@ -83,7 +83,7 @@ class SegmentReader:
         except OSError:
             raise make_read_error(self.uri, "reading it failed", "check the disk and the permissions") from None
         if len(data) < size:
-            raise self._refuse_shorter()
+            raise self._make_shorter_error()
         self._window, self._start = np.frombuffer(data, np.uint8), position
 
     def read_batches(self, end: int, *, first_free_offset: int, with_content: bool) -> Iterator[Batch]:
@@ -94,7 +94,7 @@ class SegmentReader:
                 the batch before it.
         """
         if end > self.size_bytes:
-            raise self._refuse_shorter()
+            raise self._make_shorter_error()
         position = 0
         while position < end:
             at = position - self._start
@@ -113,7 +113,7 @@ class SegmentReader:
                 content = self.read(position, size)
                 fault = None if is_intact(header, content) else "fails its check-sum"
             if fault is not None:
-                raise self.refuse_batch(position, header, fault)
+                raise self.make_batch_error(position, header, fault)
             yield Batch(header, position, content)
             first_free_offset = header.base_offset + header.last_offset_delta + 1
             position += size
@@ -121,30 +121,34 @@ class SegmentReader:
     def _read_header(self, position: int, end: int) -> BatchHeader:
         data = self.read(position, HEADER_BYTES)
         if len(data) > MAGIC_AT and data[MAGIC_AT] != MESSAGE_FORMAT:
-            raise self.refuse_format(position, int(data[MAGIC_AT]), is_empty=not data.any())
+            raise self.make_format_error(position, int(data[MAGIC_AT]), is_empty=not data.any())
         if position + HEADER_BYTES > end:
-            raise self.refuse_batch(position, None, "is cut off")
+            raise self.make_batch_error(position, None, "is cut off")
         return parse_header(data, 0)
 
-    def _refuse_shorter(self) -> BadInputError:
-        return refuse_file(self.uri, "it became shorter while it was read", "copy the log directory and read the copy")
+    def _make_shorter_error(self) -> BadInputError:
+        return make_file_error(
+            self.uri, "it became shorter while it was read", "copy the log directory and read the copy"
+        )
 
-    def refuse_batch(self, position: int, header: BatchHeader | None, fault: str) -> BadInputError:
+    def make_batch_error(self, position: int, header: BatchHeader | None, fault: str) -> BadInputError:
         """Make the error about the batch at ``position``; ``fault`` completes "the batch …"."""
         offset = "" if header is None else f" (offset {header.base_offset})"
-        return refuse_file(self.uri, f"the batch at byte {position}{offset} {fault}", COPY_AGAIN)
+        return make_file_error(self.uri, f"the batch at byte {position}{offset} {fault}", COPY_AGAIN)
 
-    def refuse_format(self, position: int, magic: int, *, is_empty: bool) -> BadInputError:
+    def make_format_error(self, position: int, magic: int, *, is_empty: bool) -> BadInputError:
         """Make the error about a message format that is not read."""
         if is_empty:
-            return refuse_file(self.uri, f"there are zeros instead of a batch at byte {position}", COPY_AGAIN)
+            return make_file_error(self.uri, f"there are zeros instead of a batch at byte {position}", COPY_AGAIN)
         if magic < MESSAGE_FORMAT:
-            return refuse_file(
+            return make_file_error(
                 self.uri,
                 f"the batch at byte {position} has message format {magic}, which brokers before 0.11 wrote",
                 "read the topic with a consumer, or copy it into a topic of a current broker, and take that",
             )
-        return refuse_file(self.uri, f"the batch at byte {position} has the unknown message format {magic}", COPY_AGAIN)
+        return make_file_error(
+            self.uri, f"the batch at byte {position} has the unknown message format {magic}", COPY_AGAIN
+        )
 
 
 def choose_skim_bytes(uri: str) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, orc
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.aiven_columnar import group_values
 from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
 from winnow.sources.layouts.avro_file import open_avro
@@ -145,7 +145,7 @@ def _is_csv(start: bytes) -> bool:
 def _read_rows(obj: StoredObject, options: ReadOptions) -> Iterator[tuple[Place, ForeignRows]]:
     start = read_start(obj, _START_BYTES)
     if not start.strip():
-        raise refuse_file(obj.uri, "it is empty", DAMAGED_ADVICE)
+        raise make_file_error(obj.uri, "it is empty", DAMAGED_ADVICE)
     if start.startswith(AVRO_MAGIC):
         yield from _read_avro(obj, options)
     elif _is_text(start) and not _is_csv(start):
@@ -175,7 +175,7 @@ def _read_orc(obj: StoredObject) -> Iterator[pa.RecordBatch]:
                 stripe = file.read_stripe(number)
                 yield from (stripe.to_batches() if isinstance(stripe, pa.Table) else [stripe])
         except (pa.ArrowException, OSError, ValueError):
-            raise refuse_file(obj.uri, "this is not ORC, or damaged or cut off", DAMAGED_ADVICE) from None
+            raise make_file_error(obj.uri, "this is not ORC, or damaged or cut off", DAMAGED_ADVICE) from None
 
 
 def _read_csv(obj: StoredObject) -> Iterator[pa.RecordBatch]:
@@ -188,7 +188,7 @@ def _read_csv(obj: StoredObject) -> Iterator[pa.RecordBatch]:
         try:
             yield from csv.open_csv(stream, parse_options=parsing, convert_options=options)
         except (pa.ArrowException, OSError, ValueError):
-            raise refuse_file(obj.uri, "this is not CSV, or cut off", DAMAGED_ADVICE) from None
+            raise make_file_error(obj.uri, "this is not CSV, or cut off", DAMAGED_ADVICE) from None
 
 
 def _read_csv_names(obj: StoredObject) -> list[str]:
@@ -196,7 +196,7 @@ def _read_csv_names(obj: StoredObject) -> list[str]:
     try:
         return [str(name) for name in csv.read_csv(pa.BufferReader(first + b"\n")).schema.names]
     except (pa.ArrowException, ValueError):
-        raise refuse_file(obj.uri, "its first line has no names of columns", DAMAGED_ADVICE) from None
+        raise make_file_error(obj.uri, "its first line has no names of columns", DAMAGED_ADVICE) from None
 
 
 def _read_avro(obj: StoredObject, options: ReadOptions) -> Iterator[tuple[Place, ForeignRows]]:
@@ -205,7 +205,7 @@ def _read_avro(obj: StoredObject, options: ReadOptions) -> Iterator[tuple[Place,
         for records in group_values(file.read_records(), options.batch_bytes):
             place = Place(obj.uri, "record", np.arange(done + 1, done + 1 + len(records)))
             if not all(isinstance(record, dict) for record in records):
-                raise place.refuse(0, "from here on records are no structures", "only such have columns to map")
+                raise place.make_error(0, "from here on records are no structures", "only such have columns to map")
             done += len(records)
             yield place, DecodedRows(records)
 
@@ -230,7 +230,7 @@ def _read_json_array(obj: StoredObject, options: ReadOptions, json: JsonRecords)
     try:
         raws = msgspec.json.decode(text, type=list[msgspec.Raw])
     except UNREADABLE:
-        raise refuse_file(obj.uri, "its JSON array is damaged or cut off", DAMAGED_ADVICE) from None
+        raise make_file_error(obj.uri, "its JSON array is damaged or cut off", DAMAGED_ADVICE) from None
     lines = [bytes(raw) for raw in raws]
     sizes = np.fromiter(map(len, lines), np.int64, len(lines))
     for begin, end in slice_by_size(sizes, options.batch_bytes):
@@ -245,5 +245,5 @@ def _read_bounded(obj: StoredObject, stream: BinaryIO) -> bytes:
         size += len(part)
         if size > _MAXIMUM_ARRAY_BYTES:
             advice = "write one object a line, with jq -c '.[]' for instance"
-            raise refuse_file(obj.uri, "its JSON array is larger than 256 MiB", advice)
+            raise make_file_error(obj.uri, "its JSON array is larger than 256 MiB", advice)
     return b"".join(parts)

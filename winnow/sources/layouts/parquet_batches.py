@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, Integers
-from winnow.sources.input_errors import make_read_error, refuse_file
+from winnow.sources.input_errors import make_file_error, make_read_error
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, slice_by_size
 from winnow.sources.layouts.compression import open_seekable, read_start
 from winnow.sources.layouts.objects import StoredObject
@@ -91,7 +91,7 @@ def read_stream_batches(
     with _translate_errors(uri):
         file = _File(uri, stream, columns)
     if len(set(file.schema.names)) < len(file.schema.names):
-        raise refuse_file(uri, "two columns have the same name", "leave the object out with --exclude")
+        raise make_file_error(uri, "two columns have the same name", "leave the object out with --exclude")
     for batch in file.read(batch_bytes):
         with _translate_errors(uri):
             sizes = _measure_rows(batch)
@@ -157,7 +157,7 @@ class _File:
                 yield batch
             if missing:
                 # Arrow does not notice a column chunk that ends too early.
-                raise refuse_file(self._uri, "it holds fewer records than its footer says", DAMAGED_ADVICE)
+                raise make_file_error(self._uri, "it holds fewer records than its footer says", DAMAGED_ADVICE)
 
     def _read_group(self, number: int, rows: int) -> Iterator[pa.RecordBatch]:
         done = 0

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from winnow.sources.input_errors import make_read_error, refuse_file
+from winnow.sources.input_errors import make_file_error, make_read_error
 from winnow.sources.layouts.compression import open_seekable
 from winnow.sources.layouts.objects import StoredObject
 
@@ -35,9 +35,9 @@ def read_rows(obj: StoredObject, block_bytes: int, column: str | None = None) ->
             file = _open(stream)
             names = file.schema_arrow.names
         if column is not None and column not in names:
-            raise refuse_file(obj.uri, f"it has no column {column}", "choose another --layout")
+            raise make_file_error(obj.uri, f"it has no column {column}", "choose another --layout")
         if len(set(names)) < len(names):
-            raise refuse_file(obj.uri, "two columns have the same name", "leave the object out with --exclude")
+            raise make_file_error(obj.uri, "two columns have the same name", "leave the object out with --exclude")
         for batch in _read_batches(obj.uri, file, block_bytes, column):
             with _translate_errors(obj.uri):
                 rows = batch.to_pylist(maps_as_pydicts="strict")

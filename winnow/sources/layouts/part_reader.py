@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import RecordFault, make_read_error, open_to_read, refuse_file, refuse_record
+from winnow.sources.input_errors import RecordFault, make_file_error, make_read_error, make_record_error, open_to_read
 from winnow.sources.layouts import decoded_entries, json_entries
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.compression import open_decompressed
@@ -64,7 +64,7 @@ class PartReader:
             is_empty = False
         if is_empty:
             wrong = "it has no records, and this sink writes no such objects: it is cut off"
-            raise refuse_file(self.part.uri, wrong, _ADVICE)
+            raise make_file_error(self.part.uri, wrong, _ADVICE)
 
     @property
     def _block_bytes(self) -> int:
@@ -79,14 +79,14 @@ class PartReader:
                 try:
                     array = convert(lines)
                 except EntryError as found:
-                    raise self._refuse_entry("line", done + found.index + 1) from None
+                    raise self._make_entry_error("line", done + found.index + 1) from None
                 self.is_structured |= not is_headers and json_entries.has_structures(lines)
                 yield array
                 done += len(lines)
 
     def _read_bin(self) -> Iterator[Any]:
         if self.name.role == HEADERS:
-            raise refuse_file(self.part.uri, "headers are never in this format", "leave it out with --exclude")
+            raise make_file_error(self.part.uri, "headers are never in this format", "leave it out with --exclude")
         with self._open_bin() as stream:
             for entries in split_entries(self.part.uri, stream, self.separator, self._block_bytes):
                 yield pa.array(entries, pa.binary())
@@ -119,8 +119,8 @@ class PartReader:
         try:
             yield from convert(entries, self._block_bytes)
         except EntryError as found:
-            raise self._refuse_entry("row", found.index + 1) from None
+            raise self._make_entry_error("row", found.index + 1) from None
 
-    def _refuse_entry(self, unit: str, number: int) -> BadInputError:
+    def _make_entry_error(self, unit: str, number: int) -> BadInputError:
         wrong = f"this is not {_DESCRIPTIONS[self.name.role]} as this sink writes it"
-        return refuse_record(self.part.uri, unit, number, RecordFault(wrong, _ADVICE, self.name.partition))
+        return make_record_error(self.part.uri, unit, number, RecordFault(wrong, _ADVICE, self.name.partition))

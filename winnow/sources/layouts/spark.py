@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.aiven_columnar import is_bytes
 from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
 from winnow.sources.layouts.column_values import make_byte_column, make_headers_of_column, make_topics
@@ -92,7 +92,7 @@ def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOption
     names = read_parquet_schema(obj).columns.names
     if "value" not in names:
         wrong = f"it has no column value, only {', '.join(map(ascii, names[:20]))}"
-        raise refuse_file(obj.uri, wrong, "write the columns of Spark's Kafka source; null values are tombstones")
+        raise make_file_error(obj.uri, wrong, "write the columns of Spark's Kafka source; null values are tombstones")
     done = 0
     for batch in read_parquet_batches(obj, options.batch_bytes, COLUMNS):
         if batch.num_rows:
@@ -128,7 +128,7 @@ def _read_timestamps(place: Place, column: Any, options: ReadOptions) -> Any:
     if pa.types.is_null(column.type):
         return column
     wrong = f"column timestamp is of type {str(column.type)[:80]}"
-    raise refuse_file(place.uri, wrong, "it must be a timestamp, or an integer of milliseconds")
+    raise make_file_error(place.uri, wrong, "it must be a timestamp, or an integer of milliseconds")
 
 
 def _read_json(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -146,7 +146,7 @@ def _convert_lines(archive: ArchiveObject, place: Place, lines: list[bytes], dec
         # Offset and timestamp are never null in the source: a record with neither is something else.
         if record.offset is UNSET and record.timestamp is UNSET and record.partition is UNSET:
             wrong = "it has none of the columns partition, offset and timestamp"
-            raise place.refuse(index, wrong, f"write the columns of Spark's Kafka source. Or: {DAMAGED_ADVICE}")
+            raise place.make_error(index, wrong, f"write the columns of Spark's Kafka source. Or: {DAMAGED_ADVICE}")
     partition = make_integers([record.partition for record in records])
     if partition.null_count == len(partition) and archive.partition is not None:
         partition = repeat_partition(archive, len(records))

@@ -16,7 +16,7 @@ import msgspec
 from pyarrow import fs
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.json_records import UNREADABLE
 
 LOG_FOLDER: Final = "_spark_metadata"
@@ -68,7 +68,7 @@ def find_sink_folders(filesystem: fs.FileSystem, root: str, inside: Sequence[str
         there = {path.rpartition("/")[2] for path in inside if sink.holds(path)}
         missing = sorted(sink.committed - there)
         if missing:
-            raise refuse_file(
+            raise make_file_error(
                 f"{root.rstrip('/')}/{folder}",
                 f"Spark's log of its sink names {len(missing):,} files that are not there, such as "
                 f"{', '.join(missing[:_LISTED_MISSING])}",
@@ -103,12 +103,12 @@ def _read_log(filesystem: fs.FileSystem, folder: str, batches: Sequence[str]) ->
         with filesystem.open_input_stream(f"{folder}/{match.group()}") as stream:
             lines = stream.read().split(b"\n")
         if lines[0] != _VERSION:
-            raise _refuse_log(folder, match.group())
+            raise _make_log_error(folder, match.group())
         for line in filter(None, lines[1:]):
             try:
                 entry = _decode_entry(line)
             except UNREADABLE:
-                raise _refuse_log(folder, match.group()) from None
+                raise _make_log_error(folder, match.group()) from None
             name = entry.path.rpartition("/")[2]
             if entry.action == "delete":
                 committed.discard(name)
@@ -117,6 +117,6 @@ def _read_log(filesystem: fs.FileSystem, folder: str, batches: Sequence[str]) ->
     return frozenset(committed)
 
 
-def _refuse_log(folder: str, batch: str) -> BadInputError:
+def _make_log_error(folder: str, batch: str) -> BadInputError:
     wrong = f"batch {batch} of Spark's log of its sink cannot be read"
-    return refuse_file(folder, wrong, f"copy it again, or take all files with --exclude '{LOG_FOLDER}/*'")
+    return make_file_error(folder, wrong, f"copy it again, or take all files with --exclude '{LOG_FOLDER}/*'")

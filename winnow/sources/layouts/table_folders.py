@@ -45,7 +45,7 @@ class TableFolder:
     kind: str
     advice: str
 
-    def refuse(self, path: str) -> BadInputError:
+    def make_error(self, path: str) -> BadInputError:
         """Make the error about an object of the table; ``path``: the folder that was listed."""
         place = "/".join(filter(None, [path.rstrip("/"), self.inside]))
         return BadInputError(

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 
 from winnow.config.names import is_topic_name
-from winnow.sources.input_errors import open_to_read, refuse_file
+from winnow.sources.input_errors import make_file_error, open_to_read
 from winnow.sources.layouts.compression import BUFFER_BYTES, open_decompressed
 from winnow.sources.layouts.json_records import UNREADABLE
 from winnow.sources.layouts.objects import StoredObject
@@ -145,10 +145,10 @@ def read_manifest(obj: StoredObject) -> Manifest:
     try:
         found = _decode_manifest(data)
     except UNREADABLE:
-        raise refuse_file(obj.uri, "this is no manifest of a tiered segment", _MANIFEST_ADVICE) from None
+        raise make_file_error(obj.uri, "this is no manifest of a tiered segment", _MANIFEST_ADVICE) from None
     if found.version != "1":
         wrong = f"this manifest is of version {ascii(found.version)[:20]}; only version 1 is known"
-        raise refuse_file(obj.uri, wrong, "read the topic with winnow ingest kafka")
+        raise make_file_error(obj.uri, wrong, "read the topic with winnow ingest kafka")
     place, base_offset, metadata = None, None, found.remote_log_segment_metadata
     if metadata is not None:
         told = metadata.remote_log_segment_id.topic_id_partition
@@ -176,7 +176,7 @@ def open_wrapped(log: StoredObject, manifest: Manifest) -> Iterator[Any]:
         ServiceError: its object store cannot be reached.
     """
     if manifest.is_encrypted:
-        raise refuse_file(
+        raise make_file_error(
             log.uri,
             "it is encrypted, and the key lies with the brokers",
             "read the topic through them, with winnow ingest kafka",
@@ -197,4 +197,4 @@ def open_wrapped(log: StoredObject, manifest: Manifest) -> Iterator[Any]:
 def _check_size(log: StoredObject, manifest: Manifest, size_bytes: int) -> None:
     if size_bytes != manifest.size_bytes:
         wrong = f"it holds {size_bytes:,} bytes of a segment, and its manifest says {manifest.size_bytes:,}"
-        raise refuse_file(log.uri, wrong, "copy the object and its manifest again")
+        raise make_file_error(log.uri, wrong, "copy the object and its manifest again")

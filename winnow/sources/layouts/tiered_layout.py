@@ -10,7 +10,7 @@ import numpy as np
 
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.sources.input_errors import open_to_read, refuse_file
+from winnow.sources.input_errors import make_file_error, open_to_read
 from winnow.sources.layouts.log_files import INTERNAL_TOPICS, collect_segments
 from winnow.sources.layouts.objects import ArchiveObject, FieldForm, StoredObject
 from winnow.sources.layouts.record_batches import (
@@ -82,7 +82,7 @@ def arrange_tiered(stored: Sequence[StoredObject]) -> list[ArchiveObject]:
         for uri in (each.uri, *(stem + kind for kind in beside)):
             if uri in files:
                 parts[files[uri].name] = files[uri]
-    _refuse_repeated(folders)
+    _require_distinct(folders)
     objects = []
     for (uri, place), parts in folders.items():
         first = collect_segments(parts.values())[0].base_offset
@@ -94,7 +94,7 @@ def _find_place(log: StoredObject, name: TieredName, manifest_file: StoredObject
     """Say of which partition a segment is, by its folders; a manifest has to agree."""
     place = parse_tiered_place(log.uri)
     if place is None:
-        raise refuse_file(
+        raise make_file_error(
             log.uri,
             "it is called like a segment of tiered storage, and its folders tell no topic and partition",
             "copy it with its folders, such as orders-TOPICID/0/ or orders-0-TOPICID/; a segment for --partition N is "
@@ -102,7 +102,7 @@ def _find_place(log: StoredObject, name: TieredName, manifest_file: StoredObject
         )
     if manifest_file is None:
         if log.uri.split("/")[-2].isdecimal():
-            raise refuse_file(
+            raise make_file_error(
                 log.uri,
                 f"its manifest ({MANIFEST}) is not there: the upload was not finished, or it was not copied",
                 "copy the manifest, or leave the segment out with --exclude GLOB",
@@ -110,7 +110,7 @@ def _find_place(log: StoredObject, name: TieredName, manifest_file: StoredObject
         return place
     manifest = read_manifest(manifest_file)
     if manifest.is_encrypted:
-        raise refuse_file(
+        raise make_file_error(
             log.uri,
             "its manifest says that it is encrypted, and the key lies with the brokers",
             "read the topic through them, with winnow ingest kafka",
@@ -122,7 +122,7 @@ def _check_manifest(manifest: Manifest, told: TieredPlace, place: TieredPlace, n
     """Return the place that a manifest tells, if the name agrees; a prefix of keys may stand before the topic."""
     is_same = (told.partition, told.topic_id) == (place.partition, place.topic_id)
     if not is_same or not place.topic.endswith(told.topic) or manifest.base_offset != name.base_offset:
-        raise refuse_file(
+        raise make_file_error(
             manifest.uri,
             f"it is of {told.topic}-{told.partition} from offset {manifest.base_offset} on; its name says otherwise",
             "copy segments and manifests with their names and folders as they were",
@@ -130,16 +130,16 @@ def _check_manifest(manifest: Manifest, told: TieredPlace, place: TieredPlace, n
     return told
 
 
-def _refuse_repeated(folders: Mapping[tuple[str, TieredPlace], object]) -> None:
+def _require_distinct(folders: Mapping[tuple[str, TieredPlace], object]) -> None:
     seen: dict[tuple[str, int], str] = {}
     for uri, place in folders:
         before = seen.setdefault((place.topic, place.partition), uri)
         if before != uri:
-            raise _refuse_twice(uri, before, place)
+            raise _make_repetition_error(uri, before, place)
 
 
-def _refuse_twice(uri: str, before: str, place: TieredPlace) -> BadInputError:
-    return refuse_file(
+def _make_repetition_error(uri: str, before: str, place: TieredPlace) -> BadInputError:
+    return make_file_error(
         uri,
         f"{place.topic}-{place.partition} is there twice, also as {before}: of a topic that was created again, or of "
         "another cluster",

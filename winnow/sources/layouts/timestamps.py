@@ -43,7 +43,7 @@ def _read_mixed(place: Place, texts: Sequence[str | None], floors: bool) -> Any:
         one = Place(place.uri, place.unit, place.rows[index : index + 1])
         moment = _parse_one(text)
         if moment is None:
-            raise place.refuse(
+            raise place.make_error(
                 index, "timestamp is not ISO 8601 text", "a sink writes it like 2026-03-01T00:47:41.052Z"
             )
         found.append(to_milliseconds(one, moment, floors)[0].as_py())
@@ -87,7 +87,7 @@ def to_milliseconds(place: Place, moments: Any, floors: bool) -> Any:
 def make_finer_timestamp_error(place: Place, index: int) -> FinerTimestampError:
     """Make the error about the record at ``index``, whose timestamp would have to be rounded."""
     advice = "Kafka's are; take them rounded down with --timestamps floor"
-    refused = place.refuse(index, "timestamp is not a whole number of milliseconds", advice)
+    refused = place.make_error(index, "timestamp is not a whole number of milliseconds", advice)
     return FinerTimestampError(*refused.explanation)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.compression import read_start
 from winnow.sources.layouts.content_names import list_members
 from winnow.sources.layouts.field_map import FieldMap
@@ -62,13 +62,13 @@ def read_ui_export(archive: ArchiveObject, options: ReadOptions) -> Iterator[Rec
     obj = archive.parts["value"]
     fields = _find_fields(obj)
     if fields is None:
-        raise _refuse(obj)
+        raise _make_export_error(obj)
     yield from read_mapped(archive, fields, options)
 
 
-def _refuse(obj: StoredObject) -> BadInputError:
+def _make_export_error(obj: StoredObject) -> BadInputError:
     wrong = "its first record has not the members that kafka-ui and AKHQ write"
-    return refuse_file(obj.uri, wrong, "say with --map which member is which field")
+    return make_file_error(obj.uri, wrong, "say with --map which member is which field")
 
 
 UI_EXPORT: Final = Layout(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import refuse_file
+from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
 from winnow.sources.layouts.avro_file import open_avro
 from winnow.sources.layouts.compression import open_seekable, read_start
@@ -35,14 +35,14 @@ _CONSOLE_CONSUMER: Final = re.compile(
 )
 
 
-def refuse_unrecognised(
+def make_unrecognised_error(
     stored: Sequence[StoredObject], suggested: Layout | None, layouts: Sequence[str]
 ) -> BadInputError:
     """Make the error for ``stored`` objects of no layout that is recognised; ``suggested``: what they may be."""
     obj = max(stored, key=lambda each: each.size_bytes)
     known = None if suggested is not None else _explain(obj)
     if known is not None:
-        return refuse_file(obj.uri, *known)
+        return make_file_error(obj.uri, *known)
     wrong = f"what wrote it is not recognised. It is {describe_content(obj)}"
     layout = f"--layout NAME if you know that it is one of {', '.join(layouts)}"
     if suggested is not None:
@@ -54,7 +54,7 @@ def refuse_unrecognised(
     if proposed is not None:
         mapping = f"{shlex.join(proposed.list_options())} if these are its columns"
     advice = f"three ways on: {layout}; {mapping}; or Winnow's own JSON lines (docs/archives.md#winnow)"
-    return refuse_file(obj.uri, wrong, advice)
+    return make_file_error(obj.uri, wrong, advice)
 
 
 def _explain(obj: StoredObject) -> tuple[str, str] | None:
