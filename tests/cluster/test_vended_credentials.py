@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
+from pyiceberg.catalog import load_catalog
 
 from tests.support import in_process_spark
 from tests.support.cli_runner import find_location, winnow, winnow_process
@@ -365,6 +366,45 @@ def test_a_credential_opens_its_table_and_no_other(catalog: VendingFront, tmp_pa
         stores.run(former, read_all_of(former))
     with pytest.raises(ConfigurationError, match="is in no table's folder"):
         stores.run("lake/warehouse/winnow", read_all_of("lake/warehouse/winnow"))
+
+
+def test_what_needs_the_whole_warehouse_is_done_with_a_key_of_ones_own(
+    store: GuardedObjectStore, catalog: VendingFront, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restore of a backup, and the adoption of a lost topic: refused at first, and afterwards all is vended."""
+    for name, value in {"WINNOW_NAMESPACE": "saved", "WINNOW_STAGING": str(tmp_path / "staging")}.items():
+        monkeypatch.setenv(name, value)
+    make("kept", tmp_path)
+    place = find_location("kept")
+    winnow("backup", "create", tmp_path / "backup")
+    winnow("topics", "delete", "kept", "--now", "--yes")
+    own = {
+        "WINNOW_VENDED_CREDENTIALS": "false",
+        "AWS_ENDPOINT_URL_S3": store.endpoint,
+        "AWS_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": ADMIN_KEY,
+        "AWS_SECRET_ACCESS_KEY": ADMIN_SECRET,
+    }
+
+    def run_with_own_key(*words: object, code: int, told: str) -> None:
+        refused = winnow_process(*words)
+        assert (refused.exit_code, told in refused.stderr) == (code, True), refused.stderr
+        with monkeypatch.context() as patch:
+            for name, value in own.items():
+                patch.setenv(name, value)
+            done = winnow_process(*words)
+        assert done.exit_code == 0, done.stderr
+
+    monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "restored"))
+    run_with_own_key("backup", "restore", tmp_path / "backup", code=2, told="is in no table's folder")
+    assert offsets("kept") == list(range(60))
+    load_catalog("other", type="rest", uri=catalog.uri, credential=LOGIN, warehouse=NAME, scope="catalog").drop_table(
+        ("saved", "kept")
+    )
+    run_with_own_key("topics", "adopt", "kept", place, "--yes", code=6, told="The catalog has no table saved.kept")
+    assert offsets("kept") == list(range(60))
+    winnow("sweep", "kept")
+    assert offsets("kept") == list(range(60))
 
 
 def test_a_catalog_that_vends_nothing_is_named(catalog: VendingFront) -> None:

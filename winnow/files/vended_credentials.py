@@ -236,9 +236,9 @@ class VendedStores:
                 f"{self._scheme}://{path} is in no table's folder, and the catalog vends credentials for tables only.",
                 left="Nothing was done there.",
                 next=(
-                    f"Documents and plans may lie below {self._scheme}://{self._root}/{shared}; what lists or writes "
-                    "the warehouse as a whole (topics adopt, the restore of a backup) needs access of its own and is "
-                    "not possible with WINNOW_VENDED_CREDENTIALS."
+                    f"Documents and plans may lie below {self._scheme}://{self._root}/{shared}. For what lists or "
+                    "writes the warehouse as a whole (topics adopt, the restore of a backup), give that one command a "
+                    "key of its own and WINNOW_VENDED_CREDENTIALS=false."
                 ),
             )
         return f"{self._root}/{namespace}/{folder}"
@@ -279,7 +279,11 @@ class VendedStores:
             raise ServiceError(
                 f"The catalog has no table {table} at {place}, so it vends no credentials for that folder.",
                 left="Nothing was done there.",
-                next="If the catalog was restored or replaced, put the newer one back, then run it again.",
+                next=(
+                    "If the catalog was restored or replaced, put the newer one back, then run it again. To bring the "
+                    "table into the catalog (topics adopt), give that one command a key of its own and "
+                    "WINNOW_VENDED_CREDENTIALS=false."
+                ),
             )
         properties = choose_credential(answer, location)
         if not properties.get(_KEY) or not properties.get(_SECRET):
