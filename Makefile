@@ -119,6 +119,9 @@ check: lint ## lint, then what needs no service: unit, contract, catalogue
 test: $(if $(strip $(ARGS)),setup,lint) ## lint, then every test; with ARGS="tests/unit -k name" those alone
 	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest -q --durations=15 $(ARGS),tests.groups)
 
+test-changed: setup ## the tests nearest to what changed since SINCE=COMMIT (default: HEAD), in a minute or two; FILES=20 at most
+	@$(BIN)/python -m tests.changed $(if $(SINCE),--since $(SINCE)) $(if $(FILES),--files $(FILES))
+
 test-long: setup ## the properties and the state machine with 2,000 new examples each; SEED=N for those of that run
 	@seed=$${SEED:-$$(date +%Y%m%d%H%M%S)} && echo "Again with these examples: make test-long SEED=$$seed" && \
 	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 DATABASE_ROUNDS=5 RECOVERY_POINTS=1000 BACKUP_POINTS=1000 BACKUP_SECONDS=60 BACKUP_RESTORES=20 LIVE_SECONDS=$${LIVE_SECONDS:-3600} $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
