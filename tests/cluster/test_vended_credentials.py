@@ -31,7 +31,7 @@ from winnow.engine import rewrite
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files import storage
 from winnow.files.parquet_writer import RollingParquetWriter
-from winnow.files.vended_credentials import RestCatalogClient, TableName, VendedStores
+from winnow.files.vended_credentials import RestCatalogClient, TableName, VendedFileSystem, VendedStores
 from winnow.pipeline.compaction import batch, driver, publish
 from winnow.pipeline.context import open_context
 from winnow.pipeline.doctor.check_runner import CheckStatus
@@ -322,6 +322,44 @@ def test_a_session_that_ends_while_a_file_is_written_fails_the_task_and_loses_no
     assert offsets("halfway") == list(range(60))
     winnow("compact", "halfway")
     assert offsets("halfway") == [each.offset for each in compute_survivors(RECORDS)]
+
+
+@pytest.mark.parametrize(
+    ("command", "written"), [("compact", "ingest-"), ("compact", "a-"), ("read", ""), ("scrub", ""), ("why", "")]
+)
+def test_a_session_that_ends_while_a_file_is_read_is_no_damage(
+    store: GuardedObjectStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    without_spark: None,
+    command: str,
+    written: str,
+) -> None:
+    """It is a service that is away: nothing is marked or published, and the next try works.
+
+    ``written``: which files, by a part of their paths; those of an attempt are read first when it is validated.
+    """
+    topic = f"amid.{command}.{written}"
+    make(topic, tmp_path)
+    opening = VendedFileSystem.open_input_file
+
+    def open_and_end(filesystem: VendedFileSystem, path: str) -> Any:
+        stream = opening(filesystem, path)
+        if path.endswith(".parquet") and f"/{written}" in f"/{path.rpartition('/data/')[2]}":
+            store.end_sessions()
+        return stream
+
+    words = [command, topic, *(["--key", "text:key-1"] if command == "why" else [])]
+    with monkeypatch.context() as patch:
+        patch.setattr(VendedFileSystem, "open_input_file", open_and_end)
+        answer = winnow(*words, code=6)
+    assert "object store" in answer.stderr
+    with open_context() as ctx:
+        assert ctx.log.open(topic).head().state.partitions[0].uncleanable is None
+    winnow(*words)
+    assert offsets(topic) == (
+        [each.offset for each in compute_survivors(RECORDS)] if command == "compact" else list(range(60))
+    )
 
 
 def test_an_archive_elsewhere_is_read_with_access_of_ones_own(

@@ -111,7 +111,8 @@ def test_truncated_segment_marks_its_partition_and_the_next_run_takes_the_other(
         "winnow partitions release orders --partition 0",
     ):
         assert told in receipt.message
-    assert "orders-1" not in receipt.message
+    # Without the path: the folder is named after the topic and a uuid, which may begin with a 1.
+    assert "orders-1" not in receipt.message.replace(segment.path, "")
     (closed,) = world.ctx.store.runs.list_runs(TOPIC)
     assert (closed.status, closed.message) == (RunState.SPARK_FAILED, receipt.message)
     assert (world.state(1).uncleanable, world.state(1).first_dirty_offset) == (None, None)

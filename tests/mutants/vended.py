@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_statement, replace, return_value
+from tests.mutants.changes import drop_statement, never, replace, return_value
 from tests.mutants.mutant import Mutant
 
 VENDED: tuple[Mutant, ...] = (
@@ -39,4 +39,10 @@ VENDED: tuple[Mutant, ...] = (
     Mutant("vended-copies-outside", "copies of documents lie where the catalog vends nothing")
     .changes("Namespaces._locate", return_value('f"{self.topics}_{name}"'))
     .caught_by("test_sessions_that_end_before_a_publish_are_replaced"),
+    Mutant("vended-session-is-damage", "a session that ends while Spark's task looks for damage marks the partition")
+    .changes("damage._describe_read_error", never("is_store_error"))
+    .caught_by("test_a_session_that_ends_while_a_file_is_read_is_no_damage[compact-ingest-]"),
+    Mutant("vended-session-fails-validation", "a session that ends while a result is read makes it a wrong one")
+    .changes("reading.read_batches", never("is_store_error"))
+    .caught_by("test_a_session_that_ends_while_a_file_is_read_is_no_damage[compact-a-]"),
 )

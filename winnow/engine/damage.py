@@ -23,7 +23,7 @@ from winnow.errors import (
     WinnowError,
     find_worst_exit_code,
 )
-from winnow.files import storage, storage_health
+from winnow.files import object_store, storage, storage_health
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.values.model import PartitionPlan, Segment
 
@@ -126,6 +126,9 @@ def _describe_read_error(segment: Segment, problem: OSError) -> str:
     """Describe an ``OSError``, which Arrow raises for damaged pages too, and for a store that does not answer."""
     if storage.is_local(segment.path):
         return "cannot be read"
+    if object_store.is_store_error(problem):
+        # What the store gives a moment later, perhaps to another session, says nothing about that.
+        raise ServiceError(f"the object store does not give {segment.path} ({type(problem).__name__})") from None
     try:
         filesystem, path = storage.open_filesystem(segment.path)
         with filesystem.open_input_stream(path) as stream:

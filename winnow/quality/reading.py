@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError, ServiceError
-from winnow.files import storage
+from winnow.files import object_store, storage
 from winnow.files.segments import ARROW_SCHEMA, FileFigures, Offsets, read_offsets
 from winnow.values.model import Segment
 
@@ -54,6 +54,9 @@ def read_batches(
     except pa.ArrowException as problem:
         raise BadInputError("The segment file cannot be decoded.") from problem
     except OSError as problem:
+        # The store's own errors say nothing about the file, also if it gives the bytes a moment later.
+        if object_store.is_store_error(problem):
+            raise make_unreachable_error(uri, problem) from problem
         # Arrow reports damaged pages as OSError too: reading the plain bytes tells a bad file from a bad store.
         check_readable(uri)
         raise BadInputError("The segment file cannot be decoded.") from problem
