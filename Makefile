@@ -72,7 +72,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check dist test test-long soak parity cluster-test compose-check matrix mutants docs site lint lint-types lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check dist test test-long soak parity cluster-test compose-check matrix mutants docs site lint lint-types lint-links lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -156,16 +156,20 @@ site: setup ## the documentation as a site in site/, without a network; look at 
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
-lint: setup ## ruff, mypy, the import contracts, and biome for the page; changes nothing
+lint: setup ## ruff, mypy, the import contracts, links in docstrings, and biome for the page; changes nothing
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "Files above are not formatted: make format"; exit 1; }
 	@$(MAKE) --no-print-directory lint-types
 	@PYTHONPATH=plugins $(BIN)/lint-imports --no-logo
+	@$(MAKE) --no-print-directory lint-links
 	@$(MAKE) --no-print-directory lint-page
 
-# Apart, because a commit hook wants it alone (.pre-commit-config.yaml) and the list of folders stands here.
+# Apart, because commit hooks want them alone (.pre-commit-config.yaml) and the list of folders stands here.
 lint-types: setup
 	@$(BIN)/mypy $(CODE)
+
+lint-links: setup
+	@$(BIN)/python -m scripts.docstring_links $(CODE)
 
 # Everything else can be checked without npm, without a registry, and where biome has no build for the platform: then this says so and
 # goes on. What biome finds always fails.

@@ -1,6 +1,7 @@
 """Stores the results as one JSON document that is saved after every run.
 
-Format 1: ``format_version``, ``machine``, ``runs`` (:class:`Run`), ``control`` (figures of the control plane by name).
+Format 1: ``format_version``, ``machine``, ``runs`` (:class:`CompetitorRun`), ``control`` (figures of the control plane
+by name).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class ForkedProcess:
         self._errors = errors
         self.process_id = process_id
         self.exit_code: int | None = None
-        """As :attr:`subprocess.Popen.returncode`; None while it stands still."""
+        """As ``returncode`` of :class:`subprocess.Popen`; None while it stands still."""
 
     def wait(self) -> int | None:
         """Wait until it has ended or stopped; return its exit code, None if it has stopped."""

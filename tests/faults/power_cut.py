@@ -45,7 +45,7 @@ class Disk(Protocol):
 
 
 class Recording:
-    """The strict disk: only what was synced survives. ``library`` None: as :func:`compiler` finds one."""
+    """The strict disk: only what was synced survives. ``library`` None: as :func:`find_compiler` finds one."""
 
     def __init__(self, parent: Path, *, library: bool | None = None) -> None:
         self.folder = parent / "lake"

@@ -235,7 +235,7 @@ class Quarantine:
         return self._list_files(f"data/{plan_id}", adopted, partial(is_attempt_file, quarantined=True))
 
     def list_files_of_ingest(self, ingest_id: str, adopted: Collection[str]) -> storage.Listing:
-        """List files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`files_of_plan`."""
+        """List files with keyless records that an ingest call wrote; ``adopted`` as for :meth:`list_files_of_plan`."""
         return self._list_files(name_ingest_folder(ingest_id), adopted, partial(is_ingest_file, quarantined=True))
 
     def _list_files(self, folder: str, adopted: Collection[str], is_named: Callable[[str], bool]) -> storage.Listing:

@@ -103,7 +103,7 @@ class CensusResult:
 
 
 class KeyCensus:
-    """Counts keys by grouping: first :meth:`add_survivors`, then :meth:`count` with the rewritten inputs.
+    """Counts keys by grouping: first :meth:`add_survivors`, then :meth:`count_keys` with the rewritten inputs.
 
     ``identity`` is :data:`HASHED` or :data:`EXACT`. Batches have the columns ``key`` and ``offset``; with
     ``by_version`` also ``present`` and ``version``, which decide before the offset. With ``expiring`` those of the
@@ -178,7 +178,7 @@ class KeyCensus:
         return CensusResult(keys_in, keys_kept, records - keys_kept, stale, expired)
 
     def find_superseding(self, start: int, end: int) -> npt.NDArray[np.int64]:
-        """Return the offsets in [``start``, ``end``) of survivors whose key had other records; after :meth:`count`."""
+        """Return offsets in [``start``, ``end``) of survivors whose key had more records; after :meth:`count_keys`."""
         found = self._connection.execute(
             f"SELECT {self._offset} AS found FROM survivors JOIN greatest USING (identity) "
             f"WHERE records > 1 AND {self._offset} >= {start} AND {self._offset} < {end}"

@@ -3,7 +3,7 @@
 ================  ====================================================================================================
 to                from
 ================  ====================================================================================================
-planned           planned. :meth:`Runs.open_run` opens again from every state but publishing, unknown and published
+planned           planned. :meth:`Runs.open` opens again from every state but publishing, unknown and published
 compacting        planned, compacting, staged, validated, broken (a new attempt)
 staged            planned, compacting, staged, validated, broken
 validated         planned, compacting, staged, validated, broken (a mended check)
@@ -171,7 +171,7 @@ class Runs(StorePart):
         The attempt carries the fence that the run was opened with.
 
         Raises:
-            CommitUnknownError, PlanVoidError, RunAgainError, WinnowError: as :meth:`set_run_state`.
+            CommitUnknownError, PlanVoidError, RunAgainError, WinnowError: as :meth:`set_state`.
         """
         state = RunState.COMPACTING
         row = tables.RunTable

@@ -192,7 +192,8 @@ class Uncleanable:
 class PartitionState:
     """State per topic partition that must outlive table snapshots.
 
-    ``first_dirty_offset`` None: no checkpoint. ``strategy``: :func:`name_total_order` of the last cleaning, or None.
+    ``first_dirty_offset`` None: no checkpoint. ``strategy``: of the last cleaning, as
+    :func:`winnow.values.strategies.name_total_order` names it, or None.
     ``paused_by``: names that paused it; it continues when all of them have resumed it (Kafka's nested pauses).
     """
 

@@ -229,7 +229,10 @@ class IngestRequest:
     cut: LogCut | None = None
 
     def prepare_head(self, head: Head) -> Head:
-        """Return ``head`` without what the call cuts off; raises as :meth:`.log_cut.LogCut.apply`."""
+        """Return ``head`` without what the call cuts off.
+
+        Raises as :meth:`winnow.pipeline.ingest.log_cut.LogCut.apply`.
+        """
         return head if self.cut is None else self.cut.apply(self.log, head)
 
 

@@ -81,7 +81,7 @@ def ingest_files(
         epoch: the number of the epoch that offsets in the files are of, or ``log``: they are those of the log; None:
             the log has one epoch, or the files tell their topic id.
         archive: what ``paths`` hold, if they were listed before, for another topic of theirs.
-        progress: called as :data:`.spool.Progress` says.
+        progress: called as :data:`winnow.pipeline.ingest.spool.Progress` says.
 
     Raises:
         UsageError: ``source_topic`` cannot be the name of a topic, or there is no such layout.

@@ -22,7 +22,7 @@ def compare_as_known(
     """Compare a log with its topic at the brokers, beginning where it was found to diverge before.
 
     A call for which ``rules`` say what becomes of a divergence searches it anew. Raises as
-    :func:`.kafka_divergence.compare_with_brokers`.
+    :func:`winnow.pipeline.ingest.kafka_divergence.compare_with_brokers`.
     """
     segments = partial(log.segments, head)
     if rules.diverged is not None:

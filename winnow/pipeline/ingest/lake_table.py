@@ -69,7 +69,7 @@ def ingest_table(
         topic: an existing topic, or one that is created.
         wanted: the table and how it is read.
         as_of_ms: recorded with the append; replaces missing timestamps of records.
-        progress: called as :data:`.spool.Progress` says.
+        progress: called as :data:`winnow.pipeline.ingest.spool.Progress` says.
 
     Raises:
         UsageError: there is no such table, column or topic name.

@@ -75,7 +75,9 @@ def open_input(
     source_topic: str | None,
     archive: Archive | None = None,
 ) -> OpenedInput:
-    """Open the input of an ingest call for the topic of ``state``; arguments as :func:`.ingest.ingest_files`.
+    """Open the input of an ingest call for the topic of ``state``.
+
+    Arguments as of :func:`winnow.pipeline.ingest.ingest.ingest_files`.
 
     Raises:
         BadInputError: nothing is there to read, or a decision is missing.

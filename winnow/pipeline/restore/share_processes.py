@@ -1,7 +1,7 @@
 """Lets several processes write a restore and read it back, each a share of the partitions.
 
 One process makes an object of each record and so uses one core. The shares' number is fixed when a restore begins: the
-next call has to fence all of them before it reads how far each partition is (:mod:`share_names`).
+next call has to fence all of them before it reads how far each partition is (:func:`fence_shares`).
 """
 
 from __future__ import annotations
