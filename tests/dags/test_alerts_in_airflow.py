@@ -34,6 +34,7 @@ from winnow.values.results import StagingManifest
 from winnow_airflow.monitoring import explain_not_present
 from winnow_airflow.notifier import find_situation, find_stuck_sweeps
 from winnow_airflow.task_context import build_channels, open_pipeline
+from winnow_airflow.task_defaults import combine_errors
 from winnow_airflow.xcom_values import PlanRow, build_plan_row
 
 PAGE = "http://127.0.0.1:8080/winnow/page#"
@@ -198,16 +199,14 @@ def test_sweep_that_fails_is_alerted_and_its_next_success_recovers(
 
 
 def test_sweep_of_several_topics_tells_of_those_that_failed(ctx: Context) -> None:
-    """Their errors have a line each; where none says which, all are told."""
+    """The task's error says which they are, be it one or several; where it names none, all are told."""
     share = ["orders", "orders-1", "clicks"]
-    found = list(
-        find_stuck_sweeps(ctx, share, ConfigurationError("orders: the policy is wrong.\nclicks: the store is away."))
-    )
+    policy, store = ConfigurationError("The policy is wrong."), ConfigurationError("the store is away.")
+    found = list(find_stuck_sweeps(ctx, share, combine_errors([("orders", policy), ("clicks", store)])))
     assert [each.topic for each in found] == ["orders", "clicks"]
-    assert found[1].message() == "The sweep of topic clicks failed: the store is away."
-    alone = find_stuck_sweeps(
-        ctx, share, ConfigurationError("The head of topic orders-1 was committed by somebody else.")
-    )
+    assert found[1].explain().what == "The sweep of topic clicks failed: the store is away."
+    moved = ConfigurationError("The head was committed by somebody else.")
+    alone = find_stuck_sweeps(ctx, share, combine_errors([("orders-1", moved)]))
     assert [each.topic for each in alone] == ["orders-1"]
     assert [each.topic for each in find_stuck_sweeps(ctx, share, None)] == share
 
@@ -230,7 +229,7 @@ def test_a_validation_that_died_is_alerted_by_the_notifier(ctx: Context, tmp_pat
     found = find_situation(ctx, row, "a", "validate", died)
     assert found is not None
     assert (found.kind, found.topic) == (AlertKind.VALIDATION_BROKEN, "orders")
-    assert "MemoryError" in found.message()
+    assert "MemoryError" in found.explain().what
     assert "secret" not in str(found.explain())
 
 
@@ -243,7 +242,7 @@ def test_a_publish_that_was_killed_leaves_an_unknown_commit(ctx: Context, tmp_pa
     found = find_situation(ctx, row, "a", "publish", None)
     assert found is not None
     assert (found.kind, found.plan_id) == (AlertKind.COMMIT_UNKNOWN, row["plan_id"])
-    assert "it was ended from outside" in found.message()
+    assert "it was ended from outside" in found.explain().what
 
 
 def alert() -> Alert:
