@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import pytest
@@ -19,9 +21,18 @@ from tests.page.sample_rows import (
     put_verdict,
     topic_picture,
 )
+from winnow.report.metrics import compute_measurement
 from winnow.store import RunState, Store
 from winnow.store.rows import TopicFilter, TopicSort, Window
-from winnow.values.model import OverviewState, Severity
+from winnow.values.model import (
+    Assessment,
+    OverviewState,
+    PartitionState,
+    Reason,
+    Severity,
+    TopicState,
+    Uncleanable,
+)
 
 OVERDUE: dict[str, Any] = {"deadline_ms": NOW_MS - 1, "eligible": True}
 DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}
@@ -108,6 +119,65 @@ def test_state_of_a_topic_is_that_of_its_worst_partition(
     assert sum(seen.states.values()) == 2
     listed = store.overview.list_topics(NOW_MS, Window(), only=TopicFilter(state=state))
     assert (listed.listed.total, listed.counts[state]) == (1, 1)
+
+
+CONDITIONS = list(product((False, True), (False, True), (NOW_MS - 1, NOW_MS), (False, True)))
+"""Whether a partition is marked and paused, its deadline, and whether it would be compacted: every combination."""
+
+
+def test_metrics_and_page_have_the_same_state_of_a_topic_for_every_two_partitions(store: Store) -> None:
+    """One computes it from carried state and assessments, the other in SQL from recorded rows."""
+    measured = {}
+    for number, parts in enumerate(combinations_with_replacement(CONDITIONS, 2)):
+        topic = f"t{number}"
+        deadlines = [{"deadline_ms": deadline_ms, "eligible": eligible} for _, _, deadline_ms, eligible in parts]
+        put(store, topic, deadlines)
+        put_marks(
+            store,
+            topic,
+            uncleanable=tuple(place for place, part in enumerate(parts) if part[0]),
+            paused=tuple(place for place, part in enumerate(parts) if part[1]),
+            count=2,
+        )
+        measured[topic] = find_measured_state(topic, parts)
+
+    assert {topic: state for topic, (_, state) in store.overview.list_recorded(NOW_MS).items()} == measured
+    assert set(measured.values()) == set(OverviewState)
+
+
+def find_measured_state(topic: str, parts: Sequence[tuple[bool, bool, int, bool]]) -> OverviewState:
+    """The state that the metrics of a topic have for partitions of these ``CONDITIONS``."""
+    state = TopicState(
+        topic,
+        {
+            number: PartitionState(
+                uncleanable=Uncleanable("keys twice", since_ms=1) if marked else None,
+                paused_since_ms=1 if paused else None,
+            )
+            for number, (marked, paused, _, _) in enumerate(parts)
+        },
+    )
+    assessments = [
+        Assessment(
+            topic,
+            number,
+            eligible=eligible,
+            reason=Reason.DIRTY_RATIO if eligible else Reason.NOT_DIRTY_ENOUGH,
+            log_start_offset=0,
+            first_dirty_offset=0,
+            first_uncleanable_offset=9,
+            log_end_offset=9,
+            dirty_ratio=0.5,
+            clean_bytes=50,
+            cleanable_bytes=50,
+            max_compaction_delay_ms=max(0, NOW_MS - deadline_ms),
+            deadline_ms=deadline_ms,
+        )
+        for number, (_, _, deadline_ms, eligible) in enumerate(parts)
+    ]
+    found = compute_measurement(state, assessments, (), compacts=True, last_run_ms=None, as_of_ms=NOW_MS)
+    (word,) = (word for word in OverviewState if getattr(found, f"topics_{word}"))
+    return word
 
 
 def test_deadline_of_a_topic_is_the_earliest_of_the_partitions_that_nobody_paused(store: Store) -> None:

@@ -128,7 +128,11 @@ def compute_measurement(
 
 
 def _find_state(state: TopicState, assessments: Sequence[Assessment], compacted: Sequence[Assessment]) -> OverviewState:
-    """Find the state of a topic in one word: that of its worst partition."""
+    """Find the state of a topic in one word: that of its worst partition.
+
+    The same conditions as :func:`winnow.store.overview.make_partition_rank`, over carried state instead of recorded
+    rows; order and what a pause hides are in :mod:`winnow.values.model`, and a test compares every combination.
+    """
     paused = {number for number, part in state.partitions.items() if part.paused_since_ms is not None}
     holding = {
         OverviewState.UNCLEANABLE: {n for n, part in state.partitions.items() if part.uncleanable is not None},
