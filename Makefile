@@ -51,7 +51,7 @@ BIOME := node_modules/@biomejs/cli-*/biome
 # Its time is that of the last complete installation.
 BIOME_INSTALLED := node_modules/.installed
 # Folders with Python in them; a folder that has none yet is left out.
-CODE := $(foreach folder,winnow oracle demo jobs dags plugins scripts bench parity tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+CODE := $(foreach folder,winnow oracle demo jobs dags plugins scripts broker bench parity tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # spark-submit, airflow and python3 are the environment's, for recipes and for what they start.
 export PATH := $(VENV)/bin:$(PATH)
@@ -94,7 +94,7 @@ airflow: setup ## one of Airflow's own commands in it: CMD="dags list"
 	@$(BIN)/winnow airflow $(CMD)
 
 kafka: setup ## a Kafka broker on this machine, to try things with; ARGS="--port 9093 FOLDER"; Ctrl-C ends it
-	@$(BIN)/python -m winnow.embedded.kafka_broker $(ARGS)
+	@$(BIN)/python -m broker.kafka_broker $(ARGS)
 
 bench: setup ## Winnow beside Spark, DuckDB, PyIceberg; SIZE=small, 12m or large; ARGS="--only winnow,duckdb" and more
 	@$(BIN)/python -m bench run $(SIZE) $(ARGS)
@@ -202,7 +202,7 @@ lock: $(BIN)/uv ## write both locks anew from pyproject.toml, keeping versions w
 
 clean: ## remove the environment and the caches; data in .winnow stays
 	@rm -rf .venv node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
-	@find winnow oracle demo jobs dags plugins bench parity tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find winnow oracle demo jobs dags plugins broker bench parity tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 clean-data: ## remove .winnow: the topics, tables and runs of this clone
 	@rm -rf .winnow

@@ -20,7 +20,7 @@ from bench.lake import build_environment
 from bench.peer_runs import MAXIMUM_RUN_SECONDS
 from bench.phase_times import WORK, compute_phases, read_events
 from bench.process_measurement import measure
-from winnow.embedded.kafka_broker import KafkaBroker, run_broker
+from broker.kafka_broker import KafkaBroker, run_broker
 from winnow.errors import BadInputError
 
 THREADS = (1, 2)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.lake import open_home
+from broker.kafka_broker import run_broker
 from winnow.clock import read_wall_clock_ms
-from winnow.embedded.kafka_broker import run_broker
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 

@@ -22,7 +22,7 @@ from bench.peers.spark_kafka import resolve_connector
 from bench.peers.timing import parse_times
 from bench.process_measurement import measure
 from bench.workloads import BASE_MS
-from winnow.embedded.kafka_broker import run_broker
+from broker.kafka_broker import run_broker
 
 RECORDS = {"small": 200_000, "12m": 12_000_000, "large": 48_000_000}
 PARTITIONS = 4

@@ -18,7 +18,7 @@ from bench.lake import build_environment
 from bench.peer_runs import MAXIMUM_RUN_SECONDS
 from bench.peers.timing import parse_times
 from bench.process_measurement import measure
-from winnow.embedded.kafka_broker import run_broker
+from broker.kafka_broker import run_broker
 
 GOAL = 0.8
 """What a restore's rate is to be of the plain loop's."""

@@ -151,7 +151,7 @@ def resolve_iceberg() -> list[Path]:
     """
     import pyspark
 
-    from winnow.embedded.kafka_jars import resolve_jars
+    from broker.jars import resolve_jars
     from winnow.pipeline.connect.table_access import ICEBERG_VERSION
 
     line = ".".join(pyspark.__version__.split(".")[:2])

@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from broker.kafka_broker import KafkaBroker
 from parity.cleaner_log import CleanerLog
 from parity.random_topics import PARTITIONS, NewRecord, RandomTopic
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.values.model import Headers, Record
 
 HELD_BACK: Final = {"min.cleanable.dirty.ratio": "1.0"}

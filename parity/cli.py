@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from broker.kafka_broker import DEFAULT_VERSION, run_broker
 from parity.archive import open_archive
 from parity.broker_topics import BrokerTopics
 from parity.certificate import CertifiedRun, format_certificate
@@ -23,7 +24,6 @@ from parity.own_run import OwnRun
 from parity.own_topics import make_own_topics
 from parity.random_topics import PARTITIONS, make_topics
 from parity.run import ParityRun, Report
-from winnow.embedded.kafka_broker import DEFAULT_VERSION, run_broker
 
 HELP: Final = """\
 What a real broker's log cleaner keeps, and what Winnow keeps, of the same random logs.

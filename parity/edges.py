@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
+from broker.kafka_broker import KafkaBroker
 from parity.archive import Archive
 from parity.broker_topics import HELD_BACK, BrokerError, BrokerTopics
 from parity.cleaner_log import Grab, read_grabs
@@ -38,7 +39,6 @@ from parity.edge_files import (
 )
 from parity.random_topics import DAY_MS, NewRecord, RandomTopic
 from parity.segment_headers import read_segments
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.planning.cleanable import PartitionLog

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.peers.spark import session
 from bench.peers.timing import print_times
-from winnow.embedded.kafka_jars import resolve_jars
+from broker.jars import resolve_jars
 from winnow.errors import ServiceError
 
 _PROVIDED = (

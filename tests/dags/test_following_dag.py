@@ -11,9 +11,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from broker.kafka_broker import KafkaBroker, run_broker
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import read_topic
-from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.errors import UsageError
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.definition import alter_topic

@@ -6,11 +6,11 @@ import random
 import time
 from collections.abc import Callable
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.accounted_topic import AccountedTopic
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_java_admin import JavaAdmin
 from tests.support.waiting import wait_until
-from winnow.embedded.kafka_broker import KafkaBroker
 
 NODE_FAULTS = (KafkaBroker.kill, KafkaBroker.stop, KafkaBroker.pause)
 MAXIMUM_PARTITIONS = 9

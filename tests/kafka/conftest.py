@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker, run_broker
 from tests.kafka.restored_topics import SMALL, Target, make_log, open_present_world
 from tests.support.kafka_cluster import KafkaCluster, run_cluster
 from tests.support.kafka_java_admin import JavaAdmin, open_java_admin
 from tests.support.world import World
-from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.pipeline.restore import write_records
 from winnow.values.model import Record
 

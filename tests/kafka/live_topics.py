@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from broker.kafka_broker import KafkaBroker
 from tests.support.waiting import wait_until
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.values.model import Headers, Record
 
 BASE_MS = 1_760_000_000_000

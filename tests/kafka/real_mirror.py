@@ -9,14 +9,14 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
+from broker.addresses import find_free_ports
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic
 from tests.kafka.test_ingest_kafka import ingest
 from tests.kafka.test_mirrors import make_events
 from tests.support.connect_worker import ConnectWorker, describe_mirror
 from tests.support.waiting import wait_until
 from tests.support.world import open_world
-from winnow.embedded.kafka_addresses import find_free_ports
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.offset_syncs import MirrorOrigin, find_offset_syncs

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.addresses import find_free_ports
+from broker.kafka_broker import run_broker
 from tests.kafka.certificates import Authority
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
-from winnow.embedded.kafka_addresses import find_free_ports
-from winnow.embedded.kafka_broker import run_broker
 
 PASSWORD = "s3cret-of-alice"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -16,11 +16,11 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewPartitions
 
+from broker.kafka_broker import KafkaBroker, run_broker
 from tests.kafka.test_following import DAY_MS, HOUR_MS, LAG, Follower, list_alerts, note_opened_topics
 from tests.support.cli_runner import winnow_process
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.errors import BadInputError, ConfigurationError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster

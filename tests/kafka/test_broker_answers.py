@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import pytest
 from confluent_kafka import Message
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest, ingest_all
 from tests.support.world import World, open_world
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import ServiceError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster

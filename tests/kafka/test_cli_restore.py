@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.restored_topics import Target
 from tests.support.cli_runner import make_topic, winnow
-from winnow.embedded.kafka_broker import KafkaBroker
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from broker.kafka_broker import KafkaBroker, run_broker
 from tests.support.connect_worker import ConnectWorker, describe_debezium
 from tests.support.object_store import find_free_port
 from tests.support.shop_tables import (
@@ -38,7 +39,6 @@ from tests.support.source_database import SourceDatabase
 from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.pipeline.topics.definition import alter_topic
 
 PREFIX = "shop"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.cli_runner import winnow
@@ -19,7 +20,6 @@ from tests.support.earlier_documents import write_states_of_format_six
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
 from tests.support.world import World, compute_survivors, open_world, write_jsonl
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, CommitConflictError, PlanVoidError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings

@@ -15,14 +15,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from winnow.embedded import kafka_jars
-from winnow.embedded.kafka_broker import KafkaBroker, resolve_broker_jars, run_broker
+from broker import jars
+from broker.kafka_broker import KafkaBroker, resolve_broker_jars, run_broker
 from winnow.errors import ServiceError
 
 BROKER_OF_A_PROCESS = """
 import sys, time
 from pathlib import Path
-from winnow.embedded.kafka_broker import run_broker
+from broker.kafka_broker import run_broker
 with run_broker(Path(sys.argv[1])) as broker:
     print(broker.pid, flush=True)
     time.sleep(600)
@@ -146,7 +146,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_jars_that_are_there_need_neither_java_nor_network(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = resolve_broker_jars()
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    monkeypatch.setattr(kafka_jars, "find_java", None)
+    monkeypatch.setattr(jars, "find_java", None)
     assert resolve_broker_jars() == folder
     assert any(folder.glob("org.apache.kafka_kafka_2.13-*.jar"))
 
@@ -178,7 +178,7 @@ def test_a_download_that_was_killed_is_not_used(tmp_path: Path, monkeypatch: pyt
         (draft / "jars").mkdir()
         (draft / "jars" / "whole.jar").write_bytes(b"whole")
 
-    monkeypatch.setattr(kafka_jars, "_download", download)
-    folder = kafka_jars.resolve_jars(["some:thing:1"], "thing")
+    monkeypatch.setattr(jars, "_download", download)
+    folder = jars.resolve_jars(["some:thing:1"], "thing")
     assert [path.name for path in folder.iterdir()] == ["whole.jar"]
     assert not left.exists()

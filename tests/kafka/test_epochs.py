@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.cli_runner import winnow
 from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, write_jsonl
 from winnow.cli.checkpoints import list_checkpoints
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster

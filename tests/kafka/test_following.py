@@ -12,10 +12,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from broker.kafka_broker import KafkaBroker
 from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster, TopicDescriptions

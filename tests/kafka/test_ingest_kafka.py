@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic, make_rows
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
 from tests.support.world import World, open_world, run_between_head_and_commit, write_jsonl
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.killed_ingest import let_three_processes_read
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.files import storage
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.ingest import kafka_spark

@@ -13,10 +13,10 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.world import World, open_world, write_jsonl
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import RunAgainError, ServiceError
 from winnow.files import storage
 from winnow.kafka.client_settings import read_client_settings

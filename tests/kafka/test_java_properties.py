@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
+from broker.jars import locate_cache
+from broker.kafka_broker import resolve_broker_jars
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_broker import resolve_broker_jars
-from winnow.embedded.kafka_jars import locate_cache
 from winnow.kafka.java_properties import JAVA_PROPERTIES
 
 CLIENTS = ("admin.AdminClientConfig", "consumer.ConsumerConfig", "producer.ProducerConfig")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import admin
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, open_admin
 from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.pipeline.compaction.plan import plan_topic

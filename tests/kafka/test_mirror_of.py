@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.docs.runbook import list_blocks, prompt_program, run_block
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic
 from tests.kafka.test_ingest_kafka import ingest
@@ -14,7 +15,6 @@ from tests.kafka.test_ingest_kafka import on as on  # noqa: PLC0414 - a fixture
 from tests.kafka.test_mirrors import Row, ingest_source, make_events, move
 from tests.support.cli_runner import winnow
 from tests.support.world import World, open_world
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic
 from tests.kafka.test_ingest_kafka import ingest
 from tests.kafka.test_ingest_kafka import on as on  # noqa: PLC0414 - a fixture
 from tests.support.cli_runner import winnow
 from tests.support.world import World, open_world
 from winnow.cli import app
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster

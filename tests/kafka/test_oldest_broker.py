@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker, run_broker
 from tests.kafka.live_topics import create_live_topic, make_rows
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
 from tests.support.world import open_world
-from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic
 from tests.support.cli_runner import winnow
 from tests.support.kafka_scripts import run_kafka_script
 from tests.support.waiting import wait_until
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import format_ms, read_wall_clock_ms
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.open_transactions import date_open_transactions

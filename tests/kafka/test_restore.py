@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import TopicPartition
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.restored_topics import (
     KEEPING,
     NOW_MS,
@@ -22,7 +23,6 @@ from tests.kafka.restored_topics import (
     wait_until,
 )
 from tests.support.world import TOPIC, World, build_versions, record
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import (
     BadInputError,
     DamagedSegmentError,

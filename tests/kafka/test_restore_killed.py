@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
 from tests.support.world import World
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.values.model import Record
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker, run_broker
 from tests.kafka.restored_topics import Target, assert_restored, make_log, read_configuration
 from tests.support.world import World
-from winnow.embedded.kafka_broker import KafkaBroker, run_broker
 from winnow.errors import BadInputError
 from winnow.kafka.target_topic import TargetTopic
 

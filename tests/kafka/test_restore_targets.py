@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.restored_topics import (
     KEEPING,
     NOW_MS,
@@ -20,7 +21,6 @@ from tests.kafka.restored_topics import (
     wait_until,
 )
 from tests.support.world import World, build_versions
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import (
     BadInputError,
     ValidationFailedError,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.world import open_world
-from winnow.embedded.kafka_broker import KafkaBroker
 from winnow.errors import BadInputError, RunAgainError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from broker import kafka_broker
+from broker.addresses import find_free_ports
 from tests.docs.runbook import list_blocks, prompt_program, run_block, sections
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.embedded import kafka_broker
-from winnow.embedded.kafka_addresses import find_free_ports
 from winnow.errors import ConfigurationError
 
 PAGE = sections("kafka.md")["Ten commands"]
@@ -25,7 +25,7 @@ ADDRESS = f"localhost:{kafka_broker.DEFAULT_PORT}"
 def address(tmp_path: Path) -> Iterator[str]:
     """Where ``make kafka`` says that its broker listens; the topic ``orders`` is the tutorial's own."""
     port, _ = find_free_ports()
-    command = [sys.executable, "-m", "winnow.embedded.kafka_broker", str(tmp_path / "broker"), "--port", str(port)]
+    command = [sys.executable, "-m", "broker.kafka_broker", str(tmp_path / "broker"), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         said = running.stdout.readline()

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from winnow.embedded.kafka_jars import locate_cache
+from broker.jars import locate_cache
 
 ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "scripts" / "chart-check"

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
+from broker.jars import list_spark_jars, resolve_jars
 from tests.support.source_database import DATABASE, ROLE
 from tests.support.waiting import wait_until
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_jars import list_spark_jars, resolve_jars
 
 WORKER_JARS: Final = ("org.apache.kafka:connect-runtime:4.3.1", "org.apache.kafka:connect-json:4.3.1")
 MIRROR_JARS: Final = ("org.apache.kafka:connect-mirror:4.3.1", *WORKER_JARS)

@@ -1,6 +1,6 @@
 """HDFS and YARN of one node, by Hadoop's own mini cluster: one JVM with all of their daemons, spoken to through py4j.
 
-The jars come from Maven Central once per user, as the Kafka broker's do (:mod:`winnow.embedded.kafka_jars`).
+The jars come from Maven Central once per user, as the Kafka broker's do (:mod:`broker.jars`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from broker.jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_jars import list_spark_jars, locate_cache, resolve_jars
 
 HADOOP_VERSION = "3.4.2"
 """That of the client inside Spark."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from broker.jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_jars import list_spark_jars, locate_cache, resolve_jars
 
 ICEBERG_VERSION = "1.10.1"
 _JARS = (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from winnow.embedded.kafka_jars import resolve_jars
+from broker.jars import resolve_jars
 from winnow.pipeline.connect.python_programs import SQLITE_JAR
 from winnow.pipeline.connect.table_access import ICEBERG_VERSION
 

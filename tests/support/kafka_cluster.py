@@ -18,15 +18,15 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.support.waiting import wait_until
-from winnow.embedded.kafka_addresses import find_free_ports
-from winnow.embedded.kafka_broker import (
+from broker.addresses import find_free_ports
+from broker.kafka_broker import (
     DEFAULT_VERSION,
     QUICK_START,
     KafkaBroker,
     make_cluster_id,
     prepare_broker,
 )
+from tests.support.waiting import wait_until
 from winnow.embedded.processes import start_guardian
 from winnow.errors import ServiceError
 

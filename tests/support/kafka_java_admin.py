@@ -12,10 +12,10 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from broker.jars import list_spark_jars, locate_cache
+from broker.kafka_broker import resolve_broker_jars
 from tests.support.kafka_cluster import KafkaCluster
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_broker import resolve_broker_jars
-from winnow.embedded.kafka_jars import list_spark_jars, locate_cache
 
 QUOTAS = ("consumer_byte_rate", "producer_byte_rate")
 _TIMEOUT_MS = 20_000

@@ -7,8 +7,8 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from broker.jars import list_spark_jars, resolve_jars
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_jars import list_spark_jars, resolve_jars
 
 KAFKA_TOOLS = "org.apache.kafka:kafka-tools:4.3.1"
 CLASSES = {

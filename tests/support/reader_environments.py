@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from winnow.embedded.kafka_jars import locate_cache
+from broker.jars import locate_cache
 
 UV = Path(sys.executable).parent / "uv"
 _HEAD = re.compile(r"# (?:Python|A POSIX shell with Python and|Python with) (?:with )?(?P<named>[^\n;]+)")

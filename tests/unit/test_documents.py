@@ -26,7 +26,7 @@ PAGES = sorted(
 PACKAGES = {
     "winnow": ROOT / "winnow",
     "winnow_airflow": ROOT / "plugins/winnow_airflow",
-    **{name: ROOT / name for name in ("oracle", "demo", "bench")},
+    **{name: ROOT / name for name in ("oracle", "demo", "broker", "bench")},
     **{folder.name: folder for folder in (ROOT / "winnow").iterdir() if (folder / "__init__.py").is_file()},
 }
 

@@ -37,7 +37,7 @@ LIGHT = (
     "winnow.planning.plans",
     "winnow.values.results",
 )
-PACKAGES = ("winnow", "oracle", "demo", "bench", "parity", "plugins")
+PACKAGES = ("winnow", "oracle", "demo", "broker", "bench", "parity", "plugins")
 
 ALLOWED_IMPORTS = {
     "dags": ("airflow.sdk", "winnow.clock", "winnow.config", "winnow.errors", "winnow_airflow"),
@@ -104,6 +104,7 @@ def test_every_contract_holds(scripts: Path, root: Path) -> None:
         ("winnow/pipeline/compaction/breach.py", "import winnow.pipeline.ingest", "Commands do not import one another"),
         ("oracle/breach.py", "import winnow.planning.eligibility", "The oracle shares nothing"),
         ("winnow/engine/breach.py", "import winnow_airflow", "The product knows nothing of what uses it"),
+        ("winnow/kafka/breach.py", "import broker.kafka_broker", "The product knows nothing of what uses it"),
         ("plugins/winnow_airflow/newroom.py", "import winnow.values.model", "Airflow's tasks stand on steps"),
         (
             "plugins/winnow_airflow/metrics.py",

@@ -1,6 +1,6 @@
 """Runs a Kafka broker of one node (KRaft) as a process, for tests, for measurements and for trying things.
 
-    python -m winnow.embedded.kafka_broker [FOLDER] [--version VERSION] [--port PORT]
+    python -m broker.kafka_broker [FOLDER] [--version VERSION] [--port PORT]
 
 The broker listens on the loopback interface only, knows transactions and consumer groups, and is ready within seconds.
 It ends with the process that started it, also when that one is killed. Not for data that anybody wants to keep.
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
+from broker.addresses import LOOPBACK, check_port, find_free_ports, list_living_brokers
+from broker.jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.java import find_java
-from winnow.embedded.kafka_addresses import LOOPBACK, check_port, find_free_ports, list_living_brokers
-from winnow.embedded.kafka_jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.processes import Guardian, start_guardian
 from winnow.errors import ServiceError, WinnowError
 
@@ -345,7 +345,7 @@ def prepare_broker(
 
 
 def resolve_broker_jars(version: str = DEFAULT_VERSION) -> Path:
-    """Return the folder with the broker's jars; fetched at the first call, see :mod:`winnow.embedded.kafka_jars`."""
+    """Return the folder with the broker's jars; fetched at the first call, see :mod:`broker.jars`."""
     return resolve_jars([f"org.apache.kafka:kafka_2.13:{version}"], f"kafka-{version}", exclude=_NOT_NEEDED)
 
 
