@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli_runner import winnow
 from tests.support.sample_archives import load_dump, unpack_sample
-from winnow.sources.archive import open_archive
+from winnow.sources.archive import count_partitions, open_archive, select_objects
 from winnow.sources.inspection import Inspection, inspect_archive
 from winnow.sources.layouts.layout import FindingKind
 
@@ -65,6 +67,27 @@ def test_counts_are_those_of_the_topic(tmp_path: Path) -> None:
             max(row["offset"] for row in rows),
         )
         assert entry.min_timestamp_ms == min(row["timestamp"] for row in rows)
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "records.parquet"])
+def test_partitions_of_own_files_are_those_that_the_records_name(tmp_path: Path, name: str) -> None:
+    """However many: no topic is there yet that could have fewer."""
+    rows = [{"partition": number, "offset": 7, "timestamp": 5, "key": b"k", "value": b"v"} for number in (0, 2, 40)]
+    if name.endswith("jsonl"):
+        text = {field: base64.b64encode(b"x").decode() for field in ("key", "value")}
+        (tmp_path / name).write_text("".join(json.dumps({**row, **text}) + "\n" for row in rows))
+    else:
+        table = pa.Table.from_pylist(rows)
+        pq.write_table(table.set_column(2, "timestamp", pa.array([5] * 3, pa.timestamp("ms", "UTC"))), tmp_path / name)
+    found = inspect(tmp_path)
+    assert found.layout == "winnow"
+    assert [(each.partition, each.records, each.first_offset) for each in found.partitions] == [
+        (0, 1, 7),
+        (2, 1, 7),
+        (40, 1, 7),
+    ]
+    archive = open_archive([str(tmp_path)])
+    assert count_partitions(archive, select_objects(archive, "orders", None)) == 41
 
 
 def test_without_full_nothing_is_counted_that_would_need_all_bytes(tmp_path: Path) -> None:

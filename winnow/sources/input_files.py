@@ -63,7 +63,7 @@ def read_file(
     path: str,
     *,
     topic: str,
-    partitions: int,
+    partitions: int | None,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     records_of: TopicFilter | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -74,7 +74,7 @@ def read_file(
     Args:
         path: a local path or a URI.
         topic: the topic that the records are for.
-        partitions: the number of its partitions, at least 1.
+        partitions: the number of its partitions, at least 1; None: a record may name any, and one without is in 0.
         batch_bytes: maximum size of a batch, from 1, capped at 1 GiB; a larger record is a batch by itself.
         records_of: selects records by the topic that they name; None: a record that names another topic than ``topic``
             is an error.

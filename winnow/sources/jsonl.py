@@ -31,7 +31,7 @@ from winnow.files.record_batch import (
     make_headers,
 )
 from winnow.sources.input_errors import make_file_error, make_read_error, make_record_error, open_to_read
-from winnow.sources.line_faults import UNKNOWN_FAULT, find_fault
+from winnow.sources.line_faults import MAXIMUM_PARTITIONS, UNKNOWN_FAULT, find_fault
 from winnow.sources.topic_filter import TopicFilter
 
 BLOCK_BYTES = 1 << 20
@@ -165,7 +165,7 @@ _UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def read_json_lines(
-    path: str, *, records_of: TopicFilter, partitions: int, batch_bytes: int
+    path: str, *, records_of: TopicFilter, partitions: int | None, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of ``path`` in batches; blank lines are skipped but counted.
 
@@ -181,10 +181,11 @@ def read_json_lines(
 
 
 class _Reader:
-    def __init__(self, path: str, records_of: TopicFilter, partitions: int) -> None:
+    def __init__(self, path: str, records_of: TopicFilter, partitions: int | None) -> None:
         self._path = path
         self._records_of = records_of
-        self._partitions = partitions
+        self._partitions = partitions or 1
+        self._maximum = partitions or MAXIMUM_PARTITIONS
 
     def batch(self, group: LineGroup) -> pa.RecordBatch:
         """Return the selected records of ``group``; raise for the first invalid line."""
@@ -202,7 +203,7 @@ class _Reader:
             # Before partitions are checked: another topic may have more of them.
             mask = pa.array(taken)
             found = {name: column.filter(mask) for name, column in found.items()}
-        if _is_partition_out_of_range(found["partition"], self._partitions):
+        if _is_partition_out_of_range(found["partition"], self._maximum):
             self._require_records(group)
         return make_batch(found, self._partitions)
 
@@ -222,7 +223,7 @@ class _Reader:
 
     def _require_records(self, group: LineGroup) -> None:
         for number, line in enumerate(group.lines, group.first):
-            fault = None if _is_blank(line) else find_fault(line, self._records_of, self._partitions)
+            fault = None if _is_blank(line) else find_fault(line, self._records_of, self._maximum)
             if fault is not None:
                 raise make_record_error(self._path, "line", number, fault) from None
 

@@ -26,7 +26,9 @@ PLAIN_ROWS = 1024
 """Rows read at a time where dictionaries must be expanded at once."""
 
 
-def read_parquet(path: str, *, records_of: TopicFilter, partitions: int, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def read_parquet(
+    path: str, *, records_of: TopicFilter, partitions: int | None, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of ``path`` in batches; columns that are not Kafka's are ignored.
 
     Corruption is detected by the file's structure and, if the writer stored them, by its page checksums.

@@ -21,6 +21,7 @@ from winnow.files.record_batch import (
     make_headers,
 )
 from winnow.sources.input_errors import RecordFault
+from winnow.sources.line_faults import MAXIMUM_PARTITIONS
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
 
@@ -121,15 +122,23 @@ class _Faults:
                 self.index, self.wrong = index, (wrong, advice)
 
 
-def convert_to_record_schema(batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions: int) -> pa.RecordBatch:
+def convert_to_record_schema(
+    batch: pa.RecordBatch, *, rows: Integers, topic: str, partitions: int | None
+) -> pa.RecordBatch:
     """Convert ``batch``, of checked types, to the record schema; ``rows`` are its row numbers in the file.
+
+    ``partitions``: as in :func:`winnow.sources.input_files.read_file`.
 
     Raises:
         RowFaultError: the earliest record that is not as documented.
     """
     faults = _Faults()
     partition = _read_integers(
-        batch, "partition", (0, partitions - 1), faults, f"topic {topic} has {partitions}, numbered from 0"
+        batch,
+        "partition",
+        (0, (partitions or MAXIMUM_PARTITIONS) - 1),
+        faults,
+        f"topic {topic} has {partitions}, numbered from 0",
     )
     offset = _read_integers(batch, "offset", (0, MAXIMUM_OFFSET), faults, "write offsets from 0 to 2^63 - 1, or null")
     timestamp = _read_timestamps(batch, faults)
@@ -150,7 +159,7 @@ def convert_to_record_schema(batch: pa.RecordBatch, *, rows: Integers, topic: st
         "value": _decode_dictionary(batch.column("value"), pa.binary()),
         "headers": headers,
     }
-    return make_batch(columns, partitions)
+    return make_batch(columns, partitions or 1)
 
 
 def _get_column(batch: pa.RecordBatch, name: str) -> Any:

@@ -91,7 +91,9 @@ def arrange_winnow(stored: Sequence[StoredObject]) -> Arrangement:
 
 def read_winnow(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
     """Yield the records of ``archive``; one without a partition is in partition 0 here."""
-    batches = read_file(archive.uri, topic="", partitions=1, batch_bytes=options.batch_bytes, records_of=_AnyTopic(""))
+    batches = read_file(
+        archive.uri, topic="", partitions=None, batch_bytes=options.batch_bytes, records_of=_AnyTopic("")
+    )
     for batch in batches:
         yield RecordChunk(batch)
 
