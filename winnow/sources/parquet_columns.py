@@ -138,7 +138,7 @@ def convert_to_record_schema(
         "partition",
         (0, (partitions or MAXIMUM_PARTITIONS) - 1),
         faults,
-        f"topic {topic} has {partitions}, numbered from 0",
+        f"topic {topic} has {partitions or MAXIMUM_PARTITIONS}, numbered from 0",
     )
     offset = _read_integers(batch, "offset", (0, MAXIMUM_OFFSET), faults, "write offsets from 0 to 2^63 - 1, or null")
     timestamp = _read_timestamps(batch, faults)
