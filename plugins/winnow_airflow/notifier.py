@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, Context
 
 from winnow.errors import TopicBusyError, WinnowError
+from winnow_airflow.older_airflow import AirflowFailException
 from winnow_airflow.task_defaults import describe_error
 from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
@@ -133,6 +134,8 @@ def find_failed_ingests(ctx: Pipeline, topics: Iterable[str], problem: object) -
 def _split_cause(topics: Iterable[str], problem: object) -> dict[str, str]:
     """Split the error of a task over those of its ``topics`` that it is about: all of them if it names none."""
     share = list(topics)
+    if isinstance(problem, AirflowFailException):  # in which an older Airflow ends a task for good
+        problem = problem.__cause__ or problem
     of_topics = problem.of_topics if isinstance(problem, WinnowError) else {}
     told = {topic: str(of_topics[topic]) for topic in share if topic in of_topics}
     return told or dict.fromkeys(share, _describe_cause(problem))

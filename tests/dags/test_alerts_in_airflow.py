@@ -22,7 +22,7 @@ from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, make_topic
 from tests.support.receivers import WebhookInbox, open_inbox
 from winnow.engine import staging
-from winnow.errors import ConfigurationError
+from winnow.errors import ConfigurationError, ServiceError
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.context import Context
@@ -33,6 +33,7 @@ from winnow.store import RunState
 from winnow.values.results import StagingManifest
 from winnow_airflow.monitoring import explain_not_present
 from winnow_airflow.notifier import find_situation, find_stuck_sweeps
+from winnow_airflow.older_airflow import AirflowFailException
 from winnow_airflow.task_context import build_channels, open_pipeline
 from winnow_airflow.task_defaults import combine_errors
 from winnow_airflow.xcom_values import PlanRow, build_plan_row
@@ -199,15 +200,17 @@ def test_sweep_that_fails_is_alerted_and_its_next_success_recovers(
 
 
 def test_sweep_of_several_topics_tells_of_those_that_failed(ctx: Context) -> None:
-    """The task's error says which they are, be it one or several; where it names none, all are told."""
+    """Each has its own error; where it is not known whose the error is, all are told."""
     share = ["orders", "orders-1", "clicks"]
-    policy, store = ConfigurationError("The policy is wrong."), ConfigurationError("the store is away.")
-    found = list(find_stuck_sweeps(ctx, share, combine_errors([("orders", policy), ("clicks", store)])))
+    wrong, away = ConfigurationError("The policy is wrong."), ServiceError("The store is away.", next="Run it again.")
+    found = list(find_stuck_sweeps(ctx, share, combine_errors([("orders", wrong), ("clicks", away)])))
     assert [each.topic for each in found] == ["orders", "clicks"]
-    assert found[1].explain().what == "The sweep of topic clicks failed: the store is away."
-    moved = ConfigurationError("The head was committed by somebody else.")
-    alone = find_stuck_sweeps(ctx, share, combine_errors([("orders-1", moved)]))
+    assert found[1].explain().what == "The sweep of topic clicks failed: The store is away. Run it again."
+    alone = find_stuck_sweeps(ctx, share, combine_errors([("orders-1", wrong)]))
     assert [each.topic for each in alone] == ["orders-1"]
+    final = AirflowFailException("The policy is wrong.")
+    final.__cause__ = combine_errors([("clicks", wrong)])
+    assert [each.topic for each in find_stuck_sweeps(ctx, share, final)] == ["clicks"]
     assert [each.topic for each in find_stuck_sweeps(ctx, share, None)] == share
 
 
