@@ -35,7 +35,8 @@ survive pickling across process borders.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, Self
 
@@ -241,6 +242,15 @@ _BY_EXIT_CODE: dict[int, type[WinnowError]] = {
 def make_error(exit_code: int, explanation: Explanation) -> WinnowError:
     """Make the error that belongs to the exit code of another process."""
     return _BY_EXIT_CODE.get(exit_code, WinnowError)(*explanation)
+
+
+@contextmanager
+def say_left(left: str) -> Iterator[None]:
+    """Say of errors of the block that ``left`` was left behind. For who committed something before: it alone knows."""
+    try:
+        yield
+    except WinnowError as problem:
+        raise problem.with_left(left) from problem
 
 
 def _end_sentence(part: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from winnow.errors import (
     RunAgainError,
     TopicBusyError,
     ValidationFailedError,
+    WinnowError,
 )
 from winnow.files import storage
 from winnow.log.head import Change, Head
@@ -129,6 +132,24 @@ def test_another_attempt_at_a_published_plan_gives_the_first_receipt(world: Worl
     first = publish_attempt(world.ctx, plan.plan_id, "a1")
     assert publish_attempt(world.ctx, plan.plan_id, "a2") == first
     assert not [s for p in range(2) for s in world.segments(p) if "/a2/" in s.path]
+
+
+def test_an_error_after_the_commit_says_that_the_plan_is_published(world: World) -> None:
+    """The store, which fails, knows nothing of the commit and says what became of its own transaction."""
+    plan = prepared(world)
+    path = world.folder / "home" / "store.db"
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("ALTER TABLE winnow_receipt RENAME TO hidden")
+    with pytest.raises(WinnowError) as failed:
+        publish_attempt(world.ctx, plan.plan_id, "a1")
+    assert len(snapshots_of(world, plan)) == 1
+    assert failed.value.left == (
+        f"Plan {plan.plan_id} is published, and readers see its result; the next run completes the store."
+    )
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("ALTER TABLE hidden RENAME TO winnow_receipt")
+    assert publish_attempt(world.ctx, plan.plan_id, "a1").status is Status.PUBLISHED
+    assert status(world, plan) is RunState.PUBLISHED
 
 
 def test_two_publishes_of_one_plan_at_once_make_one_snapshot(world: World) -> None:

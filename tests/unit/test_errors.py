@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from winnow import errors
 from winnow.cli.command_errors import guard_command, run_for_each_topic
 from winnow.cli.output import prepare_output
-from winnow.errors import Explanation, UsageError, WinnowError, make_error
+from winnow.errors import Explanation, UsageError, WinnowError, make_error, say_left
 from winnow.sources.topic_filter import OtherTopicError
 
 JOINED = "Topic a is gone. Nothing was changed. Run it again."
@@ -73,6 +73,14 @@ def test_caller_says_what_was_left_and_the_error_that_it_caught_stays_as_it_was(
     assert str(told) == "Topic a is gone. Ten records landed. Run it again."
     assert caught.left == "Nothing was changed."
     assert copy.copy(told).explanation == told.explanation
+
+
+def test_what_was_committed_before_a_block_is_said_of_each_error_in_it() -> None:
+    with pytest.raises(errors.ServiceError) as failed, say_left("Ten records landed."):
+        raise errors.ServiceError("The store is away.", "Nothing was changed.", "Run it again.")
+    assert str(failed.value) == "The store is away. Ten records landed. Run it again."
+    with pytest.raises(ValueError, match="not Winnow's"), say_left("Ten records landed."):
+        raise ValueError("not Winnow's")
 
 
 def test_clause_stands_in_another_sentence() -> None:

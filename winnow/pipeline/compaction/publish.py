@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 
 from winnow.config.definitions import LATEST_TABLE
-from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError
+from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, say_left
 from winnow.files.quarantine_files import make_keyless_move_id
 from winnow.log.fence import end_attempts
 from winnow.log.head import Change, Head
@@ -144,6 +144,19 @@ def move_checkpoint(
 
     ``started_ms``: when its publishing began, if in this call. ``live``: the segments that its commit left.
     """
+    published = f"Plan {receipt.plan_id} is published, and readers see its result; the next run completes the store."
+    with say_left(published):
+        _move_checkpoint(ctx, log, receipt, started_ms, live)
+    return receipt
+
+
+def _move_checkpoint(
+    ctx: Context,
+    log: TopicLog,
+    receipt: Receipt,
+    started_ms: int | None,
+    live: Mapping[int, tuple[Segment, ...]] | None,
+) -> None:
     assert receipt.plan_id is not None
     head = log.head()
     state = head.state
@@ -172,7 +185,6 @@ def move_checkpoint(
         from winnow.pipeline.latest.table import update_after_publish
 
         update_after_publish(ctx, receipt.topic, head)
-    return receipt
 
 
 def _resolve_alerts(ctx: Context, receipt: Receipt, state: TopicState) -> None:

@@ -16,6 +16,7 @@ from winnow.errors import (
     OutdatedHeadError,
     ServiceError,
     WinnowError,
+    say_left,
 )
 from winnow.files import storage
 from winnow.log.head import Change, Head
@@ -338,9 +339,10 @@ class IngestCommit:
                 self.remove([segment.path for segment in self.kept])
             discard()
             raise
-        self.row.close()
-        refresh_after_append(self.ctx, self.log.topic, committed.head, self.prepared.list_appended(committed.state))
-        return self._report(committed.snapshot_id)
+        with say_left("The records of this call are in the log, and do not land twice."):
+            self.row.close()
+            refresh_after_append(self.ctx, self.log.topic, committed.head, self.prepared.list_appended(committed.state))
+            return self._report(committed.snapshot_id)
 
     @contextlib.contextmanager
     def restart_if_voided(self) -> Iterator[None]:
