@@ -65,11 +65,10 @@ def test_as_of_ahead_of_the_present_needs_simulate(tmp_path: Path) -> None:
     before = winnow("read", "orders").stdout
     answer = winnow("compact", "orders", "--as-of", "2999-01-01T00:00:00Z", "--json", code=2)
     assert answer.stdout == ""
-    assert re.match(
-        r"error: --as-of 2999-01-01T00:00:00.000Z lies [0-9,]+ days .*ahead of the present .*"
-        r"Nothing was done\. Add --simulate if that is what you want;.*\n$",
-        answer.stderr,
-    )
+    (error,) = answer.errors
+    assert re.match(r"--as-of 2999-01-01T00:00:00.000Z lies [0-9,]+ days .*ahead of the present .*", error["what"])
+    assert error["left"] == "Nothing was done."
+    assert error["next"].startswith("Add --simulate if that is what you want;")
     assert winnow("read", "orders").stdout == before
     assert winnow("receipts", "orders", "--json").document == []
 

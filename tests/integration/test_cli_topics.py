@@ -238,7 +238,14 @@ def test_unknown_topic_ends_with_two_and_says_how_to_create_it() -> None:
     """Standard output stays empty for whoever parses it."""
     answer = winnow("topics", "describe", "orders", "--json", code=2)
     assert answer.stdout == ""
-    assert "There is no topic orders. Create it with: winnow topics create orders --partitions N" in answer.stderr
+    (error,) = answer.errors
+    assert error == {
+        "kind": "UnknownTopicError",
+        "what": "There is no topic orders.",
+        "left": "",
+        "next": "Create it with: winnow topics create orders --partitions N",
+        "exit_code": 2,
+    }
 
 
 def test_topic_that_exists_is_not_created_again() -> None:

@@ -193,7 +193,9 @@ def test_a_column_of_topics_that_are_no_strings_is_refused(world: World, tmp_pat
     """Numbers cannot be compared with a name, so nobody knows whose records these are."""
     table = table_of(named(build_versions(0, 3), None)).set_column(0, "topic", pa.array([1, 2, 3]))
     pq.write_table(table, tmp_path / "in.parquet")
-    assert "column topic is of type int64; it must be a string" in refusal(world, str(tmp_path / "in.parquet"))
+    assert "column topic is of type int64. Nothing of this call landed. It must be a string" in refusal(
+        world, str(tmp_path / "in.parquet")
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- chosen

@@ -150,7 +150,8 @@ def test_what_is_said_after_committed_transactions_is_what_they_hold_and_how_to_
     committed = len(target.read())
     assert 0 < committed < len(records)
     what = f"Known to be committed in topic {target.name}: {committed:,} record(s) in 1 of 2 partition(s)"
-    assert f"{what}, {committed:,} of them by this call. Run the same command again" in message
+    assert failed.value.left == f"{what}, {committed:,} of them by this call."
+    assert "Run the same command again" in failed.value.next
     give_up = f"--target-topic {target.name} --bootstrap-servers {target.servers} --abandon"
     assert message.endswith(f"To give it up: winnow restore {TOPIC} {give_up}")
     assert "not changed" not in message
@@ -222,7 +223,7 @@ def test_topic_without_brokers_for_its_replicas_is_refused_with_the_number_that_
     world: World, target: Target
 ) -> None:
     world.create(1)
-    with pytest.raises(ConfigurationError, match=r"has 1 broker\(s\): say --replication-factor 1") as refused:
+    with pytest.raises(ConfigurationError, match=r"has 1 broker\(s\)\. Say --replication-factor 1") as refused:
         target.restore(world, replication_factor=3)
     assert f"Nothing was written to topic {target.name}." in str(refused.value)
     assert target.describe() is None
