@@ -6,19 +6,18 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import stat
 import subprocess
 import sys
 import time
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.support.embedded_airflow import find_free_port
 from winnow.config.settings import Settings, load_settings
-from winnow.embedded import airflow_components, airflow_home
+from winnow.embedded import airflow_components
 from winnow.embedded.airflow_components import Components, run_components
 from winnow.embedded.airflow_env import make_airflow_environment, read_ui_port
 from winnow.embedded.airflow_home import OpenAirflow, format_environment
@@ -166,8 +165,9 @@ def test_environment_lines_are_what_a_shell_needs() -> None:
     assert format_environment({"A": "1", "B": "x y"}, {"A": "1"}) == ["export B='x y'"]
 
 
-def test_runs_of_an_earlier_winnow_can_be_looked_at(settings: Settings) -> None:
-    """Its SQLite file of this home is the one other database that the environment may name."""
+def test_the_sqlite_file_of_the_home_is_the_one_other_database_that_the_environment_may_name(
+    settings: Settings,
+) -> None:
     url = f"sqlite:///{settings.airflow_home}/airflow.db"
     environment = make_airflow_environment(settings, {**os.environ, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url})
     assert environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == url
@@ -272,30 +272,3 @@ def test_component_that_died_long_ago_is_not_held_against_it(tmp_path: Path, mon
         components.processes["scheduler"].wait()
         guardian.finish()
     assert len(said) == 7
-
-
-def test_paused_dags_of_an_earlier_home_stay_paused_and_its_runs_stay_where_they_are(
-    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was in SQLite is read and never written; the notice says where the runs are, once."""
-    for name in [name for name in os.environ if name.startswith("AIRFLOW")]:
-        monkeypatch.delenv(name)
-    ran: list[tuple[str, ...]] = []
-    monkeypatch.setattr(airflow_home, "_prepare_with", lambda _env, _settings, *arguments: ran.append(arguments))
-    settings.airflow_home.mkdir(parents=True)
-    (settings.airflow_home / "prepared.json").write_text('{"airflow": "3.3.2", "pools": {}}')
-    file = settings.airflow_home / "airflow.db"
-    with closing(sqlite3.connect(file)) as database, database:
-        database.execute("CREATE TABLE dag (dag_id TEXT, is_paused BOOLEAN)")
-        database.execute("INSERT INTO dag VALUES ('compact_topics', 1), ('sweep_topics', 0)")
-    before = file.read_bytes()
-    for _ in range(2):
-        airflow_home.migrate(settings)
-    assert ran == [
-        ("db", "migrate"),
-        ("pools", "import", str(settings.airflow_home / "pools.json")),
-        ("dags", "reserialize"),
-        ("dags", "pause", "--yes", "compact_topics"),
-    ]
-    assert file.read_bytes() == before
-    assert capsys.readouterr().err.count(f"The runs until now stay in {file}") == 1

@@ -113,15 +113,14 @@ def locate_postgres(settings: Settings) -> Path:
 
 
 def make_sqlite_url(settings: Settings) -> str:
-    """Make the URL of the SQLite file that held Airflow's metadata in homes of an earlier Winnow."""
+    """Make the URL of the SQLite file that can hold Airflow's metadata instead, with one task at a time."""
     return f"sqlite:///{settings.airflow_home / 'airflow.db'}"
 
 
 def choose_database(settings: Settings, env: Mapping[str, str]) -> str:
     """Return the URL of Airflow's metadata database: PostgreSQL's, or the home's own SQLite file if ``env`` names it.
 
-    The second is for looking at the runs that an earlier Winnow left there. Any other URL in ``env`` belongs to another
-    Airflow of the machine and is not used.
+    The second is for tests. Any other URL in ``env`` belongs to another Airflow of the machine and is not used.
     """
     sqlite = make_sqlite_url(settings)
     if env.get(DATABASE_VARIABLE) == sqlite:

@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import shlex
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,7 +58,7 @@ POOLS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class OpenAirflow:
-    """The embedded Airflow with its database ready. ``server`` None: it is the SQLite file of an earlier Winnow."""
+    """The embedded Airflow with its database ready. ``server`` None: it is a SQLite file of the home."""
 
     environment: dict[str, str]
     server: PostgresServer | None
@@ -104,29 +103,7 @@ def _prepare(settings: Settings, environment: Mapping[str, str], version: str, d
     pools.write_text(json.dumps(POOLS), encoding="utf-8")
     _prepare_with(environment, settings, "db", "migrate")
     _prepare_with(environment, settings, "pools", "import", str(pools))
-    if database != "airflow.db" and (home / "airflow.db").is_file() and "database" not in _read_stamp(stamp):
-        _move_from_sqlite(settings, environment)
     stamp.write_text(json.dumps({**wanted, "database": database or "airflow.db"}, sort_keys=True), encoding="utf-8")
-
-
-def _move_from_sqlite(settings: Settings, environment: Mapping[str, str]) -> None:
-    """Pause the DAGs that are paused in the SQLite file of an earlier Winnow, and say where its runs are."""
-    file = settings.airflow_home / "airflow.db"
-    try:
-        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
-            paused = [str(name) for (name,) in database.execute("SELECT dag_id FROM dag WHERE is_paused")]
-    except sqlite3.Error:
-        paused = []  # it was never prepared
-    if paused:
-        _prepare_with(environment, settings, "dags", "reserialize")
-    for name in paused:
-        _prepare_with(environment, settings, "dags", "pause", "--yes", name)
-    _print_notice(
-        f"Airflow's metadata are in PostgreSQL from now on, in {locate_postgres(settings)}. Paused DAGs are paused "
-        f"there too: {', '.join(paused) or 'none'}. The runs until now stay in {file}; to look at them: "
-        f"{DATABASE_VARIABLE}={shlex.quote(make_sqlite_url(settings))} winnow airflow dags list-runs "
-        f"{settings.name_dag('compact_topics')}"
-    )
 
 
 def _read_stamp(stamp: Path) -> dict[str, Any]:
