@@ -145,9 +145,9 @@ mutants: setup ## break the rules one by one; the named test must notice; NAMES=
 	@$(BIN)/python -m tests.mutants $(NAMES)
 
 docs: setup ## write the generated pages of docs/ anew
-	@$(BIN)/python -m winnow.config.reference > docs/configuration.md
-	@$(BIN)/python -m winnow.sources.layouts.reference > docs/archives.md
-	@$(BIN)/python -m winnow.kafka.client_properties_page > docs/kafka-clients.md
+	@$(BIN)/python -m scripts.docs_site.configuration_page > docs/configuration.md
+	@$(BIN)/python -m scripts.docs_site.archives_page > docs/archives.md
+	@$(BIN)/python -m scripts.docs_site.kafka_clients_page > docs/kafka-clients.md
 	@$(BIN)/python -m tests.catalogue.parity > docs/kafka-parity.md
 	@$(BIN)/python -m scripts.docs_site.drawings
 	@$(BIN)/python -m bench.cost_page > docs/cost.md

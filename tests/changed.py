@@ -35,6 +35,11 @@ STARTED: Final[Mapping[str, tuple[str, ...]]] = {
 READ: Final[Mapping[str, tuple[str, ...]]] = {
     "*.md": ("tests/unit/test_documents.py",),
     "docs/*": ("tests/unit/test_documents.py",),
+    "scripts/docs_site/*": (
+        "tests/unit/test_archives_page.py",
+        "tests/unit/test_client_properties_page.py",
+        "tests/unit/test_config_reference.py",
+    ),
     "dags/*": ("tests/dags/test_parsing.py",),
     "jobs/*": ("tests/unit/test_layers.py",),
     "expectations/*": ("tests/unit/test_quality_suites.py",),

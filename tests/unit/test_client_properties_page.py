@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from winnow.kafka.client_properties_page import EXAMPLES, format_page
+from scripts.docs_site.kafka_clients_page import EXAMPLES, format_page
 from winnow.kafka.client_settings import PROPERTIES_PAGE, read_client_settings
 from winnow.kafka.java_properties import JAVA_PROPERTIES
 

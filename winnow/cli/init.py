@@ -88,7 +88,7 @@ def init(
         "spark.master": spark_master,
     }
     choice = _check_choice({name: value for name, value in given.items() if value is not None}, target)
-    from winnow.config.reference import render_initial_file
+    from winnow.config.initial_file import render_initial_file
 
     _write(target, render_initial_file(target.parent, choice.written, choice.secret), force=force)
     _report(target, choice, as_json)

@@ -1,7 +1,7 @@
 """What becomes of every property of Java's clients: one table, which the translation reads and the documents show.
 
 The names are those of Kafka 4.3's ``AdminClientConfig``, ``ConsumerConfig`` and ``ProducerConfig``; a test compares.
-The documents' page of it is written by :mod:`winnow.kafka.client_properties_page`.
+The documents' page of it is written by :mod:`scripts.docs_site.kafka_clients_page`.
 """
 
 from __future__ import annotations

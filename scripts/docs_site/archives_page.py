@@ -1,4 +1,4 @@
-"""Writes docs/archives.md from the table of layouts: ``python -m winnow.sources.layouts.reference``."""
+"""Writes docs/archives.md from the table of layouts: ``python -m scripts.docs_site.archives_page``."""
 
 from __future__ import annotations
 

@@ -1,27 +1,25 @@
-"""Renders the configuration reference and the initial ``winnow.toml`` from the program's own tables.
+"""Renders docs/configuration.md from the program's own tables.
 
-python -m winnow.config.reference > docs/configuration.md
+python -m scripts.docs_site.configuration_page > docs/configuration.md
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING, BYTES_PER_SECOND, BrokerDefinition
 from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, BrokerName, Definition
 from winnow.config.layers import make_default_layer, name_variable
-from winnow.config.setting_fields import MAPS, NAMES, SETTINGS, make_folder_uri
+from winnow.config.setting_fields import MAPS, NAMES, SETTINGS
 from winnow.config.values import BytesPerSecond, OneOf, Range, ShortText, SuiteName, Tag, Validator, ValueType
 
 _INTRODUCTION = """\
 # Configuration
 
-Written by `python -m winnow.config.reference` from the tables that Winnow itself reads; do not edit.
+Written by `make docs` from the tables that Winnow itself reads; do not edit.
 
 | what | who it is for | where it is set |
 |---|---|---|
@@ -230,78 +228,3 @@ _KINDS = {
 
 if __name__ == "__main__":
     sys.stdout.write(render_reference())
-
-LINE_WIDTH = 110
-
-HEAD = """\
-# The settings of a Winnow installation. `winnow settings` prints what is in force and where it came from,
-# `winnow doctor` tries it out.
-#
-# A line with a # and no space after it is a default: remove the # to change it. Environment variables, in
-# brackets below, come before this file. Relative paths begin at its folder. Secrets belong in the environment. Even
-# so, only the owner may read this file at first: make it readable for the users who run Winnow.
-"""
-
-
-def render_initial_file(folder: Path, chosen: Mapping[str, str], from_environment: Collection[str] = ()) -> str:
-    """Render a ``winnow.toml`` for ``folder`` in which ``chosen`` is set, by dotted names.
-
-    ``from_environment``: settings whose value holds a secret; the text refers to their variables instead.
-    """
-    home = folder / chosen.get("home", ".winnow")
-    defaults = {name: _make_portable(value, folder) for name, value in make_default_layer(home, {}).values.items()}
-    lines = [HEAD.rstrip()]
-    for group, fields in _group_settings().items():
-        if group:
-            lines += ["", "", f"[{group}]"]
-        for name in fields:
-            lines += ["", *(f"# {line}" for line in wrap(_get_sentence(name), LINE_WIDTH, break_on_hyphens=False))]
-            lines += _render_lines(name, group, defaults, chosen, from_environment)
-    return "\n".join(lines) + "\n"
-
-
-def _group_settings() -> dict[str, list[str]]:
-    """Group settings by their TOML table; the top level comes first, as TOML requires."""
-    groups: dict[str, list[str]] = {"": []}
-    for name, setting in SETTINGS.items():
-        group = name if setting.is_map else name.rpartition(".")[0]
-        groups.setdefault(group, []).append(name)
-    return groups
-
-
-def _make_portable(value: Any, folder: Path) -> Any:
-    """Make a path below the file's folder relative, where relative paths are allowed."""
-    if isinstance(value, str):
-        for start in (f"{make_folder_uri(folder, 'the folder')}/", f"{folder}/"):
-            value = value.removeprefix(start)
-    return value
-
-
-def _get_sentence(name: str) -> str:
-    variable = name_variable(name) + ("__*" if SETTINGS[name].is_map else "")
-    return f"{SETTINGS[name].in_file} [{variable}]"
-
-
-def _render_lines(
-    name: str,
-    group: str,
-    defaults: Mapping[str, Any],
-    chosen: Mapping[str, str],
-    from_environment: Collection[str],
-) -> list[str]:
-    if name in from_environment:
-        return [f"# Holds a password, so it comes from the environment: export {name_variable(name)}=..."]
-    below = f"{group}." if group else ""
-    mine = sorted({each for each in (*defaults, *chosen) if each == name or each.startswith(f"{name}.")})
-    found = [
-        f"{each.removeprefix(below)} = {_format_toml(chosen[each])}"
-        if each in chosen
-        else f"#{each.removeprefix(below)} = {_format_toml(defaults[each])}"
-        for each in mine
-    ]
-    return found or [f"# For example: {SETTINGS[name].example}"]
-
-
-def _format_toml(value: Any) -> str:
-    # JSON's notation of text, numbers and lists is valid TOML.
-    return json.dumps(value, ensure_ascii=False)
