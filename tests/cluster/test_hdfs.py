@@ -46,7 +46,6 @@ def test_a_file_is_written_listed_read_replaced_and_deleted(hdfs: HadoopCluster)
     storage.delete(uri)
     assert not storage.exists(uri)
     assert storage.list_files(f"{hdfs.address}/nowhere") == []
-    assert not storage.is_bucket_missing(uri)
     with pytest.raises(FileNotFoundError) as missing:
         storage.read_bytes(uri)
     assert len(str(missing.value).splitlines()) == 1

@@ -16,7 +16,7 @@ from winnow.kafka.client_settings import (
     translate_properties,
 )
 from winnow.kafka.library_properties import LIBRARY_NAMES, UNKNOWN_NAME, try_properties
-from winnow.kafka.properties_file import parse_properties
+from winnow.kafka.properties_file import parse_lines
 
 JAVA = r"""
 # comment
@@ -79,7 +79,7 @@ def test_no_secret_is_in_what_is_shown(tmp_path: Path) -> None:
     ],
 )
 def test_properties_are_read_as_java_reads_them(line: str, name: str, value: str) -> None:
-    assert parse_properties(line) == {name: value}
+    assert [(found.name, found.value) for found in parse_lines(line)] == [(name, value)]
 
 
 def test_the_brokers_may_be_named_by_the_file(tmp_path: Path) -> None:

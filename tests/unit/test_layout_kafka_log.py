@@ -41,7 +41,6 @@ from winnow.sources.layouts.log_files import (
     FolderState,
     PartitionFolder,
     collect_segments,
-    find_checkpoint,
     parse_folder_name,
     parse_segment_name,
     parse_segment_path,
@@ -165,9 +164,10 @@ def test_checkpoints_of_a_real_broker_are_offered(log_directory: Path) -> None:
     assert read_log_start_offsets(str(log_directory / LOG_START_CHECKPOINT)) == {
         TopicPartition("deleted-records", 0): 307
     }
-    cleaned = read_checkpoint_file(str(log_directory / CLEANER_CHECKPOINT))
-    assert find_checkpoint(cleaned, "compacted", 1) == 1473
-    assert find_checkpoint(cleaned, "txn", 0) is None
+    entries = read_checkpoint_file(str(log_directory / CLEANER_CHECKPOINT))
+    cleaned = {entry.topic_partition: entry.offset for entry in entries}
+    assert cleaned[TopicPartition("compacted", 1)] == 1473
+    assert TopicPartition("txn", 0) not in cleaned
 
 
 def test_reading_goes_on_from_an_offset(log_directory: Path) -> None:

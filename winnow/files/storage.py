@@ -110,19 +110,6 @@ def translate_store_errors(uri: str) -> Iterator[None]:
         ) from problem
 
 
-def is_bucket_missing(uri: str) -> bool:
-    """Check whether the bucket of ``uri`` is missing; False for local files, whose folders are created when needed.
-
-    Raises:
-        ServiceError: the object store does not answer.
-    """
-    if is_local(uri):
-        return False
-    filesystem, path = open_filesystem(uri)
-    with translate_store_errors(uri):
-        return _is_missing(filesystem, path.split("/", 1)[0])
-
-
 def _is_missing(filesystem: fs.FileSystem, path: str) -> bool:
     from pyarrow import fs
 

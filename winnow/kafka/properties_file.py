@@ -16,13 +16,11 @@ class PropertyLine:
     value: str
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Parse a Java properties file: comments, continued lines, escapes, and ``=``, ``:`` or a space after the name."""
-    return {line.name: line.value for line in parse_lines(text)}
-
-
 def parse_lines(text: str) -> Iterator[PropertyLine]:
-    """Yield the properties of a file in their order; of those that share a name, Java takes the last."""
+    """Yield the properties of a file in their order; of those that share a name, Java takes the last.
+
+    As Java has it: comments, continued lines, escapes, and ``=``, ``:`` or a space after the name.
+    """
     lines = enumerate(text.splitlines(), start=1)
     for number, line in lines:
         logical = line.lstrip()

@@ -8,7 +8,6 @@ whole path.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -40,11 +39,6 @@ class DocumentKind(StrEnum):
     def label(self) -> str:
         """What messages call such a document."""
         return {"receipts": "receipt", "chains": "chain", "ingests": "ingest ledger"}.get(self.value, self.value)
-
-
-_KINDS: Final = "|".join(kind.value for kind in DocumentKind)
-_DOCUMENT: Final = re.compile(rf"(?:{FOLDER}|{FORMER_FOLDER})/(?:{_KINDS})/[^/]+\.json")
-_DRAFT: Final = re.compile(rf"(?:{FOLDER}|{FORMER_FOLDER})/(?:{_KINDS})/\.[^/]+\.json\.[0-9a-f]{{32}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +94,3 @@ def locate_copy(copies: str, path: str) -> str:
 def is_former(path: str) -> bool:
     """Check whether the document at ``path`` lies where an earlier Winnow wrote it."""
     return path.split("/")[-3] == FORMER_FOLDER
-
-
-def is_document(path: str) -> bool:
-    """Check whether ``path``, below the folder of a table or of its copies, is named as Winnow names documents.
-
-    So is a draft of one, which a killed process leaves.
-    """
-    return bool(_DOCUMENT.fullmatch(path) or _DRAFT.fullmatch(path))

@@ -108,11 +108,6 @@ def make_notifier_name(number: int, path: str) -> str:
     return f"notifiers.{number}.{path}"
 
 
-def list_channel_names(channels: Sequence[Channel]) -> list[str]:
-    """List the names of ``channels``."""
-    return [channel.name for channel in channels]
-
-
 log = logging.getLogger("winnow.alerts")
 
 MAXIMUM_CLAIM_MS = 5 * 60_000

@@ -28,11 +28,6 @@ class OffsetBounds:
         """Return the offset for ``partition``; None: not asked for."""
         return self.by_partition.get(partition, self.everywhere)
 
-    @property
-    def is_given(self) -> bool:
-        """Whether any offset was asked for."""
-        return self.everywhere is not None or bool(self.by_partition)
-
 
 def read_snapshot_changes(
     ctx: Context, topic: str, from_snapshot: int, to_snapshot: int | None = None

@@ -51,8 +51,7 @@ JOB_NAME = "ingest"
 """The program, below jobs/, that carries out ingest plans."""
 LOCAL = "local"
 SPARK = "spark"
-ENGINES = (LOCAL, SPARK)
-"""Where the records of an archive can be read."""
+"""Where the records of an archive are read: in this process, or in tasks."""
 MAXIMUM_PLANS = 6
 """Plans that an unchanged log may need, until all of an input is known."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from winnow.config.names import is_topic_name
 from winnow.errors import BadInputError
-from winnow.sources.checkpoint_file import CheckpointEntry, parse_checkpoints
+from winnow.sources.checkpoint_file import parse_checkpoints
 from winnow.sources.input_errors import make_file_error, open_to_read
 from winnow.sources.layouts.objects import StoredObject
 from winnow.sources.layouts.tiered_files import MANIFEST, open_wrapped, parse_tiered_name, read_manifest
@@ -202,12 +202,6 @@ def _add_file(files: dict[int, StoredObject], base_offset: int, obj: StoredObjec
             "name the files of one partition at a time; of two copies by two leaders leave one out with --exclude GLOB",
         )
     files[base_offset] = obj
-
-
-def find_checkpoint(entries: Iterable[CheckpointEntry], topic: str, partition: int) -> int | None:
-    """Return the offset of one topic partition in a checkpoint file, None if it is not there."""
-    wanted = TopicPartition(topic, partition)
-    return next((entry.offset for entry in entries if entry.topic_partition == wanted), None)
 
 
 def read_log_start_offsets(uri: str) -> Mapping[TopicPartition, int]:
