@@ -72,7 +72,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check dist test test-long soak parity cluster-test compose-check matrix mutants docs site lint lint-types lint-links lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check dist test test-changed test-long soak parity cluster-test compose-check matrix mutants docs site lint lint-types lint-links lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help

@@ -104,15 +104,8 @@ class WinnowError(Exception):
 
     def with_left(self, left: str) -> Self:
         """Return the same error with another ``left``: only the caller knows whether something was committed before."""
-        return self._replace(self.explanation._replace(left=left))
-
-    def with_what(self, what: str) -> Self:
-        """Return the same error with another ``what``, such as one that names the topic."""
-        return self._replace(self.explanation._replace(what=what))
-
-    def _replace(self, explanation: Explanation) -> Self:
         changed = copy.copy(self)
-        changed.args = tuple(explanation)
+        changed.args = tuple(self.explanation._replace(left=left))
         return changed
 
 
