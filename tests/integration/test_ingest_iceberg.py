@@ -36,8 +36,10 @@ from tests.support.world import (
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UndoRefusedError, UsageError
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.ingest import table_position
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
+from winnow.pipeline.ingest.table_position import find_earlier_ingest
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.sources.choices import Choices
 from winnow.sources.iceberg import source_table
@@ -522,6 +524,22 @@ def test_what_an_undone_ingest_had_appended_is_read_again(world: World, table: T
     assert ingest(world).records_appended == undone.records_appended
     assert read(world) == sort_records([*FIRST, *SECOND])
     assert ingest(world).snapshot_id is None
+
+
+def test_a_call_that_continued_one_that_is_gone_stands_for_no_position(
+    world: World, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An undo refuses to leave such a call behind; where one is all the same, its table is read from its beginning."""
+    ingest(world)
+    table.append(make_rows(SECOND))
+    ingest(world)
+    state, source = world.head().state, source_table.open_source_table(TABLE)
+    first, second = read_ledgers(state, of_archives=True)
+    assert find_earlier_ingest(state, source, None).position == second.table
+    monkeypatch.setattr(table_position, "read_ledgers", lambda *_, **__: [second])
+    assert find_earlier_ingest(state, source, None).position is None
+    monkeypatch.setattr(table_position, "read_ledgers", lambda *_, **__: [first])
+    assert find_earlier_ingest(state, source, None).position == first.table
 
 
 def test_an_older_call_never_sets_the_position_back(world: World, table: Table) -> None:

@@ -128,6 +128,8 @@ def test_budget_takes_the_files_that_were_checked_longest_ago_and_goes_on_where_
         if report.oldest_checked_ms is not None:
             assert rounds > 3
             break
+    else:
+        pytest.fail("some file was never checked")
     checks = world.ctx.store.segment_checks.list_checks(TOPIC)
     oldest_ms = min(check.checked_at_ms for check in checks.values())
     world.clock.now_ms += HOUR_MS

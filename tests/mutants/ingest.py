@@ -23,7 +23,7 @@ INGEST = (
     .caught_by("test_an_older_call_never_sets_the_position_back"),
     Mutant("undone-table-position-counts", "what an undone ingest of a table had appended is not read again")
     .changes("find_earlier_ingest", replace("position.after in {None, before}", "True"))
-    .caught_by("test_what_an_undone_ingest_had_appended_is_read_again[True]"),
+    .caught_by("test_a_call_that_continued_one_that_is_gone_stands_for_no_position"),
     Mutant("delete-files-ignored", "rows that delete files took out of a table come back")
     .changes("SourceTable.list_added_files", replace("manifest.content == ManifestContent.DELETES", "False"))
     .caught_by("test_delete_files_are_refused_whatever_the_snapshot_calls_itself[True]"),
