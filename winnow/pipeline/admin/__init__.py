@@ -1,1 +1,1 @@
-"""Commands that change topics, partitions and stored files."""
+"""Commands about checkpoints, deleted records, and stored files: sweep, scrub, an older head."""

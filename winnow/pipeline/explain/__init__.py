@@ -1,1 +1,1 @@
-"""Read-only commands: explain, read, latest, changes, connect, why, compare."""
+"""Says what a run would do or has done, read-only: explain, why, compare, changes."""
