@@ -14,8 +14,9 @@ from tests.browser.conftest import Open
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.store import Store, tables
-from winnow.store.audit import AuditAction, AuditEntry
+from winnow.store.audit import AuditAction
 from winnow.store.database import Database
+from winnow.store.rows import AuditEntry
 
 RUN = "airflow:change_partitions:manual__audit"
 

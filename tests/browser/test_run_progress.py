@@ -16,7 +16,7 @@ from tests.browser.browser_page import BrowserPage
 from tests.browser.conftest import Open
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
-from winnow.store import Store, progress_tables, tables
+from winnow.store import Store, run_progress, tables
 from winnow.store.database import Database
 from winnow.store.run_progress import PlanProgress, SparkJob
 
@@ -64,9 +64,9 @@ def running(servers: dict[str, Server]) -> Iterator[RunningRuns]:
         yield RunningRuns(store, read_wall_clock_ms())
     database = Database(settings.store_url)
     with database.writing() as session:
-        for model in (tables.RunTable, tables.Attempt, progress_tables.RunTransition, progress_tables.SparkJobPlan):
+        for model in (tables.RunTable, tables.Attempt, run_progress.RunTransition, run_progress.SparkJobPlan):
             session.execute(delete(model).where(model.plan_id.startswith("progress-")))
-        session.execute(delete(progress_tables.SparkJobTable).where(progress_tables.SparkJobTable.attempt != ""))
+        session.execute(delete(run_progress.SparkJobTable).where(run_progress.SparkJobTable.attempt != ""))
     database.close()
 
 

@@ -12,8 +12,8 @@ from tests.support import store_fixtures
 from tests.support.store_fixtures import NOW_MS, assessment, cleaned_state, marked_state, open_run, receipt, verdict
 from winnow.errors import FormatVersionError
 from winnow.store import Store
-from winnow.store.audit import AuditEntry
 from winnow.store.portable_rows import Row
+from winnow.store.rows import AuditEntry
 
 postgresql_server = store_fixtures.postgresql_server
 new_store_url = store_fixtures.new_store_url

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from tests.support import store_fixtures
 from winnow.store import Store
-from winnow.store.audit import MAXIMUM_TEXT_CHARACTERS, AuditEntry
+from winnow.store.audit import MAXIMUM_TEXT_CHARACTERS
 from winnow.store.audit_chain import check_chain
-from winnow.store.rows import Window
+from winnow.store.rows import AuditEntry, Window
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

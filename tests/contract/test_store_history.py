@@ -19,8 +19,7 @@ from tests.support.store_fixtures import (
     verdict,
 )
 from winnow.store import RunState, Store, tables
-from winnow.store.audit import AuditEntry
-from winnow.store.rows import Window
+from winnow.store.rows import AuditEntry, Window
 from winnow.store.run_progress import PlanProgress, RunProgress, SparkJob
 from winnow.values.results import OpenAlert
 

@@ -24,8 +24,8 @@ from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.pipeline.topics.marks import mark_uncleanable
 from winnow.pipeline.topics.partitions import pause_partitions, release_partitions, resume_partitions
 from winnow.sources.checkpoint_file import CheckpointEntry
-from winnow.store.audit import AuditAction, AuditEntry
-from winnow.store.rows import Window
+from winnow.store.audit import AuditAction
+from winnow.store.rows import AuditEntry, Window
 
 RUN = "airflow:change_topics:manual__1"
 SHELL_USER = f"{getpass.getuser()}@{socket.gethostname()}"

@@ -8,7 +8,7 @@ from tests.page.conftest import Visitor
 from tests.page.sample_rows import NOW_MS
 from winnow.clock import read_wall_clock_ms
 from winnow.store import Store
-from winnow.store.audit import AuditEntry
+from winnow.store.rows import AuditEntry
 
 ENTRIES = (
     AuditEntry(NOW_MS - 3, "anna", "pause", "orders", "ticket 7", "airflow:change_partitions:manual__1:2", "orders-0"),

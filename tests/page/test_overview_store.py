@@ -387,8 +387,8 @@ def test_marks_are_listed_with_search_and_pages(store: Store) -> None:
 
 
 def test_alerts_are_listed_newest_first_with_what_they_were_told(store: Store) -> None:
-    """One that was sent before alerts said more than their key has the kind and topic of its key."""
-    store.alerts.remember("deadline_near:orders", NOW_MS)
+    """Each has its kind, its partition and its message; a whole topic's has no partition."""
+    store.alerts.remember("deadline_near:orders:", NOW_MS, kind="deadline_near", topic="orders")
     store.alerts.remember(
         "x:payments-1", NOW_MS + 1, kind="uncleanable_partition", topic="payments", partition=1, message="It failed."
     )

@@ -21,7 +21,7 @@ from winnow.store import bulk_statements, tables
 from winnow.store.assessments import make_sort_key
 from winnow.store.database import Database
 from winnow.store.migration import migrate
-from winnow.store.page_tables import SampleTable
+from winnow.store.samples import SampleTable
 from winnow.store.tables import Base
 from winnow.values.documents import dump_json
 from winnow.values.model import Reason, Severity, Status

@@ -7,9 +7,10 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from winnow.store import page_tables
-from winnow.store.projection import sum_receipt
-from winnow.store.samples import ALL_TOPICS, HOURLY_MS
+from winnow.store.deadlines import DeadlineTable
+from winnow.store.receipt_figures import ReceiptFiguresTable, sum_receipt
+from winnow.store.samples import ALL_TOPICS, HOURLY_MS, SampleTable
+from winnow.store.table_health import TableHealthTable, TopicSweepTable
 from winnow.values.results import Receipt
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -32,7 +33,7 @@ def add_samples(add: Add, overview: Mapping[str, Any], now_ms: int, *, hourly: b
     found = [_make_sample(overview, at_ms, each / size, part, now_ms) for at_ms, each, part in sizes]
     found[-1] |= {name: overview[name] for name in ("records", "size_bytes", "dirty_ratio", "end_offsets")}
     for row in found:
-        add(page_tables.SampleTable, **row)
+        add(SampleTable, **row)
     return found
 
 
@@ -81,14 +82,14 @@ def add_totals(add: Add, samples: list[dict[str, Any]], now_ms: int) -> None:
         total = {name: sum(row[name] for row in rows) for name in summed}
         ratio = total["cleanable_bytes"] / max(1, total["cleanable_bytes"] + total["clean_bytes"])
         more = {"at_ms": at_ms, "recorded_at_ms": rows[0]["recorded_at_ms"], "dirty_ratio": ratio, "deadline_ms": None}
-        add(page_tables.SampleTable, topic=ALL_TOPICS, **total, **more)
+        add(SampleTable, topic=ALL_TOPICS, **total, **more)
 
 
 def add_figures(add: Add, receipt: Receipt) -> None:
     """Add the figures of ``receipt``."""
     rng = random.Random(receipt.plan_id)
-    row = sum_receipt(receipt)
-    add(page_tables.ReceiptFiguresTable, **{**row, "cpu_seconds": float(str(row["seconds"])) * rng.uniform(0.6, 1.8)})
+    row = ReceiptFiguresTable.make_row(sum_receipt(receipt))
+    add(ReceiptFiguresTable, **{**row, "cpu_seconds": row["seconds"] * rng.uniform(0.6, 1.8)})
 
 
 def add_deadlines(add: Add, topic: str, partitions: int, lag_ms: int, now_ms: int, *, overdue: bool) -> None:
@@ -99,9 +100,9 @@ def add_deadlines(add: Add, topic: str, partitions: int, lag_ms: int, now_ms: in
             late_ms = rng.randint(HOUR_MS, DAY_MS) if rng.random() < 0.03 else -rng.randint(0, lag_ms // 2)
             settled_ms = deadline_ms + late_ms
             row = {"topic": topic, "partition": partition, "deadline_ms": deadline_ms}
-            add(page_tables.DeadlineTable, **row, settled_at_ms=settled_ms)
+            add(DeadlineTable, **row, settled_at_ms=settled_ms)
     if overdue:
-        add(page_tables.DeadlineTable, topic=topic, partition=0, deadline_ms=now_ms - 5 * HOUR_MS, settled_at_ms=None)
+        add(DeadlineTable, topic=topic, partition=0, deadline_ms=now_ms - 5 * HOUR_MS, settled_at_ms=None)
 
 
 def add_health(add: Add, overview: Mapping[str, Any], segment_bytes: int, now_ms: int) -> None:
@@ -117,7 +118,7 @@ def add_health(add: Add, overview: Mapping[str, Any], segment_bytes: int, now_ms
     classes += [[segment_bytes, full, full * segment_bytes * 9 // 10], [None, 0, 0]]
     retired, orphaned = overview["retired_bytes"], rng.choice((0, 0, 0, 2))
     add(
-        page_tables.TableHealthTable,
+        TableHealthTable,
         topic=overview["topic"],
         recorded_at_ms=overview["recorded_at_ms"],
         segment_bytes=segment_bytes,
@@ -138,7 +139,7 @@ def add_health(add: Add, overview: Mapping[str, Any], segment_bytes: int, now_ms
         condemned_bytes=0,
     )
     add(
-        page_tables.TopicSweepTable,
+        TopicSweepTable,
         topic=overview["topic"],
         swept_at_ms=now_ms - rng.randint(1, 20) * HOUR_MS,
         files_deleted=rng.randint(0, 40),

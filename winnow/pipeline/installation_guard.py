@@ -60,7 +60,8 @@ class InstallationGuard:
         """Check as :meth:`check`; say and record in the audit log if the id was taken over."""
         if not self.check():
             return
-        from winnow.store.audit import AuditAction, AuditEntry
+        from winnow.store.audit import AuditAction
+        from winnow.store.rows import AuditEntry
 
         log.warning(
             "The metadata store had no installation's id, and the catalog has topics in this warehouse: it took over "

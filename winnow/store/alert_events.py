@@ -4,38 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
-from typing import Final
 
-from sqlalchemy import Index, Integer, func, select
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy import Index, Text, func, select
+from sqlalchemy.orm import Session, mapped_column
 
 from winnow.store import bulk_statements
 from winnow.store.database import StorePart
+from winnow.store.row_values import read_value
 from winnow.store.rows import Listed, Window
 from winnow.store.tables import Base
 from winnow.values.results import OpenAlert
 
 _number = count()
 """Keeps keys that one process writes within a millisecond distinct and ordered."""
-
-
-class AlertEventTable(Base):
-    """History: what happened to an alert. ``actor`` empty: the pipeline itself. ``text``: why, or what was found."""
-
-    __tablename__ = "winnow_alert_event"
-    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"))
-
-    event_id: Mapped[str] = mapped_column(primary_key=True)
-    at_ms: Mapped[int]
-    event: Mapped[str]
-    kind: Mapped[str]
-    topic: Mapped[str]
-    partition: Mapped[int | None] = mapped_column(Integer)
-    actor: Mapped[str]
-    text: Mapped[str]
 
 
 class AlertEventKind(StrEnum):
@@ -54,7 +38,7 @@ class AlertEventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertEvent:
-    """One thing that happened to an alert; the columns of ``winnow_alert_event``."""
+    """One thing that happened to an alert. ``actor`` empty: the pipeline itself. ``text``: why, or what was found."""
 
     at_ms: int
     event: str
@@ -65,7 +49,13 @@ class AlertEvent:
     text: str
 
 
-_COLUMNS: Final = tuple(each.name for each in fields(AlertEvent))
+class AlertEventTable(Base, of=AlertEvent, key=["event_id"]):
+    """History: what happened to an alert."""
+
+    __tablename__ = "winnow_alert_event"
+    __table_args__ = (Index(None, "topic", "at_ms"), Index(None, "at_ms"))
+
+    event_id = mapped_column(Text, nullable=False)
 
 
 class AlertHistory(StorePart):
@@ -83,9 +73,7 @@ class AlertHistory(StorePart):
         page = found.order_by(row.event_id.desc()).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
-            rows = tuple(
-                AlertEvent(**{name: getattr(each, name) for name in _COLUMNS}) for each in session.scalars(page)
-            )
+            rows = tuple(read_value(AlertEvent, found) for found in session.scalars(page))
         return Listed(total, rows)
 
 
@@ -105,16 +93,14 @@ def note_events(
 ) -> None:
     """Note what happened to ``alerts``, in the transaction that does it. ``text`` None: each alert's own message."""
     rows = [
-        {
-            "event_id": make_ordered_key(now_ms),
-            "at_ms": now_ms,
-            "event": event.value,
-            "kind": each.kind,
-            "topic": each.topic,
-            "partition": each.partition,
-            "actor": actor,
-            "text": each.message if text is None else text,
-        }
-        for each in alerts
+        AlertEventTable.make_row(
+            alert,
+            event_id=make_ordered_key(now_ms),
+            at_ms=now_ms,
+            event=event.value,
+            actor=actor,
+            text=alert.message if text is None else text,
+        )
+        for alert in alerts
     ]
     bulk_statements.insert(session, AlertEventTable, rows)

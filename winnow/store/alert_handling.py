@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventKind, note_events
-from winnow.store.alerts import make_open_alert
 from winnow.store.database import StorePart
-from winnow.store.rows import Listed, Window
+from winnow.store.row_values import read_value
+from winnow.store.rows import HandledAlert, Listed, Window
 from winnow.values.results import OpenAlert
 
 MAXIMUM_REASON_CHARACTERS = 1_000
@@ -26,32 +26,6 @@ class AlertState(StrEnum):
     """Nobody has acknowledged or muted it."""
     ACKNOWLEDGED = "acknowledged"
     MUTED = "muted"
-
-
-@dataclass(frozen=True, slots=True)
-class HandledAlert:
-    """An open alert, and what people have done about it.
-
-    ``key`` names it among the open ones. ``muted_until_ms`` None: it is not muted.
-    """
-
-    key: str
-    kind: str
-    topic: str
-    partition: int | None
-    since_ms: int
-    sent_at_ms: int
-    message: str
-    safe: str
-    next: str
-    plan_id: str | None
-    released: str | None
-    acknowledged_by: str | None
-    acknowledged_why: str | None
-    acknowledged_at_ms: int | None
-    muted_by: str | None
-    muted_why: str | None
-    muted_until_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +108,7 @@ class AlertHandling(StorePart):
                 if only is not None:
                     mine = mine.where(only)
                 found = session.scalars(mine, execution_options={"synchronize_session": False})
-                done.extend(map(make_open_alert, found))
+                done.extend(read_value(OpenAlert, altered) for altered in found)
             note_events(session, event, done, now_ms, actor=by, text=why)
         return done
 
@@ -152,27 +126,10 @@ def _match_state(now_ms: int) -> dict[AlertState, ColumnElement[bool]]:
 
 
 def _make_handled(row: tables.AlertTable, now_ms: int) -> HandledAlert:
-    alert = make_open_alert(row)
-    is_muted = row.muted_until_ms is not None and row.muted_until_ms > now_ms
-    return HandledAlert(
-        key=row.key,
-        kind=alert.kind,
-        topic=alert.topic,
-        partition=alert.partition,
-        since_ms=alert.since_ms,
-        sent_at_ms=row.sent_at_ms,
-        message=alert.message,
-        safe=alert.safe,
-        next=alert.next,
-        plan_id=alert.plan_id,
-        released=alert.released,
-        acknowledged_by=row.acknowledged_by,
-        acknowledged_why=row.acknowledged_why,
-        acknowledged_at_ms=row.acknowledged_at_ms,
-        muted_by=row.muted_by if is_muted else None,
-        muted_why=row.muted_why if is_muted else None,
-        muted_until_ms=row.muted_until_ms if is_muted else None,
-    )
+    alert = read_value(HandledAlert, row)
+    if alert.muted_until_ms is not None and alert.muted_until_ms > now_ms:
+        return alert
+    return replace(alert, muted_by=None, muted_why=None, muted_until_ms=None)
 
 
 def _cut(why: str) -> str:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventKind, make_ordered_key, note_events
 from winnow.store.database import StorePart
-from winnow.store.row_values import make_row
+from winnow.store.row_values import read_value
 from winnow.values.results import Delivery, OpenAlert
 
 Compose = Callable[[Sequence[OpenAlert]], Sequence[tuple[str, str]]]
@@ -45,13 +45,13 @@ class SentAlerts(StorePart):
     def list_open(self, kinds: Collection[str] = (), topic: str | None = None) -> list[OpenAlert]:
         """List open alerts of ``kinds`` (none = all) and ``topic`` (None = all), in the order of topics."""
         row = tables.AlertTable
-        statement = select(row).where(row.kind.is_not(None)).order_by(row.topic, row.kind, row.partition)
+        statement = select(row).order_by(row.topic, row.kind, row.partition)
         if kinds:
             statement = statement.where(row.kind.in_(sorted(kinds)))
         if topic is not None:
             statement = statement.where(row.topic == topic)
         with self._database.reading() as session:
-            return [make_open_alert(found) for found in session.scalars(statement)]
+            return [read_value(OpenAlert, found) for found in session.scalars(statement)]
 
     def remember_all(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
         """Open ``alerts``; return those that were not open or were released, to exactly one of several callers.
@@ -85,7 +85,7 @@ class SentAlerts(StorePart):
         with self._database.writing() as session:
             of = _match_partitions(topic, kinds, partitions)
             rows = session.scalars(delete(tables.AlertTable).where(of).returning(tables.AlertTable))
-            closed = [make_open_alert(row) for row in rows]
+            closed = [read_value(OpenAlert, row) for row in rows]
             closed.sort(key=lambda each: (each.kind, -1 if each.partition is None else each.partition))
             note_events(session, event, closed, now_ms, text=how)
             _enqueue(session, closed, now_ms, compose)
@@ -96,7 +96,9 @@ class SentAlerts(StorePart):
         row = tables.AlertTable
         mine = update(row).where(_match_partitions(topic, kinds, partitions)).values(released=why).returning(row)
         with self._database.writing() as session:
-            released = [make_open_alert(each) for each in session.scalars(mine, execution_options=_UNSYNCHRONISED)]
+            released = [
+                read_value(OpenAlert, found) for found in session.scalars(mine, execution_options=_UNSYNCHRONISED)
+            ]
             note_events(session, AlertEventKind.RELEASED, released, now_ms, text=why)
 
     def end_mutes(self, now_ms: int, compose: Compose) -> list[OpenAlert]:
@@ -109,10 +111,8 @@ class SentAlerts(StorePart):
         unmuted = {"muted_until_ms": None, "muted_by": None, "muted_why": None}
         ended = update(row).where(over).values(unmuted).returning(row)
         with self._database.writing() as session:
-            alerts = sorted(
-                map(make_open_alert, session.scalars(ended, execution_options=_UNSYNCHRONISED)),
-                key=lambda each: each.key,
-            )
+            found = session.scalars(ended, execution_options=_UNSYNCHRONISED)
+            alerts = sorted((read_value(OpenAlert, row) for row in found), key=lambda alert: alert.key)
             note_events(session, AlertEventKind.MUTE_ENDED, alerts, now_ms, text="")
             _enqueue(session, alerts, now_ms, compose)
             return alerts
@@ -136,7 +136,7 @@ class SentAlerts(StorePart):
             if found is None or found.claimed_until_ms > now_ms:
                 return None
             mine = update(row).where(row.key == found.key, row.claimed_until_ms == found.claimed_until_ms)
-            claimed = Delivery(found.key, found.channel, found.document, found.created_at_ms)
+            claimed = read_value(Delivery, found)
             return claimed if bulk_statements.execute_change(session, mine.values(claimed_until_ms=until_ms)) else None
 
     def postpone_delivery(self, key: str, until_ms: int) -> None:
@@ -158,7 +158,7 @@ class SentAlerts(StorePart):
 
 
 def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool:
-    row = make_row(
+    row = tables.AlertTable.make_row(
         alert,
         key=key,
         sent_at_ms=now_ms,
@@ -188,35 +188,15 @@ def _find_muted(session: Session, keys: Collection[str], now_ms: int) -> set[str
 
 def _match_partitions(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:
     row = tables.AlertTable
-    of = (row.topic == topic) & row.kind.in_(sorted(kinds))
+    of: ColumnElement[bool] = (row.topic == topic) & row.kind.in_(sorted(kinds))
     return of if partitions is None else of & or_(row.partition.is_(None), row.partition.in_(sorted(partitions)))
 
 
 def _enqueue(session: Session, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> None:
     rows = [
-        {
-            "key": make_ordered_key(now_ms),
-            "channel": channel,
-            "created_at_ms": now_ms,
-            "claimed_until_ms": 0,
-            "document": document,
-        }
+        tables.AlertDelivery.make_row(
+            Delivery(make_ordered_key(now_ms), channel, document, created_at_ms=now_ms), claimed_until_ms=0
+        )
         for channel, document in (compose(alerts) if alerts else ())
     ]
     bulk_statements.insert(session, tables.AlertDelivery, rows)
-
-
-def make_open_alert(row: tables.AlertTable) -> OpenAlert:
-    """Make the alert of a row. Rows of older versions have only a key, from which kind and topic are read."""
-    kind, _, about = row.key.partition(":")
-    return OpenAlert(
-        kind=row.kind or kind,
-        topic=about if row.topic is None else row.topic,
-        partition=row.partition,
-        since_ms=row.sent_at_ms if row.since_ms is None else row.since_ms,
-        message=row.message or "",
-        released=row.released,
-        safe=row.safe or "",
-        next=row.next or "",
-        plan_id=row.plan_id,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import attrgetter
 
 from sqlalchemy import and_, delete, func, or_, select
@@ -14,7 +14,7 @@ from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.deadlines import read_deadlines, write_deadlines
 from winnow.store.idle_topics import IdleTopic
-from winnow.store.row_values import make_row, read_value
+from winnow.store.row_values import read_value
 from winnow.store.rows import PartitionOverview, TopicOverview
 from winnow.store.samples import write_samples
 from winnow.store.table_health import TableHealth, write_table_health
@@ -40,7 +40,7 @@ class AssessedTopic:
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
     """Write history: one row per topic partition and as-of, and which of them was recorded last."""
     rows = [
-        make_row(found, without=["active_closes_ms"], as_of_ms=as_of_ms, recorded_at_ms=recorded_at_ms)
+        tables.AssessmentTable.make_row(found, as_of_ms=as_of_ms, recorded_at_ms=recorded_at_ms)
         for found in sorted(assessments, key=attrgetter("topic", "partition"))
     ]
     latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
@@ -70,10 +70,12 @@ def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[s
     pictures = [picture for picture, _ in newer]
     names = {picture.topic for picture in pictures}
     earlier = read_deadlines(session, sorted(names))
-    bulk_statements.upsert(session, tables.TopicOverviewTable, [_make_topic_row(picture) for picture in pictures])
+    overview, part = tables.TopicOverviewTable, tables.PartitionOverviewTable
+    rows = [overview.make_row(picture, sort_key=make_sort_key(picture.topic)) for picture in pictures]
+    bulk_statements.upsert(session, overview, rows)
     _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
-    rows = [make_row(each) for _, partitions in newer for each in sorted(partitions, key=attrgetter("partition"))]
-    bulk_statements.upsert(session, tables.PartitionOverviewTable, rows)
+    parts = [part.make_row(each) for _, partitions in newer for each in sorted(partitions, key=attrgetter("partition"))]
+    bulk_statements.upsert(session, part, parts)
     for picture, partitions in newer:
         write_deadlines(session, earlier, partitions, picture.recorded_at_ms)
     write_table_health(session, [t.health for t in topics if t.health is not None and t.health.topic in names])
@@ -85,10 +87,6 @@ def make_sort_key(topic: str) -> str:
     """Make the key that orders topics as people do: ``orders-2`` before ``orders-10``, whatever the case."""
     # A number begins with the count of its digits, so that a longer one, which is larger, comes later.
     return re.sub(r"[0-9]+", lambda found: f"{len(found[0].lstrip('0')):03d}{found[0].lstrip('0')}", topic.lower())
-
-
-def _make_topic_row(picture: TopicOverview) -> dict[str, object]:
-    return {**asdict(picture), "sort_key": make_sort_key(picture.topic)}
 
 
 def find_overview_topic(topic: AssessedTopic) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -13,8 +11,8 @@ from sqlalchemy.orm import Session
 from winnow.store import tables
 from winnow.store.audit_chain import AuditChainReport, append_entry, check_chain, lock_chain
 from winnow.store.database import StorePart
-from winnow.store.row_values import list_fields, make_row, read_value
-from winnow.store.rows import Listed, Window
+from winnow.store.row_values import list_fields, read_value
+from winnow.store.rows import AuditEntry, Listed, Window
 
 MAXIMUM_TEXT_CHARACTERS: Final = 1_000
 """Maximum characters of a reason or a detail; longer ones are cut."""
@@ -61,31 +59,6 @@ class AuditAction(StrEnum):
     ALERT_UNMUTE = "alert_unmute"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """One thing that somebody did; the columns of ``winnow_audit``.
-
-    Args:
-        at_ms: when, in ms since the epoch.
-        actor: who: a user of Airflow, or ``user@host`` of a shell.
-        action: what; the value of an :class:`AuditAction`.
-        topic: the topic; empty: not about a single one.
-        reason: why, in the actor's words; empty if none was given.
-        origin: how: ``page``, ``shell``, or the DAG run as leases name it, ``airflow:DAG:RUN``.
-        detail: what exactly: partitions, offsets, keys of the configuration. Never a record's bytes.
-        entry_id: tells the entry from others; writing the same entry again changes nothing.
-    """
-
-    at_ms: int
-    actor: str
-    action: str
-    topic: str = ""
-    reason: str = ""
-    origin: str = ""
-    detail: str = ""
-    entry_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-
 _SAME: Final = tuple(name for name in list_fields(AuditEntry) if name not in {"at_ms", "entry_id"})
 ANOTHER: Final = "#"
 """Stands in an entry's id before its number among those that were to have the same id."""
@@ -100,9 +73,8 @@ class AuditLog(StorePart):
         It is the same if all but its time is the same: a task that is tried again, or an error of unknown outcome. An
         entry of another content with the same id is added too, under an id of its own.
         """
-        row = make_row(entry)
-        row["reason"] = entry.reason[:MAXIMUM_TEXT_CHARACTERS]
-        row["detail"] = entry.detail[:MAXIMUM_TEXT_CHARACTERS]
+        cut = {name: getattr(entry, name)[:MAXIMUM_TEXT_CHARACTERS] for name in ("reason", "detail")}
+        row = tables.AuditTable.make_row(entry, **cut)
         with self._database.writing() as session:
             chain = lock_chain(session)
             known = _list_with_id(session, entry.entry_id)

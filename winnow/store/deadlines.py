@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, case, delete, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Index, and_, case, delete, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
-from winnow.store.page_tables import DeadlineTable
 from winnow.store.rows import PartitionOverview
 
 
@@ -32,6 +31,16 @@ class MissedDeadline:
     partition: int
     deadline_ms: int
     settled_at_ms: int | None
+
+
+class DeadlineTable(tables.Base, of=MissedDeadline, key=[*tables.PARTITION, "deadline_ms"]):
+    """History: one row per compaction deadline of a topic partition that was kept or has passed.
+
+    ``settled_at_ms``: when it was first seen to be compacted; None: it has passed and is still due.
+    """
+
+    __tablename__ = "winnow_deadline"
+    __table_args__ = (Index(None, "deadline_ms"),)
 
 
 _DAY_MS: Final = 86_400_000

@@ -7,19 +7,20 @@ of no use any more once the head is another one, and is replaced by the next che
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.row_values import read_value
 from winnow.store.samples import write_total
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTopic:
-    """A topic of which nothing is due at one head of its log; the columns of ``winnow_idle_topic``.
+    """A topic of which nothing is due at one head of its log.
 
     Args:
         topic: its name.
@@ -42,9 +43,15 @@ class IdleTopic:
         return self.from_ms <= earliest_ms and (self.until_ms is None or latest_ms < self.until_ms)
 
 
+class IdleTopicTable(tables.Base, of=IdleTopic, key=["topic"]):
+    """One row per topic that was idle when it was checked last."""
+
+    __tablename__ = "winnow_idle_topic"
+
+
 def write_idle_topics(session: Session, topics: Sequence[IdleTopic]) -> None:
     """Replace what is known of ``topics``."""
-    bulk_statements.upsert(session, tables.IdleTopicTable, [asdict(topic) for topic in topics])
+    bulk_statements.upsert(session, IdleTopicTable, [IdleTopicTable.make_row(topic) for topic in topics])
 
 
 class IdleTopics(StorePart):
@@ -52,13 +59,11 @@ class IdleTopics(StorePart):
 
     def find_many(self, topics: Sequence[str]) -> dict[str, IdleTopic]:
         """Find what is known of ``topics``, with one query for some hundred of them."""
-        row, found = tables.IdleTopicTable, dict[str, IdleTopic]()
+        row, found = IdleTopicTable, dict[str, IdleTopic]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
                 for each in session.scalars(select(row).where(row.topic.in_(some))):
-                    found[each.topic] = IdleTopic(
-                        each.topic, each.metadata_location, each.rules_digest, each.from_ms, each.until_ms, each.reasons
-                    )
+                    found[each.topic] = read_value(IdleTopic, each)
         return found
 
     def confirm(self, topics: Sequence[str], at_ms: int) -> None:

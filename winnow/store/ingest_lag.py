@@ -6,18 +6,19 @@ Whoever shows a lag reads it here and asks no broker: a row says when the broker
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Index, func, select, update
 from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.row_values import read_value
 
 
 @dataclass(frozen=True, slots=True)
 class IngestLag:
-    """The lag of one topic partition at one look; the columns of ``winnow_ingest_lag``.
+    """The lag of one topic partition at one look.
 
     Args:
         topic: Winnow's topic.
@@ -50,9 +51,16 @@ class IngestLag:
         return self.records_behind > 0 or self.records_uncommitted > 0
 
 
+class IngestLagTable(tables.Base, of=IngestLag, key=tables.PARTITION, filled=["records_uncommitted"]):
+    """One row per topic partition that was ingested from brokers."""
+
+    __tablename__ = "winnow_ingest_lag"
+    __table_args__ = (Index(None, "deadline_ms"),)
+
+
 @dataclass(frozen=True, slots=True)
 class CompleteTopic:
-    """A log that had everything of its Kafka topic; the columns of ``winnow_complete_topic``.
+    """A log that had everything of its Kafka topic.
 
     A row holds for good: at that head of the log, with the topic as the brokers described it, nothing is missing.
 
@@ -65,6 +73,12 @@ class CompleteTopic:
     topic: str
     metadata_location: str
     brokers_digest: str
+
+
+class CompleteTopicTable(tables.Base, of=CompleteTopic, key=["topic"]):
+    """One row per topic that had everything when the brokers were asked last."""
+
+    __tablename__ = "winnow_complete_topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,29 +105,32 @@ class IngestLags(StorePart):
         with self._database.writing() as session:
             bulk_statements.upsert(
                 session,
-                tables.IngestLagTable,
-                [asdict(row) for row in rows],
-                when=lambda new: tables.IngestLagTable.looked_at_ms <= new.looked_at_ms,
+                IngestLagTable,
+                [IngestLagTable.make_row(row) for row in rows],
+                when=lambda new: IngestLagTable.looked_at_ms <= new.looked_at_ms,
             )
 
     def find(self, topic: str) -> dict[int, IngestLag]:
         """Find the lag of every partition of ``topic``, by partition; empty if it was not ingested from brokers."""
-        row = tables.IngestLagTable
+        row = IngestLagTable
         with self._database.reading() as session:
-            return {each.partition: _make_lag(each) for each in session.scalars(select(row).where(row.topic == topic))}
+            return {
+                each.partition: read_value(IngestLag, each)
+                for each in session.scalars(select(row).where(row.topic == topic))
+            }
 
     def find_many(self, topics: Sequence[str]) -> dict[tuple[str, int], IngestLag]:
         """Find the lag of every partition of ``topics``, with one query for some hundred of them."""
-        row, found = tables.IngestLagTable, dict[tuple[str, int], IngestLag]()
+        row, found = IngestLagTable, dict[tuple[str, int], IngestLag]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
                 for each in session.scalars(select(row).where(row.topic.in_(some))):
-                    found[each.topic, each.partition] = _make_lag(each)
+                    found[each.topic, each.partition] = read_value(IngestLag, each)
         return found
 
     def summarize(self, topic: str) -> TopicLag | None:
         """Summarize the lag of ``topic``; None if it was not ingested from brokers."""
-        row = tables.IngestLagTable
+        row = IngestLagTable
         statement = select(
             func.count(),
             func.min(row.looked_at_ms),
@@ -134,7 +151,7 @@ class IngestLags(StorePart):
 
         The value says whether records were missing at the last look; else they can only have come since.
         """
-        row = tables.IngestLagTable
+        row = IngestLagTable
         missing = func.max(row.records_behind + row.records_uncommitted)
         statement = select(row.topic, missing).where(row.deadline_ms <= ms).group_by(row.topic).order_by(row.topic)
         with self._database.reading() as session:
@@ -143,15 +160,17 @@ class IngestLags(StorePart):
     def record_complete(self, topics: Sequence[CompleteTopic]) -> None:
         """Replace what is known of ``topics``."""
         with self._database.writing() as session:
-            bulk_statements.upsert(session, tables.CompleteTopicTable, [asdict(topic) for topic in topics])
+            bulk_statements.upsert(
+                session, CompleteTopicTable, [CompleteTopicTable.make_row(topic) for topic in topics]
+            )
 
     def find_complete(self, topics: Sequence[str]) -> dict[str, CompleteTopic]:
         """Find at which heads and offsets ``topics`` were complete, with one query for some hundred of them."""
-        row, found = tables.CompleteTopicTable, dict[str, CompleteTopic]()
+        row, found = CompleteTopicTable, dict[str, CompleteTopic]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
                 for each in session.scalars(select(row).where(row.topic.in_(some))):
-                    found[each.topic] = CompleteTopic(each.topic, each.metadata_location, each.brokers_digest)
+                    found[each.topic] = read_value(CompleteTopic, each)
         return found
 
     def confirm_complete(self, topics: Collection[str], looked_at_ms: int) -> None:
@@ -162,7 +181,7 @@ class IngestLags(StorePart):
 
 
 def _confirm(session: Session, topics: Sequence[str], looked_at_ms: int) -> None:
-    row = tables.IngestLagTable
+    row = IngestLagTable
     session.execute(
         update(row)
         .where(row.topic.in_(topics), row.looked_at_ms <= looked_at_ms)
@@ -174,17 +193,4 @@ def _confirm(session: Session, topics: Sequence[str], looked_at_ms: int) -> None
             records_uncommitted=0,
             open_since_ms=None,
         )
-    )
-
-
-def _make_lag(row: tables.IngestLagTable) -> IngestLag:
-    return IngestLag(
-        row.topic,
-        row.partition,
-        row.looked_at_ms,
-        row.records_behind,
-        row.complete_until_ms,
-        row.deadline_ms,
-        row.records_uncommitted,
-        row.open_since_ms,
     )

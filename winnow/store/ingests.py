@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, select, update
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.row_values import make_row, read_value
+from winnow.store.row_values import read_value
 from winnow.store.rows import OpenIngest
 
 
@@ -31,7 +31,7 @@ class Ingests(StorePart):
             highest = session.scalar(select(func.max(row.number)).where(row.topic == topic))
             number = max(least_number, -1 if highest is None else highest + 1)
             opened = OpenIngest(ingest_id, topic, number, holder, now_ms, now_ms)
-            bulk_statements.insert(session, row, [make_row(opened)])
+            bulk_statements.insert(session, row, [row.make_row(opened)])
             return opened
 
     def renew(self, ingest_id: str, now_ms: int) -> None:
@@ -46,7 +46,7 @@ class Ingests(StorePart):
         """Record a committed call again whose commit is lost, so that its files are swept after a grace."""
         again = OpenIngest(ingest_id, topic, 0, "", now_ms, now_ms)
         with self._database.writing() as session:
-            bulk_statements.insert_missing(session, tables.Ingest, [make_row(again)])
+            bulk_statements.insert_missing(session, tables.Ingest, [tables.Ingest.make_row(again)])
 
     def renew_open(self, topic: str, now_ms: int) -> None:
         """Let the grace of every open call of ``topic`` begin again."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Final
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.row_values import read_value
 from winnow.values.model import Installation
 
 _ONLY: Final = 1
@@ -20,15 +20,19 @@ class Installations(StorePart):
         """Find the id; None: there is none yet."""
         with self._database.reading() as session:
             found = session.get(tables.InstallationTable, _ONLY)
-            return None if found is None else Installation(found.installation_id, found.created_at_ms)
+            return None if found is None else read_value(Installation, found)
 
     def claim(self, wanted: Installation) -> Installation:
         """Write ``wanted`` unless there is an id; return the one that is there now."""
         with self._database.writing() as session:
-            bulk_statements.insert_missing(session, tables.InstallationTable, [{"only": _ONLY, **asdict(wanted)}])
+            bulk_statements.insert_missing(session, tables.InstallationTable, [_make_row(wanted)])
         return self.find() or wanted
 
     def replace(self, wanted: Installation) -> None:
         """Write ``wanted`` in place of the id that is there."""
         with self._database.writing() as session:
-            bulk_statements.upsert(session, tables.InstallationTable, [{"only": _ONLY, **asdict(wanted)}])
+            bulk_statements.upsert(session, tables.InstallationTable, [_make_row(wanted)])
+
+
+def _make_row(wanted: Installation) -> dict[str, object]:
+    return tables.InstallationTable.make_row(wanted, only=_ONLY)

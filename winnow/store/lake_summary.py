@@ -17,6 +17,7 @@ from winnow.store.receipt_figures import sum_saved_bytes
 from winnow.store.row_values import read_value
 from winnow.store.rows import Run, RunState
 from winnow.store.samples import sum_overviews
+from winnow.store.segment_checks import SegmentCheck
 from winnow.values.model import OverviewState
 
 WORKING: Final = (
@@ -82,7 +83,7 @@ class LakeSummaries(StorePart):
 
     def summarize(self, now_ms: int, *, failed_since_ms: int, limit: int) -> LakeSummary:
         """Summarize all topics at ``now_ms``; list at most ``limit`` runs that work and topics that are next."""
-        run, check = tables.RunTable, tables.SegmentCheck
+        run, check = tables.RunTable, SegmentCheck
         working = run.status.in_([state.value for state in WORKING])
         newest = select(run).where(working).order_by(run.updated_at_ms.desc(), run.plan_id).limit(limit)
         failed = (

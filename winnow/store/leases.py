@@ -11,6 +11,7 @@ from winnow.clock import format_ms
 from winnow.errors import TopicBusyError
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.row_values import read_value
 from winnow.store.rows import Lease
 from winnow.values.model import AIRFLOW_HOLDER
 
@@ -75,8 +76,7 @@ class Leases(StorePart):
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
                 for each in session.scalars(select(row).where(row.topic.in_(some), row.holder.is_not(None))):
-                    assert each.holder is not None
-                    found[each.topic] = Lease(each.topic, each.holder, each.token, each.expires_ms)
+                    found[each.topic] = read_value(Lease, each)
         return found
 
 
@@ -87,9 +87,7 @@ def _is_held(lease: Lease) -> ColumnElement[bool]:
 
 def _find_lease(session: Session, topic: str) -> Lease | None:
     row = session.scalar(select(tables.LeaseTable).where(tables.LeaseTable.topic == topic))
-    if row is None or row.holder is None:
-        return None
-    return Lease(row.topic, row.holder, row.token, row.expires_ms)
+    return None if row is None or row.holder is None else read_value(Lease, row)
 
 
 def describe_holder(lease: Lease, now_ms: int, ttl_ms: int) -> str:

@@ -9,15 +9,12 @@ from sqlalchemy import Table, delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from winnow.errors import FormatVersionError
-from winnow.store import alert_events, page_tables, progress_tables, tables
 from winnow.store.database import StorePart
 from winnow.store.migrations import HEAD_REVISION
+from winnow.store.topic_rows import list_tables
 
 ROWS_AT_ONCE: Final = 1_000
 """Rows that are in memory at a time."""
-
-_ALL_TABLES: Final = (tables, page_tables, progress_tables, alert_events)
-"""Every module that declares tables, so that all are known."""
 
 LEFT_OUT: Final = frozenset({"winnow_lease", "winnow_alert_delivery", "winnow_installation"})
 """Tables of one installation at one moment: who works on what, messages still to be sent, and which one it is."""
@@ -77,7 +74,7 @@ class PortableRows(StorePart):
 
 
 def _list_tables() -> list[Table]:
-    return [table for table in tables.Base.metadata.sorted_tables if table.name not in LEFT_OUT]
+    return [table for table in reversed(list_tables()) if table.name not in LEFT_OUT]
 
 
 def _read_rows(session: Session, table: Table) -> Iterator[Row]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Final
+from dataclasses import replace
+from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from winnow.errors import WinnowError
-from winnow.store import bulk_statements, page_tables, tables
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
+from winnow.store.receipt_figures import ReceiptFiguresTable, sum_receipt
 from winnow.store.retired_files import insert_retired
 from winnow.store.row_values import read_value
 from winnow.store.rows import CheckpointRow
+from winnow.store.table_health import TableHealthTable
 from winnow.store.topic_rows import is_former_life, remove_rows
 from winnow.values.documents import dump_json, load_json
 from winnow.values.model import Cleaning, PartitionState, RetiredFile, TopicPartition, Uncleanable
@@ -33,9 +34,7 @@ def read_checkpoints(session: Session, topics: Sequence[str]) -> list[Checkpoint
         cleanings = cleanings.where(entry.topic.in_(topics))
     history: dict[tuple[str, int], list[Cleaning]] = defaultdict(list)
     for found in session.scalars(cleanings):
-        history[found.topic, found.partition].append(
-            Cleaning(found.end_offset, found.cleaning_time_ms, found.delete_horizon_ms)
-        )
+        history[found.topic, found.partition].append(read_value(Cleaning, found))
     return [
         read_value(CheckpointRow, found, history=tuple(history[found.topic, found.partition]))
         for found in session.scalars(checkpoints)
@@ -107,53 +106,33 @@ def write_states(session: Session, topic: str, states: Mapping[int, PartitionSta
 
 def _insert(session: Session, topic: str, states: Mapping[int, PartitionState], now_ms: int) -> None:
     of = {number: {"topic": topic, "partition": number} for number in states}
-    bulk_statements.insert(
-        session,
-        tables.Checkpoint,
-        [
-            {
-                **of[number],
-                "first_dirty_offset": state.first_dirty_offset,
-                "log_start_offset": state.log_start_offset,
-                "log_end_offset": state.log_end_offset,
-                "strategy": state.strategy,
-                "updated_at_ms": now_ms,
-            }
-            for number, state in states.items()
+    rows: dict[type[tables.Base], list[dict[str, Any]]] = {
+        tables.Checkpoint: [
+            tables.Checkpoint.make_row(state, **of[number], updated_at_ms=now_ms) for number, state in states.items()
         ],
-    )
-    bulk_statements.insert(
-        session,
-        tables.CleaningTable,
-        [{**of[number], **asdict(entry)} for number, state in states.items() for entry in state.history],
-    )
-    bulk_statements.insert(
-        session,
-        tables.UncleanableTable,
-        [
-            {**of[number], **asdict(state.uncleanable)}
+        tables.CleaningTable: [
+            tables.CleaningTable.make_row(entry, **of[number])
+            for number, state in states.items()
+            for entry in state.history
+        ],
+        tables.UncleanableTable: [
+            tables.UncleanableTable.make_row(state.uncleanable, **of[number])
             for number, state in states.items()
             if state.uncleanable is not None
         ],
-    )
-    bulk_statements.insert(
-        session,
-        tables.Paused,
-        [
+        tables.Paused: [
             {**of[number], "since_ms": state.paused_since_ms}
             for number, state in states.items()
             if state.paused_since_ms is not None
         ],
-    )
-    bulk_statements.insert(
-        session,
-        tables.PausedBy,
-        [
+        tables.PausedBy: [
             {**of[number], "number": place, "name": name}
             for number, state in states.items()
             for place, name in enumerate(state.paused_by)
         ],
-    )
+    }
+    for table, some in rows.items():
+        bulk_statements.insert(session, table, some)
 
 
 class Projection(StorePart):
@@ -239,7 +218,7 @@ class Projection(StorePart):
         """Remove the overview of ``topic``, so that the page shows it no more; its history stays."""
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
-            for model in (tables.TopicOverviewTable, tables.PartitionOverviewTable, page_tables.TableHealthTable):
+            for model in (tables.TopicOverviewTable, tables.PartitionOverviewTable, TableHealthTable):
                 session.execute(delete(model).where(model.topic == topic))
 
     def find_receipt(self, plan_id: str) -> Receipt | None:
@@ -284,7 +263,7 @@ class Projection(StorePart):
 
 
 def _drop(session: Session, topic: str) -> None:
-    for model in (tables.Checkpoint, tables.ReceiptTable, page_tables.ReceiptFiguresTable):
+    for model in (tables.Checkpoint, tables.ReceiptTable, ReceiptFiguresTable):
         session.execute(delete(model).where(model.topic == topic))
 
 
@@ -298,38 +277,8 @@ def _write_receipts(session: Session, receipts: Sequence[Receipt]) -> None:
     bulk_statements.upsert(
         session,
         tables.ReceiptTable,
-        [
-            {
-                "plan_id": receipt.plan_id,
-                "topic": receipt.topic,
-                "status": receipt.status.value,
-                "snapshot_id": receipt.snapshot_id,
-                "finished_at_ms": receipt.finished_at_ms,
-                "document": dump_json(receipt).decode(),
-            }
-            for receipt in receipts
-        ],
+        [tables.ReceiptTable.make_row(receipt, document=dump_json(receipt).decode()) for receipt in receipts],
     )
-    bulk_statements.upsert(session, page_tables.ReceiptFiguresTable, [sum_receipt(receipt) for receipt in receipts])
-
-
-def sum_receipt(receipt: Receipt) -> dict[str, object]:
-    """Sum up the figures of ``receipt`` over its partitions; the columns of ``winnow_receipt_figures``."""
-    parts = receipt.partitions
-    cpu_seconds = math.fsum(part.cpu_seconds for part in parts)
-    return {
-        "plan_id": receipt.plan_id,
-        "topic": receipt.topic,
-        "finished_at_ms": receipt.finished_at_ms,
-        "partitions": len(parts),
-        **{name: sum(getattr(part, name) for part in parts) for name in _SUMMED_FIGURES},
-        "seconds": math.fsum(part.seconds for part in parts),
-        "cpu_seconds": cpu_seconds or None,
-        "bytes_written": sum(part.bytes_written for part in parts) if cpu_seconds else None,
-    }
-
-
-_SUMMED_FIGURES: Final = (
-    *("records_in", "records_kept", "records_retired"),
-    *("bytes_in", "bytes_out", "bytes_retired"),
-)
+    bulk_statements.upsert(
+        session, ReceiptFiguresTable, [ReceiptFiguresTable.make_row(sum_receipt(receipt)) for receipt in receipts]
+    )

@@ -16,10 +16,10 @@ from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventTable
 from winnow.store.audit_chain import remove_oldest
 from winnow.store.database import StorePart
-from winnow.store.page_tables import DeadlineTable, SampleTable
+from winnow.store.deadlines import DeadlineTable
 from winnow.store.rows import RunState
 from winnow.store.run_progress import remove_progress
-from winnow.store.samples import ALL_TOPICS, DAY_MS, HOURLY_MS
+from winnow.store.samples import ALL_TOPICS, DAY_MS, HOURLY_MS, SampleTable
 from winnow.values.documents import load_json
 from winnow.values.results import Verdict
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Index, func, select
 from sqlalchemy.orm import Session
 
 from winnow.store import tables
 from winnow.store.database import StorePart
-from winnow.store.page_tables import ReceiptFiguresTable
+from winnow.values.results import Receipt
 
 DAY_MS: Final = 86_400_000
 
@@ -54,6 +55,56 @@ class RankedRun:
     task_seconds: float
     cpu_seconds: float | None
 
+
+@dataclass(frozen=True, slots=True)
+class ReceiptSums:
+    """The figures of a receipt, summed up over its partitions, so that SQL can add them.
+
+    ``seconds``: of all tasks together. ``cpu_seconds`` and ``bytes_written`` None: the receipt is older than these.
+    """
+
+    plan_id: str
+    topic: str
+    finished_at_ms: int
+    partitions: int
+    records_in: int
+    records_kept: int
+    records_retired: int
+    bytes_in: int
+    bytes_out: int
+    bytes_retired: int
+    seconds: float
+    cpu_seconds: float | None
+    bytes_written: int | None
+
+
+class ReceiptFiguresTable(tables.Base, of=ReceiptSums, key=["plan_id"]):
+    """Projection: one row per receipt."""
+
+    __tablename__ = "winnow_receipt_figures"
+    __table_args__ = (Index(None, "topic", "finished_at_ms"), Index(None, "finished_at_ms"))
+
+
+def sum_receipt(receipt: Receipt) -> ReceiptSums:
+    """Sum up the figures of ``receipt``, which was published, over its partitions."""
+    parts = receipt.partitions
+    cpu_seconds = math.fsum(part.cpu_seconds for part in parts)
+    return ReceiptSums(
+        plan_id=receipt.plan_id or "",
+        topic=receipt.topic,
+        finished_at_ms=receipt.finished_at_ms,
+        partitions=len(parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in _SUMMED},
+        seconds=math.fsum(part.seconds for part in parts),
+        cpu_seconds=cpu_seconds or None,
+        bytes_written=sum(part.bytes_written for part in parts) if cpu_seconds else None,
+    )
+
+
+_SUMMED: Final = (
+    *("records_in", "records_kept", "records_retired"),
+    *("bytes_in", "bytes_out", "bytes_retired"),
+)
 
 _ROW: Final = ReceiptFiguresTable
 

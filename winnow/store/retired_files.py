@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from winnow.errors import WinnowError
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.row_values import make_row, read_value
+from winnow.store.row_values import read_value
 from winnow.store.rows import RETIRED_KINDS, RetiredRow
 from winnow.store.topic_rows import is_former_life
 from winnow.values.model import RetiredFile
@@ -95,7 +95,6 @@ class RetiredFiles(StorePart):
 
 def insert_retired(session: Session, topic: str, files: Sequence[RetiredFile], kind: str) -> None:
     """Add ``files`` to the ledger unless they are in it."""
-    rows = [
-        make_row(file, topic=topic, kind=kind, deleted_at_ms=None) for file in sorted(files, key=attrgetter("path"))
-    ]
-    bulk_statements.insert_missing(session, tables.RetiredFileTable, rows)
+    table, ordered = tables.RetiredFileTable, sorted(files, key=attrgetter("path"))
+    rows = [table.make_row(file, topic=topic, kind=kind, deleted_at_ms=None) for file in ordered]
+    bulk_statements.insert_missing(session, table, rows)

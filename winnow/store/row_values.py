@@ -1,8 +1,8 @@
-"""Values from rows and rows from values: a value's fields are its table's columns, and are listed nowhere else."""
+"""Values from rows: a value's fields are its table's columns (:class:`winnow.store.tables.Base`)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
 from functools import cache
@@ -36,14 +36,3 @@ def read_value(kind: type[T], row: object, **others: object) -> T:
             found = row[name] if isinstance(row, Mapping) else getattr(row, name)
             values[name] = found if enumeration is None else enumeration(found)
     return kind(**values)
-
-
-def make_row(value: Any, *, without: Collection[str] = (), **others: object) -> dict[str, Any]:
-    """Make the columns of the row of ``value``, a dataclass: its fields but those ``without``, and ``others``.
-
-    ``asdict`` copies frozen values again, which takes longer than the database.
-    """
-    kind: Any = type(value)
-    names = [name for name in _describe_fields(kind) if name not in others and name not in without]
-    found = {name: getattr(value, name) for name in names}
-    return {name: each.value if isinstance(each, Enum) else each for name, each in found.items()} | others

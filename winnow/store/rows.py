@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -367,4 +368,56 @@ class AlertView:
     topic: str
     partition: int | None
     since_ms: int
-    message: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandledAlert:
+    """An open alert, and what people have done about it.
+
+    ``key`` names it among the open ones. ``released``: by whom or why it was released by hand. ``muted_until_ms`` None:
+    it is not muted.
+    """
+
+    key: str
+    kind: str
+    topic: str
+    partition: int | None
+    since_ms: int
+    sent_at_ms: int
+    message: str
+    safe: str
+    next: str
+    plan_id: str | None
+    released: str | None
+    acknowledged_by: str | None
+    acknowledged_why: str | None
+    acknowledged_at_ms: int | None
+    muted_by: str | None
+    muted_why: str | None
+    muted_until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One thing that somebody did; the columns of ``winnow_audit``.
+
+    Args:
+        at_ms: when, in ms since the epoch.
+        actor: who: a user of Airflow, or ``user@host`` of a shell.
+        action: what; the value of an :class:`winnow.store.audit.AuditAction`.
+        topic: the topic; empty: not about a single one.
+        reason: why, in the actor's words; empty if none was given.
+        origin: how: ``page``, ``shell``, or the DAG run as leases name it, ``airflow:DAG:RUN``.
+        detail: what exactly: partitions, offsets, keys of the configuration. Never a record's bytes.
+        entry_id: tells the entry from others; writing the same entry again changes nothing.
+    """
+
+    at_ms: int
+    actor: str
+    action: str
+    topic: str = ""
+    reason: str = ""
+    origin: str = ""
+    detail: str = ""
+    entry_id: str = field(default_factory=lambda: uuid.uuid4().hex)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from sqlalchemy import Executable, delete, exists, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Executable, Index, Text, delete, exists, select
+from sqlalchemy.orm import Session, mapped_column
 
-from winnow.store import bulk_statements, progress_tables
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.row_values import read_value
 
 PLANNING: Final = "planning"
 """The word for the time before a run's first state, in which its topic is planned."""
@@ -26,9 +27,21 @@ class Transition:
     attempt: str
 
 
+class RunTransition(tables.Base, of=Transition, key=["plan_id", "at_ms", "state"]):
+    """History: when a run entered a state; removed with its run. ``state`` planning: when planning began."""
+
+    __tablename__ = "winnow_run_transition"
+
+    plan_id = mapped_column(Text, nullable=False)
+
+
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """A Spark application of a compaction; the columns of ``winnow_spark_job``."""
+    """A Spark application of a compaction, written by the process that submitted it, while it runs.
+
+    ``started_at_ms``: when the driver first reported. ``ended_at_ms`` None: it runs, or its submitter died.
+    ``dag_id`` to ``try_number``: the Airflow task that submitted it, None for a shell.
+    """
 
     job_id: str
     attempt: str
@@ -55,6 +68,12 @@ class SparkJob:
     error: str | None = None
 
 
+class SparkJobTable(tables.Base, of=SparkJob, key=["job_id"]):
+    """History: one row per Spark application."""
+
+    __tablename__ = "winnow_spark_job"
+
+
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
     """What a Spark application has done of one plan. ``error``: the first reason why it failed."""
@@ -68,6 +87,15 @@ class PlanProgress:
     bytes_read: int = 0
     bytes_written: int = 0
     error: str | None = None
+
+
+class SparkJobPlan(tables.Base, of=PlanProgress, key=["job_id", "plan_id"]):
+    """History: what a Spark application has done of one plan."""
+
+    __tablename__ = "winnow_spark_job_plan"
+    __table_args__ = (Index(None, "plan_id"),)
+
+    job_id = mapped_column(Text, nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +117,14 @@ class SparkJobs(StorePart):
 
     def record(self, job: SparkJob, plans: Iterable[PlanProgress]) -> None:
         """Record how far ``job`` is, and those of its ``plans`` that moved."""
-        rows = [{"job_id": job.job_id, **asdict(each)} for each in plans]
+        rows = [SparkJobPlan.make_row(plan, job_id=job.job_id) for plan in plans]
         with self._database.writing() as session:
-            bulk_statements.upsert(session, progress_tables.SparkJobTable, [asdict(job)])
-            bulk_statements.upsert(session, progress_tables.SparkJobPlan, rows)
+            bulk_statements.upsert(session, SparkJobTable, [SparkJobTable.make_row(job)])
+            bulk_statements.upsert(session, SparkJobPlan, rows)
 
     def find(self, plan_id: str) -> RunProgress:
         """Find the progress of a run."""
-        moved, job, part = progress_tables.RunTransition, progress_tables.SparkJobTable, progress_tables.SparkJobPlan
+        moved, job, part = RunTransition, SparkJobTable, SparkJobPlan
         newest = (
             select(job, part)
             .join(part, part.job_id == job.job_id)
@@ -106,26 +134,20 @@ class SparkJobs(StorePart):
         )
         with self._database.reading() as session:
             rows = session.scalars(select(moved).where(moved.plan_id == plan_id).order_by(moved.at_ms))
-            transitions = tuple(Transition(row.state, row.at_ms, row.attempt) for row in rows)
+            transitions = tuple(read_value(Transition, row) for row in rows)
             found = session.execute(newest).one_or_none()
             if found is None:
                 return RunProgress(transitions, None, None, ())
             topics = session.scalars(select(part.topic).where(part.job_id == found[0].job_id).order_by(part.topic))
-            return RunProgress(transitions, _make_job(found[0]), _make_plan_progress(found[1]), tuple(topics))
-
-
-def _make_job(row: progress_tables.SparkJobTable) -> SparkJob:
-    return SparkJob(**{each.name: getattr(row, each.name) for each in fields(SparkJob)})
-
-
-def _make_plan_progress(row: progress_tables.SparkJobPlan) -> PlanProgress:
-    return PlanProgress(**{each.name: getattr(row, each.name) for each in fields(PlanProgress)})
+            return RunProgress(
+                transitions, read_value(SparkJob, found[0]), read_value(PlanProgress, found[1]), tuple(topics)
+            )
 
 
 @cache
 def _insert_transition(dialect: str) -> Executable:
     # Several per run: building the statement each time would cost more than running it.
-    return bulk_statements.build_insert_missing(dialect, progress_tables.RunTransition)
+    return bulk_statements.build_insert_missing(dialect, RunTransition)
 
 
 def note_transition(session: Session, plan_id: str, state: str, at_ms: int, attempt: str) -> None:
@@ -138,7 +160,7 @@ def remove_progress(session: Session, plan_ids: Sequence[str]) -> None:
     """Remove the progress of runs that are removed, and Spark applications that no run names any more."""
     if not plan_ids:
         return
-    moved, job, part = progress_tables.RunTransition, progress_tables.SparkJobTable, progress_tables.SparkJobPlan
+    moved, job, part = RunTransition, SparkJobTable, SparkJobPlan
     session.execute(delete(moved).where(moved.plan_id.in_(plan_ids)))
     gone = delete(part).where(part.plan_id.in_(plan_ids)).returning(part.job_id)
     job_ids = set(session.scalars(gone, execution_options={"synchronize_session": False}))

@@ -227,7 +227,7 @@ class Quality(StorePart):
         page = select(row).order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(row)) or 0
-            return Listed(total, tuple(map(_make_alert_view, session.scalars(page))))
+            return Listed(total, tuple(read_value(AlertView, found) for found in session.scalars(page)))
 
 
 @dataclass(slots=True)
@@ -266,15 +266,3 @@ def _make_view(name: str, failing: _Failing) -> ExpectationView:
 
 def _sort_most_first(found: Sequence[ExpectationView]) -> list[ExpectationView]:
     return sorted(found, key=lambda each: (-each.failures, -each.last_ms, each.expectation))
-
-
-def _make_alert_view(row: tables.AlertTable) -> AlertView:
-    # Rows of older versions have only a key, from which kind and topic are read.
-    kind, _, about = row.key.partition(":")
-    return AlertView(
-        kind=row.kind or kind,
-        topic=row.topic if row.topic is not None else about,
-        partition=row.partition,
-        since_ms=row.since_ms if row.since_ms is not None else row.sent_at_ms,
-        message=row.message,
-    )

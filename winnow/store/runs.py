@@ -36,7 +36,7 @@ from sqlalchemy.orm import Session
 from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, WinnowError
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.row_values import make_row, read_value
+from winnow.store.row_values import read_value
 from winnow.store.rows import Run, RunState
 from winnow.store.run_progress import PLANNING, note_transition
 from winnow.store.topic_rows import require_same_life
@@ -49,15 +49,7 @@ class Verdicts(StorePart):
 
     def record(self, verdict: Verdict) -> None:
         """Record ``verdict``; a second one of the same attempt replaces it."""
-        row = {
-            "plan_id": verdict.plan_id,
-            "attempt": verdict.attempt,
-            "topic": verdict.topic,
-            "passed": verdict.passed,
-            "broken": verdict.broken,
-            "checked_at_ms": verdict.checked_at_ms,
-            "document": dump_json(verdict).decode(),
-        }
+        row = tables.VerdictTable.make_row(verdict, document=dump_json(verdict).decode())
         with self._database.writing() as session:
             bulk_statements.upsert(session, tables.VerdictTable, [row])
 
@@ -143,7 +135,7 @@ class Runs(StorePart):
             plan_sha256=plan_sha256,
             fence=fence,
         )
-        row = make_row(opened, swept_at_ms=None)
+        row = tables.RunTable.make_row(opened, swept_at_ms=None)
         again = update(tables.RunTable).where(
             tables.RunTable.plan_id == plan_id,
             tables.RunTable.status.not_in(_list_values(state for state in RunState if state.may_be_published)),
@@ -357,8 +349,7 @@ def _list_values(states: Iterable[RunState]) -> list[str]:
 
 def _note_attempt(session: Session, run: Run, now_ms: int) -> None:
     """Record the latest attempt of ``run``, by which a sweep knows its files; twice changes nothing."""
-    values = {"plan_id": run.plan_id, "attempt": run.attempt, "fence": run.fence, "opened_at_ms": now_ms}
-    bulk_statements.insert_missing(session, tables.Attempt, [values])
+    bulk_statements.insert_missing(session, tables.Attempt, [tables.Attempt.make_row(run, opened_at_ms=now_ms)])
 
 
 def _require_run(session: Session, plan_id: str) -> Run:

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
-from winnow.store.page_tables import SampleTable
-from winnow.store.row_values import list_fields, make_row, read_value
+from winnow.store.row_values import list_fields, read_value
 from winnow.store.rows import TopicOverview
 
 HOUR_MS: Final = 3_600_000
@@ -32,10 +31,10 @@ MAXIMUM_BIGINT: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How large and how dirty a topic was in one hour; the columns of ``winnow_sample``.
+    """How large and how dirty a topic was in one hour, of older ones in one day.
 
-    ``at_ms``: when the hour begins. ``recorded_at_ms``: of the last overview in it. ``end_offsets``: the sum of the log
-    ends.
+    ``topic`` empty: all topics together. ``at_ms``: when the hour begins. ``recorded_at_ms``: of the last
+    overview in it. ``end_offsets``: the sum of the log ends.
     """
 
     topic: str
@@ -55,7 +54,11 @@ class Sample:
     deadline_ms: int | None
 
 
-_SAME_AS_OVERVIEW: Final = tuple(name for name in list_fields(Sample) if name not in {"at_ms", "topics"})
+class SampleTable(tables.Base, of=Sample, key=["topic", "at_ms"]):
+    """One row per topic and hour, later per day."""
+
+    __tablename__ = "winnow_sample"
+
 
 _SUMMED: Final = ("records", "size_bytes", "clean_bytes", "cleanable_bytes", "retired_bytes", "end_offsets")
 
@@ -63,12 +66,8 @@ _SUMMED: Final = ("records", "size_bytes", "clean_bytes", "cleanable_bytes", "re
 def write_samples(session: Session, pictures: Sequence[TopicOverview], now_ms: int) -> None:
     """Write the samples of topics with new overviews, and, at most once a minute, that of all topics together."""
     rows = [
-        {
-            **{name: getattr(each, name) for name in _SAME_AS_OVERVIEW},
-            "at_ms": each.recorded_at_ms // HOUR_MS * HOUR_MS,
-            "topics": 1,
-        }
-        for each in pictures
+        SampleTable.make_row(picture, at_ms=picture.recorded_at_ms // HOUR_MS * HOUR_MS, topics=1)
+        for picture in pictures
     ]
     bulk_statements.upsert(session, SampleTable, rows)
     write_total(session, now_ms)
@@ -131,4 +130,4 @@ class Samples(StorePart):
     def record(self, samples: Sequence[Sample]) -> None:
         """Record ``samples`` as they are; of one topic and hour the last one counts."""
         with self._database.writing() as session:
-            bulk_statements.upsert(session, SampleTable, [make_row(each) for each in samples])
+            bulk_statements.upsert(session, SampleTable, [SampleTable.make_row(sample) for sample in samples])

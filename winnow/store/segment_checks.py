@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Index, delete, func, select
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.row_values import make_row, read_value
+from winnow.store.row_values import read_value
 from winnow.store.topic_rows import is_former_life
 
 
@@ -33,6 +33,13 @@ class FileCheck:
     since_ms: int | None = None
 
 
+class SegmentCheck(tables.Base, of=FileCheck, key=["topic", "path"]):
+    """When a file of a topic was last read in full and checked; files that left the topic have no row."""
+
+    __tablename__ = "winnow_segment_check"
+    __table_args__ = (Index(None, "checked_at_ms"),)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicChecks:
     """The checks of one topic, with the times of the newest and the oldest one."""
@@ -48,14 +55,14 @@ class SegmentChecks(StorePart):
 
     def list_checks(self, topic: str) -> dict[str, FileCheck]:
         """List the last check of each file of ``topic``, by path."""
-        row = tables.SegmentCheck
+        row = SegmentCheck
         with self._database.reading() as session:
             found = session.scalars(select(row).where(row.topic == topic))
             return {each.path: read_value(FileCheck, each) for each in found}
 
     def summarize(self, topic: str) -> TopicChecks | None:
         """Summarize the checks of ``topic``; None if nothing of it was ever checked."""
-        row = tables.SegmentCheck
+        row = SegmentCheck
         figures = select(
             func.count(), func.max(row.checked_at_ms), func.min(row.checked_at_ms), func.count(row.finding)
         ).where(row.topic == topic)
@@ -68,18 +75,18 @@ class SegmentChecks(StorePart):
 
         ``lives``: per topic the life that was checked; of one that has ended nothing is recorded.
         """
-        rows = [make_row(each) for each in checks]
+        rows = [SegmentCheck.make_row(check) for check in checks]
         if rows:
             with self._database.writing() as session:
                 topics = sorted({each.topic for each in checks})
                 for topic in topics:
                     lock_topic_rows(session, topic)
                 former = {topic for topic in topics if is_former_life(session, topic, lives.get(topic))}
-                bulk_statements.upsert(session, tables.SegmentCheck, [r for r in rows if r["topic"] not in former])
+                bulk_statements.upsert(session, SegmentCheck, [r for r in rows if r["topic"] not in former])
 
     def forget(self, topic: str, paths: Collection[str]) -> None:
         """Remove files that left the topic."""
-        row = tables.SegmentCheck
+        row = SegmentCheck
         if paths:
             with self._database.writing() as session:
                 for some in bulk_statements.split_chunks(sorted(paths)):
@@ -87,7 +94,7 @@ class SegmentChecks(StorePart):
 
     def list_sizes_since(self, after_ms: int) -> list[tuple[int, int]]:
         """List when files of any topic were checked after ``after_ms`` and their bytes, oldest first."""
-        row = tables.SegmentCheck
+        row = SegmentCheck
         statement = (
             select(row.checked_at_ms, func.sum(row.size_bytes))
             .where(row.checked_at_ms > after_ms)

@@ -7,13 +7,14 @@ spare a call that follows a thousand topics to open those logs again, and tell p
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sqlalchemy import delete, select
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
+from winnow.store.row_values import read_value
 
 
 class SourceKind(StrEnum):
@@ -30,7 +31,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What became of the Kafka topic of a log; the columns of ``winnow_source_state``.
+    """What became of the Kafka topic of a log.
 
     Args:
         topic: Winnow's topic.
@@ -45,17 +46,23 @@ class SourceState:
     metadata_location: str
 
 
+class SourceStateTable(tables.Base, of=SourceState, key=["topic"]):
+    """One row per topic whose Kafka topic is not simply there."""
+
+    __tablename__ = "winnow_source_state"
+
+
 class SourceStates(StorePart):
     """One row per topic whose Kafka topic is gone or not followed."""
 
     def record(self, states: Sequence[SourceState]) -> None:
         """Replace what is known of the topics of ``states``."""
         with self._database.writing() as session:
-            bulk_statements.upsert(session, tables.SourceStateTable, [asdict(state) for state in states])
+            bulk_statements.upsert(session, SourceStateTable, [SourceStateTable.make_row(state) for state in states])
 
     def forget(self, topics: Collection[str]) -> None:
         """Record that the Kafka topics of ``topics`` are there, and followed."""
-        row = tables.SourceStateTable
+        row = SourceStateTable
         with self._database.writing() as session:
             for some in bulk_statements.split_chunks(sorted(topics)):
                 session.execute(delete(row).where(row.topic.in_(some)))
@@ -63,14 +70,10 @@ class SourceStates(StorePart):
     def find(self, topic: str) -> SourceState | None:
         """Find what became of the Kafka topic of ``topic``; None: as far as is known it is there, and followed."""
         with self._database.reading() as session:
-            row = session.get(tables.SourceStateTable, topic)
-            return None if row is None else _make_state(row)
+            row = session.get(SourceStateTable, topic)
+            return None if row is None else read_value(SourceState, row)
 
     def list_all(self) -> dict[str, SourceState]:
         """List every topic whose Kafka topic is gone or not followed, by topic."""
         with self._database.reading() as session:
-            return {row.topic: _make_state(row) for row in session.scalars(select(tables.SourceStateTable))}
-
-
-def _make_state(row: tables.SourceStateTable) -> SourceState:
-    return SourceState(row.topic, SourceKind(row.kind), row.since_ms, row.metadata_location)
+            return {row.topic: read_value(SourceState, row) for row in session.scalars(select(SourceStateTable))}

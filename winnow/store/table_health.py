@@ -10,10 +10,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from winnow.store import bulk_statements
+from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.page_tables import TableHealthTable, TopicSweepTable
-from winnow.store.row_values import make_row, read_value
+from winnow.store.row_values import read_value
 from winnow.store.topic_rows import is_former_life
 
 
@@ -28,7 +27,7 @@ class SizeClass:
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """The files of a topic's table; the columns of ``winnow_table_health``.
+    """The files of a topic's table.
 
     ``manifests`` None: nothing counted them. ``metadata_files``: earlier metadata files that the table still names.
     ``condemned``: retired files that a sweep has begun to delete.
@@ -72,6 +71,18 @@ class TopicSweep:
     unnamed_files: int = 0
 
 
+class TableHealthTable(tables.Base, of=TableHealth, key=["topic"]):
+    """One row per topic, written with its overview. ``file_sizes``: files and bytes by size class, as JSON."""
+
+    __tablename__ = "winnow_table_health"
+
+
+class TopicSweepTable(tables.Base, of=TopicSweep, key=["topic"], filled=["unnamed_files"]):
+    """The last sweep of a topic: what it deleted, and the leftovers of dead runs and ingests that it had to leave."""
+
+    __tablename__ = "winnow_topic_sweep"
+
+
 def write_table_health(session: Session, found: Sequence[TableHealth]) -> None:
     """Replace the health of tables; the number of manifests stays where nobody counted them now."""
     rows = [_make_row(each) for each in found]
@@ -83,7 +94,7 @@ def write_table_health(session: Session, found: Sequence[TableHealth]) -> None:
 
 def _make_row(health: TableHealth) -> dict[str, Any]:
     classes = [[each.below_bytes, each.files, each.size_bytes] for each in health.file_sizes]
-    return make_row(health, file_sizes=json.dumps(classes))
+    return TableHealthTable.make_row(health, file_sizes=json.dumps(classes))
 
 
 class TablesHealth(StorePart):
@@ -118,4 +129,4 @@ class TablesHealth(StorePart):
         with self._database.writing() as session:
             lock_topic_rows(session, sweep.topic)
             if not is_former_life(session, sweep.topic, table_uuid):
-                bulk_statements.upsert(session, TopicSweepTable, [make_row(sweep)])
+                bulk_statements.upsert(session, TopicSweepTable, [TopicSweepTable.make_row(sweep)])

@@ -14,7 +14,7 @@ from sqlalchemy import and_, bindparam, case, func, or_, select, update
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart, lock_topic_rows
-from winnow.store.row_values import list_fields, make_row, read_value
+from winnow.store.row_values import list_fields, read_value
 from winnow.store.rows import RunState
 from winnow.store.topic_rows import remove_rows
 from winnow.values.model import TopicHead
@@ -45,7 +45,7 @@ class TopicHeads(StorePart):
                 remove_rows(session, head.topic)
             session.execute(
                 _make_statement(session.get_bind().dialect.name),
-                {f"{_BOUND}{name}": value for name, value in make_row(head).items()},
+                {f"{_BOUND}{name}": value for name, value in row.make_row(head).items()},
             )
 
     def begin_life(self, topic: str, table_uuid: str) -> None:

@@ -17,9 +17,6 @@ from sqlalchemy.orm import Session
 from winnow.errors import PlanVoidError
 from winnow.store import tables
 
-_MODULES: Final = ("tables", "page_tables", "progress_tables", "alert_events")
-"""The modules of the store that define tables."""
-
 KEPT: Final = {
     "winnow_lease": "fencing tokens keep rising from one life of a topic to the next",
     "winnow_audit": "who did what stays known until its retention, also who deleted the topic",
@@ -39,8 +36,10 @@ OF_NO_TOPIC: Final = {
 @cache
 def list_tables() -> tuple[Table, ...]:
     """List all tables of the store, those that refer to others first."""
-    for name in _MODULES:
-        import_module(f"winnow.store.{name}")
+    from winnow.store.store import PARTS
+
+    for module, _ in PARTS.values():  # each declares its tables when it is imported
+        import_module(f"winnow.store.{module}")
     return tuple(reversed(tables.Base.metadata.sorted_tables))
 
 

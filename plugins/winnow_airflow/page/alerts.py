@@ -16,8 +16,9 @@ from winnow.config.owners import may_act
 from winnow.errors import WinnowError
 from winnow.report.alerts import SEVERITIES, AlertKind, format_partitions
 from winnow.store.alert_events import AlertEventKind
-from winnow.store.alert_handling import AlertState, HandledAlert
-from winnow.store.audit import AuditAction, AuditEntry
+from winnow.store.alert_handling import AlertState
+from winnow.store.audit import AuditAction
+from winnow.store.rows import AuditEntry, HandledAlert
 from winnow.values.results import OpenAlert
 from winnow_airflow.page.access import may_view, own_request, require_right_to
 from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep, WindowDep

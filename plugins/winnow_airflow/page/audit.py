@@ -7,7 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from winnow.store.audit import AuditAction, AuditEntry
+from winnow.store.audit import AuditAction
+from winnow.store.rows import AuditEntry
 from winnow.values.model import AIRFLOW_HOLDER
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import LakeDep, NowDep, WindowDep

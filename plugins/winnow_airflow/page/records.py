@@ -13,7 +13,8 @@ from pydantic import AfterValidator, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from winnow.store.audit import AuditAction, AuditEntry
+from winnow.store.audit import AuditAction
+from winnow.store.rows import AuditEntry
 from winnow_airflow.page.access import RECORDS_VIEW, may_read_records, may_view, own_request
 from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
 from winnow_airflow.page.reader_process import readers

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from winnow.errors import WinnowError
 from winnow.pipeline.context import Context
-from winnow.store.audit import AuditAction, AuditEntry
+from winnow.store.audit import AuditAction
+from winnow.store.rows import AuditEntry
 from winnow.values.model import AIRFLOW_HOLDER
 
 log = logging.getLogger("winnow.audit")
