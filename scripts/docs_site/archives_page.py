@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from winnow.sources.iceberg.table_archive import DESCRIPTION
+from winnow.sources.layout import Layout
 from winnow.sources.layouts.all_layouts import LAYOUTS
-from winnow.sources.layouts.layout import Layout
 from winnow.sources.layouts.mapped import DESCRIPTION as MAPPED_DESCRIPTION
 
 _HEAD = """\

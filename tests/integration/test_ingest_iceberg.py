@@ -24,15 +24,7 @@ from tests.support.foreign_tables import (
     unpack_sink_table,
 )
 from tests.support.sample_archives import decode, load_dump
-from tests.support.world import (
-    NOW_MS,
-    TOPIC,
-    World,
-    build_versions,
-    open_world,
-    record,
-    run_between_head_and_commit,
-)
+from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record, run_between_head_and_commit
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UndoRefusedError, UsageError
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
@@ -42,8 +34,8 @@ from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
 from winnow.pipeline.ingest.table_position import find_earlier_ingest
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.sources.choices import Choices
+from winnow.sources.formats.parquet import read_stream_batches
 from winnow.sources.iceberg import source_table
-from winnow.sources.layouts.parquet_batches import read_stream_batches
 from winnow.values.model import Record
 
 TABLE = "lake.shop.orders"

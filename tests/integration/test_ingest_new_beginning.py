@@ -16,7 +16,7 @@ from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.sources.layouts.timestamps import format_milliseconds
+from winnow.sources.formats.timestamps import format_milliseconds
 from winnow.values.model import Record
 
 REASON = "deleted and created again, or this is a mirror"

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli_runner import winnow
-from winnow.sources.layouts.listing import list_objects
-from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.listing import list_objects
+from winnow.sources.objects import StoredObject
 
 FLINK = "part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-{}"
 MAP = shlex.split("--map offset=kafka_offset --map partition=kafka_partition --map key=customer --map value=*:json")

@@ -24,7 +24,7 @@ from winnow.kafka.cluster import Cluster
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.sources.layouts.log_files import parse_topic_id
+from winnow.sources.kafka_log.files import parse_topic_id
 from winnow.values.epochs import Epoch
 from winnow.values.model import Record
 

@@ -19,7 +19,7 @@ RECOGNITION: tuple[Mutant, ...] = (
     .changes("JsonRows._list", replace("row.get(A)", "row.get(A, msgspec.Raw(b'null'))"))
     .caught_by("test_a_null_is_a_tombstone_and_a_missing_member_is_an_error"),
     Mutant("mapped-missing-offset", "a row without an offset is taken")
-    .changes("foreign_rows.make_integers", replace("column.null_count", "False"))
+    .changes("rows.make_integers", replace("column.null_count", "False"))
     .caught_by("test_what_is_no_record_is_refused"),
     Mutant("mapped-unit-guessed", "the unit of numbers of timestamps is not asked for")
     .changes("make_timestamps", drop_statement("say it behind the column"))
@@ -52,13 +52,13 @@ RECOGNITION: tuple[Mutant, ...] = (
     .changes("_Surveyor._survey_segment", replace("wanted == segment.base_offset", "False"))
     .caught_by("test_a_tiered_segment_without_records_is_refused"),
     Mutant("tiered-size", "a segment of another size than its manifest says is read")
-    .changes("tiered_files._check_size", drop_statement("copy the object and its manifest again"))
+    .changes("tiered._check_size", drop_statement("copy the object and its manifest again"))
     .caught_by("test_what_a_manifest_says_is_held_against_the_object"),
     Mutant("tiered-other-partition", "a manifest of another partition or topic than the path tells is taken")
     .changes("_check_manifest", replace("not is_same", "False"))
     .caught_by("test_a_manifest_that_contradicts_the_path_is_refused"),
     Mutant("segments-of-two-partitions", "of two segments with one offset the last one counts")
-    .changes("log_files._add_file", drop_statement("another segment begins"))
+    .changes("files._add_file", drop_statement("another segment begins"))
     .caught_by("test_segments_of_two_partitions_are_not_taken_as_one"),
     Mutant("segment-alone-left-out", "segments outside of folders are passed over beside those in folders")
     .changes("arrange_kafka_log", replace("collect_segments(alone.values())", "False"))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, RecordChunk, StoredObject
+from winnow.sources.objects import ArchiveObject, FieldForm, RecordChunk, StoredObject
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from scripts.docs_site.archives_page import format_page
+from winnow.sources.layout import Layout
 from winnow.sources.layouts.all_layouts import LAYOUTS
-from winnow.sources.layouts.layout import Layout
 
 
 def test_page_is_what_the_table_says(root: Path) -> None:

@@ -16,7 +16,7 @@ from tests.support.cli_runner import winnow
 from tests.support.sample_archives import load_dump, unpack_sample
 from winnow.sources.archive import count_partitions, open_archive, select_objects
 from winnow.sources.inspection import Inspection, inspect_archive
-from winnow.sources.layouts.layout import FindingKind
+from winnow.sources.layout import FindingKind
 
 
 def inspect(path: Path, *, full: bool = True, exclude: Sequence[str] = ()) -> Inspection:

@@ -28,11 +28,11 @@ from tests.support.sample_archives import (
 )
 from winnow.errors import BadInputError, WinnowError
 from winnow.files.partitioner import choose_partition
+from winnow.sources.formats.encoding import EncodingEvidence, Reading, decode_fields
 from winnow.sources.layouts.aiven import AivenFormat, inspect_content, read_aiven
-from winnow.sources.layouts.aiven_csv_fields import find_csv_fields
+from winnow.sources.layouts.aiven_csv import find_csv_fields
 from winnow.sources.layouts.aiven_names import AivenName, is_named_by_key, parse_name
-from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 SMALL = ReadOptions(batch_bytes=40_000)
 

@@ -14,7 +14,7 @@ import pytest
 from winnow.errors import BadInputError
 from winnow.files.record_batch import MAXIMUM_OFFSET, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
 from winnow.sources.layouts.avro import read_avro, read_avro_fields
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, StoredObject
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, StoredObject
 
 
 def optional(kind: Any) -> list[Any]:

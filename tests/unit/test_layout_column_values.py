@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from winnow.errors import BadInputError
-from winnow.sources.layouts.chunks import Place
-from winnow.sources.layouts.column_values import make_byte_column, make_headers_of_column
+from winnow.sources.formats.column_values import make_byte_column, make_headers_of_column
+from winnow.sources.input_errors import Place
 
 
 def place(count: int) -> Place:

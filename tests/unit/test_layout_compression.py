@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from winnow.errors import BadInputError
-from winnow.sources.layouts.compression import find_compression, open_decompressed, open_seekable, read_start
-from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.formats.compression import find_compression, open_decompressed, open_seekable, read_start
+from winnow.sources.objects import StoredObject
 
 DATA = b"".join(b"%d,a record of some length,%d\n" % (number, number * 7919) for number in range(20_000))
 BLOCK = 1 << 15

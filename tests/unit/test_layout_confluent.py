@@ -18,9 +18,9 @@ import pytest
 
 from winnow.errors import BadInputError
 from winnow.files.record_batch import RECORD_SCHEMA
-from winnow.sources.layouts.confluent import read_confluent
-from winnow.sources.layouts.confluent_objects import pair_objects
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, StoredObject
+from winnow.sources.layouts.confluent.names import pair_objects
+from winnow.sources.layouts.confluent.reading import read_confluent
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, StoredObject
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "sinks"
 

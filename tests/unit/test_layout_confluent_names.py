@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from winnow.sources.layouts.confluent_names import ConfluentName, Format, parse_name
+from winnow.sources.layouts.confluent.names import ConfluentName, Format, parse_name
 
 
 def parse(uri: str) -> ConfluentName:

@@ -11,7 +11,7 @@ from winnow.errors import BadInputError
 from winnow.sources.archive import ArchiveInput, open_archive
 from winnow.sources.choices import Choices
 from winnow.sources.inspection import inspect_archive
-from winnow.sources.layouts.console_layout import NAME
+from winnow.sources.layouts.console import NAME
 
 TWO = (
     b"CreateTime:1700000000123\tPartition:0\tOffset:3\tk1\tv 1\n",

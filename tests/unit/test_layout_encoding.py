@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from tests.support.sample_archives import make_archive
 from winnow.errors import BadInputError
-from winnow.sources.layouts.chunks import Place, make_chunk, make_header_column
-from winnow.sources.layouts.encoding import EncodingEvidence, FieldEvidence, Reading, decode_base64, decode_fields
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, RecordChunk, StoredObject
+from winnow.sources.envelope import make_chunk
+from winnow.sources.formats.column_values import make_header_column
+from winnow.sources.formats.encoding import EncodingEvidence, FieldEvidence, Reading, decode_base64, decode_fields
+from winnow.sources.input_errors import Place
+from winnow.sources.objects import ArchiveObject, FieldForm, RecordChunk, StoredObject
 
 TEXTS = st.text("ABab01+/= -_\n", max_size=13).map(str.encode)
 WRITTEN = st.binary(max_size=12).map(base64.b64encode)

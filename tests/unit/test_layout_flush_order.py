@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from winnow.files.record_batch import Integers
-from winnow.sources.layouts.confluent import read_confluent
-from winnow.sources.layouts.confluent_objects import pair_objects
-from winnow.sources.layouts.flush_order import Overlap, find_overlaps, find_unordered_keys, place_objects
-from winnow.sources.layouts.objects import StoredObject
+from winnow.sources.layouts.confluent.flush_order import Overlap, find_overlaps, find_unordered_keys, place_objects
+from winnow.sources.layouts.confluent.names import pair_objects
+from winnow.sources.layouts.confluent.reading import read_confluent
+from winnow.sources.objects import StoredObject
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "sinks"
 

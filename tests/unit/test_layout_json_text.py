@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.sources.layouts.json_text import RENDERING_VERSION, render_json, render_value
+from winnow.sources.formats.json_text import RENDERING_VERSION, render_json, render_value
 
 SOURCE = [
     (b"null", None),

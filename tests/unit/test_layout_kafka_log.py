@@ -34,8 +34,7 @@ from tests.support.record_batch_encoder import (
 from winnow.errors import BadInputError
 from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.sources.checkpoint_file import read_checkpoint_file
-from winnow.sources.layouts.kafka_log import LogSurvey, PartitionLog, read_log, survey_log
-from winnow.sources.layouts.log_files import (
+from winnow.sources.kafka_log.files import (
     CLEANER_CHECKPOINT,
     LOG_START_CHECKPOINT,
     FolderState,
@@ -47,8 +46,9 @@ from winnow.sources.layouts.log_files import (
     parse_topic_id,
     read_log_start_offsets,
 )
-from winnow.sources.layouts.log_segments import Tail
-from winnow.sources.layouts.objects import ReadOptions, StoredObject
+from winnow.sources.kafka_log.log import LogSurvey, PartitionLog, read_log, survey_log
+from winnow.sources.kafka_log.segments import Tail
+from winnow.sources.objects import ReadOptions, StoredObject
 from winnow.values.model import TopicPartition
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "logdirs"

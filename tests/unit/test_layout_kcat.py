@@ -10,7 +10,7 @@ import pytest
 from tests.support.sample_archives import SAMPLES, list_rows, load_dump, make_archive, select_fields, store_bytes
 from winnow.errors import BadInputError
 from winnow.sources.layouts.kcat import is_kcat, read_kcat, unescape
-from winnow.sources.layouts.objects import ReadOptions
+from winnow.sources.objects import ReadOptions
 
 SMALL = ReadOptions(batch_bytes=60_000)
 

@@ -14,10 +14,9 @@ import pytest
 
 from tests.support.sample_archives import decode, list_rows, load_dump, make_archive, select_fields, store_bytes
 from winnow.errors import BadInputError
-from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
-from winnow.sources.layouts.lenses import find_lenses_forms, read_lenses
-from winnow.sources.layouts.lenses_names import LensesName, parse_name
-from winnow.sources.layouts.objects import FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.formats.encoding import EncodingEvidence, Reading, decode_fields
+from winnow.sources.layouts.lenses import LensesName, find_lenses_forms, parse_name, read_lenses
+from winnow.sources.objects import FieldForm, ReadOptions, RecordChunk, StoredObject
 
 SMALL = ReadOptions(batch_bytes=40_000)
 

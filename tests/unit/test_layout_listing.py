@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from winnow.errors import BadInputError
-from winnow.sources.layouts.listing import list_objects
+from winnow.sources.listing import list_objects
 
 NAMES = (
     "orders/partition=0/orders+0+0000000000.json",

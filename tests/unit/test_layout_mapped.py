@@ -20,7 +20,7 @@ from winnow.errors import BadInputError, UsageError
 from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.sources.archive import ArchiveInput, open_archive
 from winnow.sources.choices import Choices
-from winnow.sources.layouts.field_map import FieldMap, parse_field_map, propose_field_map, read_field_map
+from winnow.sources.field_map import FieldMap, parse_field_map, propose_field_map, read_field_map
 
 ROWS: list[dict[str, Any]] = [
     {"kafka_offset": 7, "kafka_partition": 1, "customer": "c1", "ts": 1_700_000_000_123, "amount": 12, "note": "é"},

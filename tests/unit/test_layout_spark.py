@@ -14,18 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.sample_archives import (
-    list_rows,
-    load_dump,
-    make_archive,
-    select_fields,
-    unpack_sample,
-)
+from tests.support.sample_archives import list_rows, load_dump, make_archive, select_fields, unpack_sample
 from winnow.errors import BadInputError, WinnowError
-from winnow.sources.layouts.encoding import EncodingEvidence, decode_fields
-from winnow.sources.layouts.objects import FieldForm, ReadOptions, RecordChunk, StoredObject
-from winnow.sources.layouts.spark import find_spark_forms, read_spark
-from winnow.sources.layouts.spark_names import SparkName, is_spark_file, parse_path
+from winnow.sources.formats.encoding import EncodingEvidence, decode_fields
+from winnow.sources.layouts.spark import SparkName, find_spark_forms, is_spark_file, parse_path, read_spark
+from winnow.sources.objects import FieldForm, ReadOptions, RecordChunk, StoredObject
 
 SMALL = ReadOptions(batch_bytes=60_000)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from winnow.errors import BadInputError
-from winnow.sources.layouts.listing import list_objects
+from winnow.sources.listing import list_objects
 
 
 def write_log(folder: Path, batch: str, *names: str, deleted: tuple[str, ...] = ()) -> None:

@@ -27,8 +27,8 @@ from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.pipeline.ingest.planned_objects import plan_object, restore_object
 from winnow.sources.archive import open_archive
 from winnow.sources.inspection import inspect_archive
-from winnow.sources.layouts.objects import ReadOptions
-from winnow.sources.layouts.topic_ids import read_topic_ids
+from winnow.sources.kafka_log.files import read_topic_ids
+from winnow.sources.objects import ReadOptions
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "archives" / "logdirs"
 TOPIC_ID = "MWJ6FHTfRYy67jzwZdeqSQ"

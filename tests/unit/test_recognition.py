@@ -14,7 +14,7 @@ from pyarrow import orc
 from winnow.errors import BadInputError
 from winnow.sources.archive import open_archive
 from winnow.sources.inspection import inspect_archive
-from winnow.sources.layouts.objects import ReadOptions
+from winnow.sources.objects import ReadOptions
 
 EVENT = {"id": 1, "amount": 2.5}
 POSITIONED = {"kafka_offset": 17, "kafka_partition": 3, "key": "k", "value": "v"}

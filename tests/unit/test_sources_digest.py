@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winnow.files.record_batch import HEADERS, RECORD_SCHEMA
-from winnow.sources.input_files import read_file
+from winnow.sources.layouts.winnow.files import read_file
 from winnow.sources.slice_digests import SliceDigests
 
 Record = dict[str, Any]

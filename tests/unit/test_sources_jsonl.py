@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from winnow.errors import BadInputError
 from winnow.files.partitioner import choose_partition
 from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
-from winnow.sources.input_files import read_file
-from winnow.sources.line_faults import find_fault
+from winnow.sources.layouts.winnow.files import read_file
+from winnow.sources.layouts.winnow.line_faults import find_fault
 from winnow.sources.topic_filter import TopicFilter
 
 GOOD = '{"partition":1,"offset":7,"key":"YQ==","value":"Yg=="}'

@@ -16,8 +16,8 @@ import pytest
 from winnow.errors import BadInputError
 from winnow.files.partitioner import choose_partition
 from winnow.files.record_batch import HEADERS, MAXIMUM_BATCH_ROWS, MAXIMUM_TIMESTAMP_MS, RECORD_SCHEMA
-from winnow.sources.input_files import read_file
-from winnow.sources.parquet import list_extra_columns
+from winnow.sources.layouts.winnow.files import read_file
+from winnow.sources.layouts.winnow.parquet import list_extra_columns
 
 TWO = {"key": pa.array([b"a", b"b"], pa.binary()), "value": pa.array([b"x", None], pa.binary())}
 

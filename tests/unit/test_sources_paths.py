@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from winnow.errors import BadInputError
-from winnow.sources.input_files import expand_paths, read_file
+from winnow.sources.layouts.winnow.files import expand_paths, read_file
 
 
 def test_folder_stands_for_its_record_files_sorted_by_name(tmp_path: Path) -> None:

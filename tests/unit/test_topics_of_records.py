@@ -12,9 +12,10 @@ import pytest
 
 from winnow.errors import BadInputError
 from winnow.sources.archive import Archive, open_archive, split_by_topic
-from winnow.sources.layouts.chunks import Place, make_chunk
-from winnow.sources.layouts.kcat_layout import KCAT
-from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.envelope import make_chunk
+from winnow.sources.input_errors import Place
+from winnow.sources.layouts.kcat import KCAT
+from winnow.sources.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
 Rows = list[tuple[str | None, int | None]]
 

@@ -23,7 +23,7 @@ from winnow.cli.output import (
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError
 from winnow.sources.choices import DELETES, EMPTY_VALUES, TOMBSTONES, Choices, check_choice, parse_encodings
-from winnow.sources.layouts.field_map import parse_field_map
+from winnow.sources.field_map import parse_field_map
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context

@@ -23,7 +23,7 @@ from winnow.cli.output import (
 )
 from winnow.cli.progress import ProgressBar
 from winnow.clock import format_ms
-from winnow.sources.layouts.field_map import parse_field_map
+from winnow.sources.field_map import parse_field_map
 
 if TYPE_CHECKING:
     from winnow.sources.inspection import Inspection, PartitionInspection
@@ -54,7 +54,7 @@ def inspect(
     keep_pandas_out_of_pyarrow()
     from winnow.sources.archive import open_archive
     from winnow.sources.inspection import inspect_archive
-    from winnow.sources.layouts.table_folders import names_iceberg_table
+    from winnow.sources.table_folders import names_iceberg_table
 
     with contextlib.redirect_stdout(sys.stderr):
         if len(paths) == 1 and names_iceberg_table(paths[0]):

@@ -17,15 +17,15 @@ from winnow.errors import BadInputError, UsageError, join_first
 from winnow.files.record_batch import DEFAULT_BATCH_BYTES, RECORD_SCHEMA, make_batch
 from winnow.sources.choices import Choices
 from winnow.sources.deletes import NULL_TEXT, DeletedValues
+from winnow.sources.field_map import FieldMap
+from winnow.sources.formats.encoding import EncodingEvidence, Reading, decode_fields
 from winnow.sources.input_errors import NOTHING_INGESTED, make_file_error
+from winnow.sources.layout import Finding, Layout
 from winnow.sources.layouts.all_layouts import AUTO, find_layout, get_layout
-from winnow.sources.layouts.encoding import EncodingEvidence, Reading, decode_fields
-from winnow.sources.layouts.field_map import FieldMap
-from winnow.sources.layouts.layout import Finding, Layout
-from winnow.sources.layouts.listing import list_objects
 from winnow.sources.layouts.mapped import NAME as MAPPED
 from winnow.sources.layouts.mapped import make_mapped_layout
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.listing import list_objects
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import TopicFilter, format_topic_name
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from winnow.errors import UsageError
-from winnow.sources.layouts.field_map import ENCODED_FIELDS, ENCODINGS, FieldMap, read_field_map
+from winnow.sources.field_map import ENCODED_FIELDS, ENCODINGS, FieldMap, read_field_map
 
 DELETES = ("null-text", "debezium")
 TOMBSTONES = ("first", "last")

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 
 from winnow.errors import UsageError
 from winnow.files import storage
-from winnow.sources.layouts.listing import list_objects, split_glob
+from winnow.sources.listing import list_objects, split_glob
 
 
 def check_ingest_paths(paths: Sequence[str], roots: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from winnow.errors import BadInputError, ServiceError, WinnowError
 from winnow.files import storage
+from winnow.files.record_batch import Integers
 
 NOTHING_INGESTED = "Nothing of this call landed."
 
@@ -85,3 +86,19 @@ def open_to_read(path: str) -> Iterator[Any]:
         raise make_read_error(path, "the file cannot be opened", "check that it is a file and readable") from None
     with stream:
         yield stream
+
+
+DAMAGED_ADVICE = "is the object cut off or damaged? Copy it from its source again, or leave it out with --exclude"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where records come from: the object, its unit (``line``, ``row`` or ``record``), and the number of each."""
+
+    uri: str
+    unit: str
+    rows: Integers
+
+    def make_error(self, index: int, wrong: str, advice: str, **known: int | None) -> BadInputError:
+        """Make the error about the record at ``index``; ``known``: its partition and offset."""
+        return make_record_error(self.uri, self.unit, int(self.rows[index]), RecordFault(wrong, advice, **known))

@@ -18,16 +18,15 @@ import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.sources.archive import Archive
+from winnow.sources.formats.encoding import EncodingEvidence, Reading
+from winnow.sources.formats.parquet import count_parquet_rows
 from winnow.sources.input_errors import FinerTimestampError
-from winnow.sources.layouts.confluent_layout import CONFLUENT
-from winnow.sources.layouts.console import NULL
-from winnow.sources.layouts.console_layout import CONSOLE
-from winnow.sources.layouts.encoding import EncodingEvidence, Reading
-from winnow.sources.layouts.flush_offsets import count_overlaps, find_unordered
-from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, list_log_findings, survey_object
-from winnow.sources.layouts.layout import Finding, FindingKind
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk
-from winnow.sources.layouts.parquet_batches import count_parquet_rows
+from winnow.sources.kafka_log.layout import KAFKA_LOG, list_log_findings, survey_object
+from winnow.sources.layout import Finding, FindingKind
+from winnow.sources.layouts.confluent.flush_offsets import count_overlaps, find_unordered
+from winnow.sources.layouts.confluent.layout import CONFLUENT
+from winnow.sources.layouts.console import CONSOLE, NULL
+from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk
 from winnow.sources.schema_ids import SchemaIds
 from winnow.sources.topic_filter import format_topic_name
 

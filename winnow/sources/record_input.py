@@ -12,7 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from winnow.files import storage
-from winnow.sources.input_files import read_file
+from winnow.sources.layouts.winnow.files import read_file
 from winnow.sources.topic_filter import TopicFilter
 
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from winnow.errors import WinnowError, join_first
 from winnow.sources.input_errors import open_to_read
-from winnow.sources.input_files import PARQUET
-from winnow.sources.jsonl import read_line_groups
+from winnow.sources.layouts.winnow.files import PARQUET
+from winnow.sources.layouts.winnow.json_lines import read_line_groups
 from winnow.sources.topic_filter import MAXIMUM_NAMES, format_topic_name
 
 MAXIMUM_FILES = 1_000

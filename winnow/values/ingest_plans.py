@@ -19,7 +19,7 @@ OFFSETS_END: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
-    """A stored object, as :class:`winnow.sources.layouts.objects.StoredObject`."""
+    """A stored object, as :class:`winnow.sources.objects.StoredObject`."""
 
     uri: str
     size_bytes: int
@@ -28,7 +28,7 @@ class PlannedPart:
 
 @dataclass(frozen=True, slots=True)
 class PlannedObject:
-    """An object, as :class:`winnow.sources.layouts.objects.ArchiveObject`. ``number``: its place in the call."""
+    """An object, as :class:`winnow.sources.objects.ArchiveObject`. ``number``: its place in the call."""
 
     number: int
     uri: str
@@ -105,7 +105,7 @@ class IngestPlan:
 
 @dataclass(frozen=True, slots=True)
 class FieldCounts:
-    """What the values of a field look like; as :class:`winnow.sources.layouts.encoding.FieldEvidence`."""
+    """What the values of a field look like; as :class:`winnow.sources.formats.encoding.FieldEvidence`."""
 
     values: int = 0
     canonical: int = 0

@@ -30,7 +30,7 @@ from winnow.pipeline.ingest.spool import SpooledFile
 from winnow.pipeline.topics.leases import renew_in_background
 from winnow.pipeline.topics.overview import refresh_after_append
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.parquet import list_extra_columns
+from winnow.sources.layouts.winnow.parquet import list_extra_columns
 from winnow.sources.record_input import RecordInput
 from winnow.sources.topic_filter import TopicFilter
 from winnow.store import OpenIngest

@@ -24,7 +24,7 @@ from winnow.pipeline.ingest.spark_ingest import submit_ingest_plans
 from winnow.pipeline.ingest.spark_segments import SparkSegments
 from winnow.pipeline.ingest.spool import Progress, SpooledFile
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.layouts.objects import Offsets
+from winnow.sources.objects import Offsets
 from winnow.values.epochs import KAFKA_LAYOUT, LeaderEpoch, append_leader_epochs
 from winnow.values.failures import TopicFailures
 from winnow.values.ingest_plans import IngestPlan, IngestRange, IngestResult, PlannedObject

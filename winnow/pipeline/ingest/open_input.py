@@ -17,13 +17,13 @@ from winnow.pipeline.ingest.commit import InputDescription
 from winnow.pipeline.ingest.recreated_topic import describe_other_topic_id
 from winnow.sources.archive import Archive, ArchiveInput, open_archive, select_objects
 from winnow.sources.choices import Choices
-from winnow.sources.input_files import expand_paths
+from winnow.sources.kafka_log.files import read_topic_ids
+from winnow.sources.kafka_log.layout import KAFKA_LOG, find_cleaner_checkpoint, list_log_findings
 from winnow.sources.layouts.all_layouts import AUTO
-from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG, find_cleaner_checkpoint, list_log_findings
 from winnow.sources.layouts.mapped import NAME as MAPPED
-from winnow.sources.layouts.objects import ArchiveObject
-from winnow.sources.layouts.topic_ids import read_topic_ids
-from winnow.sources.layouts.winnow_layout import WINNOW
+from winnow.sources.layouts.winnow.files import expand_paths
+from winnow.sources.layouts.winnow.layout import WINNOW
+from winnow.sources.objects import ArchiveObject
 from winnow.sources.record_input import FilesInput, RecordInput
 from winnow.values.epochs import Epoch, format_topic_id
 from winnow.values.model import IngestLedger, KnownObject, TopicState

@@ -17,8 +17,8 @@ from winnow.log.head import Head
 from winnow.pipeline.ingest.planned_objects import plan_object
 from winnow.planning.ingest_ranges import Arrival, add_log, choose_range_bytes, divide_arrivals, list_arrivals
 from winnow.sources.archive import ArchiveInput
-from winnow.sources.layouts.encoding import EncodingEvidence, Reading
-from winnow.sources.layouts.objects import FieldForm, ReadOptions
+from winnow.sources.formats.encoding import EncodingEvidence, Reading
+from winnow.sources.objects import FieldForm, ReadOptions
 from winnow.values.ingest_plans import IngestPlan, OffsetExtent
 from winnow.values.model import PartitionState, Segment
 

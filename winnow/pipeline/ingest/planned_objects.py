@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from winnow.sources.archive import Archive, ArchiveInput, PassFindings
 from winnow.sources.choices import Choices
+from winnow.sources.formats.encoding import EncodingEvidence, FieldEvidence, Reading
 from winnow.sources.layouts.all_layouts import get_layout
-from winnow.sources.layouts.encoding import EncodingEvidence, FieldEvidence, Reading
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, Offsets, StoredObject
+from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, StoredObject
 from winnow.values.ingest_plans import FieldCounts, IngestPlan, PlannedObject, PlannedPart, TaskFindings
 
 

@@ -18,8 +18,8 @@ from winnow.engine.task_resources import Throttle
 from winnow.pipeline.ingest.planned_objects import count_evidence, open_planned_input
 from winnow.pipeline.ingest.stream import OrderedWorker
 from winnow.sources.archive import ArchiveInput, ArchivePass
-from winnow.sources.layouts.encoding import Reading
-from winnow.sources.layouts.parquet_footers import read_footer_offsets
+from winnow.sources.formats.encoding import Reading
+from winnow.sources.formats.parquet_footers import read_footer_offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.slice_digests import SliceDigests
 from winnow.values.ingest_plans import IngestPlan, ObjectFacts, OffsetExtent, PlannedObject, TaskFindings

@@ -39,10 +39,10 @@ from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, fin
 from winnow.planning.ingest_ranges import find_uncovered
 from winnow.planning.plans import PlanReference
 from winnow.sources.archive import ArchiveInput
+from winnow.sources.formats.encoding import Reading
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.layouts.encoding import Reading
 from winnow.sources.layouts.mapped import NAME as MAPPED
-from winnow.sources.layouts.objects import Offsets
+from winnow.sources.objects import Offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import OtherTopicError
 from winnow.values.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace

@@ -5,7 +5,7 @@ adds nothing; what removes or changes rows is refused, since a log cannot follow
 
 The only module beside :mod:`winnow.log` that imports PyIceberg: a foreign table is a source of records, and
 :mod:`winnow.log` knows Winnow's own tables only. PyIceberg's scan holds all rows of a data file in memory; here its
-projection by field ids is applied to the batches of :mod:`winnow.sources.layouts.parquet_batches`.
+projection by field ids is applied to the batches of :mod:`winnow.sources.formats.parquet`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from pyiceberg.utils.config import Config
 
 from winnow.errors import BadInputError, ServiceError, UsageError, WinnowError
 from winnow.files import object_store
+from winnow.sources.formats.parquet import read_stream_batches, read_stream_schema
 from winnow.sources.input_errors import NOTHING_INGESTED, make_file_error
-from winnow.sources.layouts.parquet_batches import read_stream_batches, read_stream_schema
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.sources.archive import Archive
-from winnow.sources.iceberg.column_map import ColumnMap
-from winnow.sources.iceberg.source_table import SourceTable, TableFile
-from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.chunks import Place, make_chunk
-from winnow.sources.layouts.column_values import (
+from winnow.sources.envelope import make_chunk
+from winnow.sources.formats.column_values import (
     list_values,
     make_byte_column,
     make_headers_of_column,
     make_topics,
     render_column,
 )
-from winnow.sources.layouts.layout import Arrangement, Description, Layout
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
-from winnow.sources.layouts.timestamps import to_milliseconds
+from winnow.sources.formats.timestamps import to_milliseconds
+from winnow.sources.iceberg.column_map import ColumnMap
+from winnow.sources.iceberg.source_table import SourceTable, TableFile
+from winnow.sources.input_errors import Place, make_file_error
+from winnow.sources.layout import Arrangement, Description, Layout
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 NAME = "iceberg"
 

@@ -10,8 +10,8 @@ from winnow.sources.iceberg.column_map import SINK_STRUCT, ColumnMap, find_colum
 from winnow.sources.iceberg.source_table import SourceTable, TableFile, open_source_table
 from winnow.sources.iceberg.table_archive import DESCRIPTION, NAME
 from winnow.sources.inspection import Inspection, PartitionInspection
-from winnow.sources.layouts.layout import Finding, FindingKind
-from winnow.sources.layouts.objects import Offsets
+from winnow.sources.layout import Finding, FindingKind
+from winnow.sources.objects import Offsets
 
 
 def inspect_table(name: str) -> Inspection:

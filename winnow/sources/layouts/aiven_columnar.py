@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, ROW_BYTES
-from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.avro_file import open_avro
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
-from winnow.sources.layouts.column_values import (
+from winnow.sources.envelope import derive_offsets, make_chunk, repeat_partition
+from winnow.sources.formats.avro import open_avro
+from winnow.sources.formats.column_values import (
     list_header_rows,
     list_values,
     make_byte_column,
@@ -26,10 +25,10 @@ from winnow.sources.layouts.column_values import (
     make_numbers,
     render_column,
 )
-from winnow.sources.layouts.derived import derive_offsets, repeat_partition
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk
-from winnow.sources.layouts.parquet_batches import ParquetSchema, read_parquet_batches, read_parquet_schema
-from winnow.sources.layouts.timestamps import to_milliseconds
+from winnow.sources.formats.parquet import ParquetSchema, read_parquet_batches, read_parquet_schema
+from winnow.sources.formats.timestamps import to_milliseconds
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk
 
 FIELDS = ("key", "value", "offset", "timestamp", "headers")
 

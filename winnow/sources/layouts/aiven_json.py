@@ -12,13 +12,12 @@ from typing import Any
 import msgspec
 
 from winnow.files.record_batch import Integers
-from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
-from winnow.sources.layouts.compression import open_decompressed
-from winnow.sources.layouts.derived import derive_offsets, repeat_partition
-from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers, make_line_error
-from winnow.sources.layouts.lines import LineGroup, drop_blank, read_line_groups
-from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk
+from winnow.sources.envelope import derive_offsets, make_chunk, repeat_partition
+from winnow.sources.formats.compression import open_decompressed
+from winnow.sources.formats.json_records import UNREADABLE, JsonRecords, make_integers, make_line_error
+from winnow.sources.formats.lines import LineGroup, drop_blank, read_line_groups
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.objects import ArchiveObject, ReadOptions, RecordChunk
 
 FIELDS = ("key", "value", "offset", "timestamp", "headers")
 

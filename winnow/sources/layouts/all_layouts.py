@@ -7,20 +7,20 @@ from typing import Final
 
 from winnow.errors import BadInputError, UsageError
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.layouts.aiven_layout import AIVEN
-from winnow.sources.layouts.avro_layout import AVRO
-from winnow.sources.layouts.confluent_layout import CONFLUENT
-from winnow.sources.layouts.console_layout import CONSOLE
-from winnow.sources.layouts.event_hubs_layout import EVENT_HUBS
-from winnow.sources.layouts.kafka_log_layout import KAFKA_LOG
-from winnow.sources.layouts.kcat_layout import KCAT
-from winnow.sources.layouts.layout import Layout
-from winnow.sources.layouts.lenses_layout import LENSES
-from winnow.sources.layouts.objects import StoredObject
-from winnow.sources.layouts.spark_layout import SPARK
-from winnow.sources.layouts.ui_export_layout import UI_EXPORT
+from winnow.sources.kafka_log.layout import KAFKA_LOG
+from winnow.sources.layout import Layout
+from winnow.sources.layouts.aiven import AIVEN
+from winnow.sources.layouts.avro import AVRO
+from winnow.sources.layouts.confluent.layout import CONFLUENT
+from winnow.sources.layouts.console import CONSOLE
+from winnow.sources.layouts.event_hubs import EVENT_HUBS
+from winnow.sources.layouts.kcat import KCAT
+from winnow.sources.layouts.lenses import LENSES
+from winnow.sources.layouts.spark import SPARK
+from winnow.sources.layouts.ui_export import UI_EXPORT
 from winnow.sources.layouts.unrecognised import make_unrecognised_error
-from winnow.sources.layouts.winnow_layout import WINNOW, may_be_winnow
+from winnow.sources.layouts.winnow.layout import WINNOW, may_be_winnow
+from winnow.sources.objects import StoredObject
 
 AUTO: Final = "auto"
 

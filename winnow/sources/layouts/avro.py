@@ -1,13 +1,15 @@
-"""Reads plain Avro container files whose records carry a Kafka record's fields, or are values alone."""
+"""Plain Avro container files whose records carry a Kafka record's fields, by usual names, or are values alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.files.record_batch import (
@@ -20,16 +22,84 @@ from winnow.files.record_batch import (
     ROW_BYTES,
     TIMESTAMP_TYPES,
 )
+from winnow.sources.formats.avro import MAGIC, open_avro
+from winnow.sources.formats.column_values import UNRENDERABLE, Header, list_headers, make_header_column
+from winnow.sources.formats.compression import read_start
+from winnow.sources.formats.json_text import render_value
+from winnow.sources.formats.timestamps import FinerThanMillisecondError, convert_to_ms
 from winnow.sources.input_errors import FinerTimestampError, RecordFault, make_file_error, make_record_error
-from winnow.sources.layouts.avro_fields import AvroFields, find_fields
-from winnow.sources.layouts.avro_file import open_avro
-from winnow.sources.layouts.decoded_entries import UNRENDERABLE, list_headers
-from winnow.sources.layouts.decoded_times import FinerThanMillisecondError, convert_to_ms
-from winnow.sources.layouts.entries import Header, make_header_column
-from winnow.sources.layouts.json_text import render_value
-from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, find_largest, sort_objects
+from winnow.sources.layouts.aiven_names import parse_name
+from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk, StoredObject
 
-LAYOUT = "avro"
+_USUAL_NAMES = {
+    "key": "key",
+    "value": "value",
+    "headers": "headers",
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampms": "timestamp",
+    "timestamptype": "timestampType",
+}
+
+_PREFIX = re.compile(r"(?:kafka|message|record)?(?:metadata)?")
+"""``kafka_offset``, ``_kafka_metadata_offset``, ``recordKey`` and the like."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFields:
+    """The fields of a schema.
+
+    ``names``: what the schema calls each field of Kafka's that it has; empty if the records are values alone.
+    ``extra``: fields that are none of Kafka's, in order; they are left out. ``forms``: of key, value and headers.
+    """
+
+    names: Mapping[str, str]
+    extra: tuple[str, ...] = ()
+    forms: Mapping[str, FieldForm] = field(default_factory=dict)
+
+
+def find_fields(schema: Any) -> AvroFields:
+    """Tell whether records of ``schema`` carry a Kafka record's fields or are values alone.
+
+    They carry them if there is a value, beside it an offset, or a key and nothing that is not Kafka's.
+    """
+    if isinstance(schema, dict) and schema.get("type") == "record":
+        types = {each["name"]: each["type"] for each in schema["fields"]}
+        names: dict[str, str] = {}
+        for name in sorted(types, key=lambda name: (name not in _USUAL_NAMES.values(), name)):
+            kafka_name = _USUAL_NAMES.get(_normalize(name))
+            if kafka_name is not None:
+                # One that is called so exactly comes first.
+                names.setdefault(kafka_name, name)
+        extra = tuple(name for name in types if name not in names.values())
+        if "value" in names and ("offset" in names or ("key" in names and not extra)):
+            forms = {each: _find_form(types[names[each]]) for each in ("key", "value") if each in names}
+            return AvroFields(names, extra, forms | {"headers": FieldForm.BYTES})
+    return AvroFields({}, (), {"value": _find_form(schema)})
+
+
+def _normalize(name: str) -> str:
+    letters = re.sub(r"[^a-z]", "", name.lower())
+    return letters[_PREFIX.match(letters).end() :]  # type: ignore[union-attr]
+
+
+def _find_form(schema: Any) -> FieldForm:
+    """Return the form of a field: null is everything's, and a structure or number becomes JSON text."""
+    kinds = {_name_kind(each) for each in (schema if isinstance(schema, list) else [schema])} - {"null"}
+    if kinds and kinds <= {"string", "enum"}:
+        return FieldForm.TEXT
+    return FieldForm.BYTES if kinds <= {"bytes", "fixed", "string", "enum"} else FieldForm.JSON
+
+
+def _name_kind(schema: Any) -> str:
+    if isinstance(schema, dict):
+        # A decimal is a number, a date no integer.
+        return "logical" if "logicalType" in schema else _name_kind(schema["type"])
+    return str(schema)
+
 
 MAXIMUM_PARTITION = 2**31 - 1
 
@@ -187,3 +257,54 @@ class _Converter:
     def _make_error(self, name: str, index: int, wrong: str, advice: str = _ADVICE) -> BadInputError:
         fault = RecordFault(f"its {name} {wrong}", advice, self._obj.partition)
         return make_record_error(self._obj.uri, "row", index + 1, fault)
+
+
+NAME = "avro"
+
+
+def recognise_avro(obj: StoredObject) -> bool:
+    """Check whether ``obj`` is an Avro container file whose records tell their offset, and their partition too.
+
+    A name may tell the partition if it has the first record's offset beside it; else it is another program's.
+    """
+    if read_start(obj, len(MAGIC)) != MAGIC:
+        return False
+    fields = read_avro_fields(obj).names
+    name = parse_name(obj.uri)
+    if "offset" not in fields or "partition" in fields or name is None:
+        return "offset" in fields
+    archive = ArchiveObject(NAME, obj.uri, {"value": obj})
+    chunk = next(iter(read_avro(archive, ReadOptions(batch_bytes=1 << 16, floors_timestamps=True))), None)
+    return chunk is not None and pc.min(chunk.records.column("offset")).as_py() == name.first_offset
+
+
+def arrange_avro(stored: Sequence[StoredObject]) -> Arrangement:
+    """Make an archive object of each file; a name like ``topic-partition-offset`` tells these."""
+    fields = read_avro_fields(find_largest(stored))
+    objects = []
+    for each in stored:
+        name = parse_name(each.uri)
+        topic, partition, first = (name.topic, name.partition, name.first_offset) if name else (None, None, None)
+        derived = Offsets.NONE if first is None else Offsets.DERIVED
+        offsets = Offsets.EXACT if "offset" in fields.names else derived
+        objects.append(
+            ArchiveObject(NAME, each.uri, {"value": each}, topic, partition, first, fields.forms, offsets=offsets)
+        )
+    findings = [] if "key" in fields.names else [Finding(FindingKind.NO_KEYS, "Records have no field for the key.")]
+    return Arrangement(sort_objects(objects), findings=tuple(findings))
+
+
+AVRO = Layout(
+    NAME,
+    Description(
+        title="Avro files with a record's fields",
+        recognised_by="Avro container files whose records have a field `value`, and `key`, `offset`, `partition`, "
+        "`timestamp`, `headers` under these or like names (`kafka_offset`, `_kafka_metadata_offset`). Without an "
+        "offset, `--layout avro` says that names tell it, or that records get the next one.",
+        loses=("whatever field is missing",),
+        settings=(),
+    ),
+    recognise_avro,
+    arrange_avro,
+    read_avro,
+)

@@ -1,4 +1,4 @@
-"""Reads what ``kafka-console-consumer`` prints with partition and offset: a line for each record, nothing escaped.
+"""What ``kafka-console-consumer`` prints with partition and offset: a line for each record, nothing escaped.
 
 A tab in a key or a value, and a line break, show where a line has other fields than the first one or does not begin as
 records do: then nothing is taken. Not every such case shows, so a person has to say that there is none.
@@ -13,11 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from winnow.errors import BadInputError
-from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
-from winnow.sources.layouts.compression import open_decompressed
-from winnow.sources.layouts.lines import LineGroup, read_line_groups
-from winnow.sources.layouts.objects import ArchiveObject, ReadOptions, RecordChunk
+from winnow.sources.envelope import make_chunk
+from winnow.sources.formats.compression import open_decompressed, read_start
+from winnow.sources.formats.lines import LineGroup, read_line_groups
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.layout import Arrangement, Description, Layout, sort_objects
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 NULL: Final = b"null"
 PRINT_AGAIN: Final = "print it with kcat -J (docs/archives.md#kcat), or read the topic with winnow ingest kafka"
@@ -114,3 +115,43 @@ class _Reader:
                 index, wrong, f"--deletes null-text takes all of them as tombstones; or {PRINT_AGAIN}"
             )
         return key, value
+
+
+NAME: Final = "console"
+_START_BYTES: Final = 1 << 18
+
+
+def suggest_console(obj: StoredObject) -> bool:
+    """Check whether the first line of ``obj`` is what the console consumer prints of a record."""
+    return is_console_line(read_start(obj, _START_BYTES).split(b"\n", 1)[0])
+
+
+def arrange_console(stored: Sequence[StoredObject]) -> Arrangement:
+    """Make an archive object of each file; lines tell partition and offset, nothing the topic."""
+    forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
+    return Arrangement(sort_objects([ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored]))
+
+
+CONSOLE: Final = Layout(
+    NAME,
+    Description(
+        title="kafka-console-consumer",
+        recognised_by="nothing for certain: `--layout console` says that key and value alone, or the value alone, are "
+        "printed behind partition and offset, and that none of them has a tab or a line break, of which not all would "
+        "show. Where they show, the call is refused. A key printed as `null` is refused, a value printed so needs "
+        "`--deletes null-text`.",
+        loses=("headers", "a key or a value that is the text `null`", "nothing else: bytes are printed as they are"),
+        settings=(
+            "kafka-console-consumer --bootstrap-server BROKER --topic TOPIC --from-beginning \\",
+            "  --formatter-property print.partition=true --formatter-property print.offset=true \\",
+            "  --formatter-property print.timestamp=true --formatter-property print.key=true > orders.txt",
+        ),
+        settings_note="Before Kafka 4 the option is `--property`. What the one of Kafka 4.3.1 printed of a topic was "
+        "compared with the topic (2026-11-25). `kcat -J` loses nothing; prefer it.",
+    ),
+    lambda _: False,
+    arrange_console,
+    read_console,
+    suggest=suggest_console,
+    suggestion="that key and value alone are printed behind its offsets, none of them with a tab or a line break",
+)

@@ -1,4 +1,4 @@
-"""Reads what ``kcat -J`` writes: a JSON object a line, in which bytes that are not UTF-8 stand as they are.
+"""What ``kcat -J`` writes: a JSON object a line, in which bytes that are not UTF-8 stand as they are.
 
 Null and empty differ there; headers are a flat list of names and values. What ``kcat -f`` and ``kcat -K`` write is
 refused: headers end at a NUL byte or are missing, and separators in values are not escaped.
@@ -7,20 +7,22 @@ refused: headers end at a NUL byte or are missing, and separators in values are 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import Raw
 
-from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, HeaderPairs, Place, make_chunk, make_header_column
-from winnow.sources.layouts.compression import open_decompressed
-from winnow.sources.layouts.json_records import UNREADABLE, Int64, make_line_error
-from winnow.sources.layouts.json_text import render_json
-from winnow.sources.layouts.lines import drop_blank, read_line_groups
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk
+from winnow.sources.envelope import make_chunk
+from winnow.sources.formats.column_values import HeaderPairs, make_header_column
+from winnow.sources.formats.compression import open_decompressed, read_start
+from winnow.sources.formats.json_records import UNREADABLE, Int64, make_line_error
+from winnow.sources.formats.json_text import render_json
+from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.layout import Arrangement, Description, Layout, sort_objects
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 FORMS = {"key": FieldForm.BYTES, "value": FieldForm.BYTES, "headers": FieldForm.BYTES}
 
@@ -138,3 +140,36 @@ def _pair_headers(place: Place, index: int, flat: list[Raw] | None) -> HeaderPai
         return [((name or b"").decode(), value) for name, value in zip(values[::2], values[1::2], strict=True)]
     except (ValueError, RecursionError):
         raise place.make_error(index, "a header's name is not UTF-8, or its value no JSON", DAMAGED_ADVICE) from None
+
+
+NAME = "kcat"
+_START_BYTES = 1 << 18
+
+
+def recognise_kcat(obj: StoredObject) -> bool:
+    """Check whether the first line of ``obj`` is what ``kcat -J`` writes."""
+    start = read_start(obj, _START_BYTES)
+    line = next((line for line in start.split(b"\n") if line.strip()), b"")
+    return is_kcat(line)
+
+
+def arrange_kcat(stored: Sequence[StoredObject]) -> Arrangement:
+    """Make an archive object of each file; lines name topic, partition and offset."""
+    forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
+    return Arrangement(sort_objects([ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored]))
+
+
+KCAT = Layout(
+    NAME,
+    Description(
+        title="kcat",
+        recognised_by="each line is what `kcat -J` prints: a JSON object with topic, partition, offset, key and "
+        "payload. Bytes that are not UTF-8 are read as they are.",
+        loses=("nothing",),
+        settings=("kcat -C -J -e -b BROKER -t TOPIC > orders.json",),
+        settings_note="What `kcat -f` and `kcat -K` print cannot be taken apart again for certain and is refused.",
+    ),
+    recognise_kcat,
+    arrange_kcat,
+    read_kcat,
+)

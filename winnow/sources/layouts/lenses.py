@@ -1,14 +1,20 @@
-"""Reads what Lenses' sinks (Stream Reactor) write with ``store.envelope``, as JSON lines, Avro or Parquet.
+"""What Lenses' sinks (Stream Reactor) write with ``store.envelope``, as JSON lines, Avro or Parquet.
 
 An envelope has key, value, headers and metadata (topic, partition, offset, timestamp in milliseconds). In JSON a key or
 value that was bytes is base64 with a member ``keyIsArray`` or ``valueIsArray`` beside it; without that mark it is text,
 or base64 if the sink had a schema. Headers are an object, so repeated names are lost. In Avro and Parquet each header
 that any record of the object has is a member, null where a record lacks it: one with a null value cannot be told.
+
+Objects are ``prefix/topic/partition/offset_earliest_latest.json``, the two being timestamps; with PARTITIONBY
+``prefix/…/topic(partition_offset).json``; before version 6 ``prefix/topic/partition/offset.json``. Numbers may be
+padded. **The offset is that of the object's last record.**
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,12 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
-from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.aiven_columnar import find_avro_form, group_values, is_bytes
-from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
-from winnow.sources.layouts.avro_file import open_avro
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
-from winnow.sources.layouts.column_values import (
+from winnow.sources.envelope import make_chunk, repeat_partition
+from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
+from winnow.sources.formats.avro import open_avro
+from winnow.sources.formats.column_values import (
     list_header_rows,
     make_byte_column,
     make_header_rows,
@@ -31,14 +35,58 @@ from winnow.sources.layouts.column_values import (
     make_topics,
     render_column,
 )
-from winnow.sources.layouts.compression import open_decompressed, read_start
-from winnow.sources.layouts.derived import repeat_partition
-from winnow.sources.layouts.encoding import decode_base64
-from winnow.sources.layouts.json_records import UNREADABLE, Int64, JsonRecords, make_line_error, render_source
-from winnow.sources.layouts.lines import drop_blank, read_line_groups
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
-from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
-from winnow.sources.layouts.parquet_batches import read_parquet_batches, read_parquet_schema
+from winnow.sources.formats.compression import open_decompressed, read_start
+from winnow.sources.formats.encoding import decode_base64
+from winnow.sources.formats.json_records import UNREADABLE, Int64, JsonRecords, make_line_error, render_source
+from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
+from winnow.sources.formats.parquet import read_parquet_batches, read_parquet_schema
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.layout import Arrangement, Description, Layout, find_largest, sort_objects
+from winnow.sources.layouts.aiven_columnar import find_avro_form, group_values, is_bytes
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+
+_EXTENSION = r"\.(?:json|avro|parquet)(?:\.gz)?"
+_OFFSET_FILE = re.compile(rf"(?P<offset>\d{{1,20}})(?:_-?\d+_-?\d+[^/]*)?{_EXTENSION}")
+_NAMED_FILE = re.compile(
+    rf"(?P<topic>[A-Za-z0-9._-]+)\((?P<partition>\d{{1,12}})_(?P<offset>\d{{1,20}})\)[^/]*{_EXTENSION}"
+)
+_TOPIC = re.compile(r"(?:(?:_topic|topic)=)?(?P<topic>[A-Za-z0-9._-]+)")
+_PARTITION = re.compile(r"(?:(?:_partition|partition)=)?(?P<partition>\d{1,12})")
+
+_MAXIMUM_PARTITION = 2**31 - 1
+_MAXIMUM_OFFSET = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LensesName:
+    """What a name tells."""
+
+    topic: str
+    partition: int
+    last_offset: int
+
+
+def parse_name(path: str) -> LensesName | None:
+    """Return what the name of an object tells, by its path below the archive's root; None if it is no such name."""
+    parts = [part for part in path.split("/") if part]
+    named = _NAMED_FILE.fullmatch(parts[-1]) if parts else None
+    if named:
+        return _make_name(named["topic"], named["partition"], named["offset"])
+    if len(parts) < 3:  # noqa: PLR2004
+        return None
+    topic, partition = _TOPIC.fullmatch(parts[-3]), _PARTITION.fullmatch(parts[-2])
+    offset = _OFFSET_FILE.fullmatch(parts[-1])
+    return (
+        _make_name(topic["topic"], partition["partition"], offset["offset"]) if topic and partition and offset else None
+    )
+
+
+def _make_name(topic: str, partition: str, offset: str) -> LensesName | None:
+    if int(partition) > _MAXIMUM_PARTITION or int(offset) > _MAXIMUM_OFFSET:
+        return None
+    return LensesName(topic, int(partition), int(offset))
+
 
 METADATA = ("topic", "partition", "offset", "timestamp")
 
@@ -284,3 +332,41 @@ def _read_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch) -> 
         topics=make_topics(place, members.get("topic")),
         structured=structured,
     )
+
+
+NAME = "lenses"
+
+
+def recognise_lenses(obj: StoredObject) -> bool:
+    """Check whether the records of ``obj`` have the envelope of Lenses' sinks."""
+    return find_lenses_forms(obj) is not None
+
+
+def arrange_lenses(stored: Sequence[StoredObject]) -> Arrangement:
+    """Make an archive object of each object; the offset in a name is that of the last record."""
+    forms = find_lenses_forms(find_largest(stored)) or {}
+    objects = []
+    for each in stored:
+        name = parse_name(each.uri)
+        topic, partition = (name.topic, name.partition) if name else (None, None)
+        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, topic, partition, forms=forms))
+    objects.sort(key=lambda each: (each.topic or "", each.partition or 0, each.uri))
+    return Arrangement(sort_objects(objects))
+
+
+LENSES = Layout(
+    NAME,
+    Description(
+        title="Lenses' sinks for S3, GCS and Azure",
+        recognised_by="records have an envelope with `metadata` (topic, partition, offset, timestamp): JSON, Avro or "
+        "Parquet.",
+        loses=(
+            "headers that are repeated: the envelope has a map",
+            "the form of JSON values: they are rendered anew",
+        ),
+        settings=("store.envelope=true", "STOREAS `JSON` or `AVRO` or `PARQUET`", "key and value converters: bytes"),
+    ),
+    recognise_lenses,
+    arrange_lenses,
+    read_lenses,
+)

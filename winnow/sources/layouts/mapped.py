@@ -10,15 +10,18 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, orc
 
-from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.aiven_columnar import group_values
-from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
-from winnow.sources.layouts.avro_file import open_avro
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk, slice_by_size
-from winnow.sources.layouts.compression import open_decompressed, open_seekable, read_start
-from winnow.sources.layouts.content_names import ORC_MAGIC
-from winnow.sources.layouts.field_map import WHOLE_ROW, FieldMap
-from winnow.sources.layouts.foreign_rows import (
+from winnow.sources.envelope import make_chunk
+from winnow.sources.field_map import WHOLE_ROW, FieldMap
+from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
+from winnow.sources.formats.avro import open_avro
+from winnow.sources.formats.batch_sizes import slice_by_size
+from winnow.sources.formats.compression import open_decompressed, open_seekable, read_start
+from winnow.sources.formats.content_names import ORC_MAGIC
+from winnow.sources.formats.json_records import UNREADABLE, JsonRecords
+from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
+from winnow.sources.formats.parquet import read_parquet_batches, read_parquet_schema
+from winnow.sources.formats.rows import (
     ArrowRows,
     DecodedRows,
     ForeignRows,
@@ -28,12 +31,10 @@ from winnow.sources.layouts.foreign_rows import (
     make_topics,
     split_path,
 )
-from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords
-from winnow.sources.layouts.layout import Arrangement, Description, Layout, find_largest
-from winnow.sources.layouts.lines import drop_blank, read_line_groups
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
-from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
-from winnow.sources.layouts.parquet_batches import read_parquet_batches, read_parquet_schema
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.layout import Arrangement, Description, Layout, find_largest
+from winnow.sources.layouts.aiven_columnar import group_values
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 NAME: Final = "mapped"
 _START_BYTES: Final = 1 << 18

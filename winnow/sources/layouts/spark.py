@@ -1,4 +1,4 @@
-"""Reads what Spark writes of the records of its Kafka source, as Parquet and as JSON lines.
+"""What Spark writes of the records of its Kafka source, as Parquet and as JSON lines: ``part-…``, in ``column=value``.
 
 Columns are those of the source; headers, timestampType and topic may be missing, and columns that are folders are not
 in the files. JSON has binary columns as base64, leaves null columns out, and has timestamps as ISO 8601 text.
@@ -6,26 +6,65 @@ in the files. JSON has binary columns as base64, leaves null columns out, and ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from winnow.sources.input_errors import make_file_error
+from winnow.sources.envelope import make_chunk, repeat_partition
+from winnow.sources.formats.column_values import make_byte_column, make_headers_of_column, make_topics
+from winnow.sources.formats.compression import open_decompressed, read_start
+from winnow.sources.formats.content_names import list_members
+from winnow.sources.formats.json_records import UNREADABLE, JsonRecords, make_integers
+from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.formats.parquet import MAGIC, read_parquet_batches, read_parquet_schema
+from winnow.sources.formats.timestamps import to_milliseconds
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, find_largest, sort_objects
 from winnow.sources.layouts.aiven_columnar import is_bytes
-from winnow.sources.layouts.chunks import DAMAGED_ADVICE, Place, make_chunk
-from winnow.sources.layouts.column_values import make_byte_column, make_headers_of_column, make_topics
-from winnow.sources.layouts.compression import open_decompressed, read_start
-from winnow.sources.layouts.content_names import list_members
-from winnow.sources.layouts.derived import repeat_partition
-from winnow.sources.layouts.json_records import UNREADABLE, JsonRecords, make_integers
-from winnow.sources.layouts.lines import drop_blank, read_line_groups
-from winnow.sources.layouts.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
-from winnow.sources.layouts.parquet_batches import MAGIC, read_parquet_batches, read_parquet_schema
-from winnow.sources.layouts.timestamps import to_milliseconds
+from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+
+_FOLDER = re.compile(r"(?P<column>[^=/]+)=(?P<value>[^/]*)")
+_FILE = re.compile(r"part-[0-9r-]+[0-9a-f-]*.*\.(?:json|parquet)(?:\.\w+)?|part-.*\.(?:json|parquet)")
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_NUMBER = re.compile(r"\d{1,10}")
+_MAXIMUM_PARTITION = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SparkName:
+    """What a path tells: the values of the columns that are folders."""
+
+    topic: str | None
+    partition: int | None
+
+
+def is_spark_file(name: str) -> bool:
+    """Check whether Spark calls its files so."""
+    return bool(_FILE.fullmatch(name))
+
+
+def parse_path(path: str) -> SparkName:
+    """Return what the folders of ``path`` tell; ``%3A`` and the like stand for characters that folders cannot have."""
+    columns = {}
+    for part in path.split("/")[:-1]:
+        found = _FOLDER.fullmatch(part)
+        if found:
+            columns[unquote(found["column"])] = unquote(found["value"])
+    topic = columns.get("topic")
+    number = columns.get("partition", "")
+    partition = int(number) if _NUMBER.fullmatch(number) else None
+    return SparkName(
+        None if topic in (None, "", _NULL) else topic,
+        partition if partition is not None and partition <= _MAXIMUM_PARTITION else None,
+    )
+
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
 
@@ -163,3 +202,53 @@ def _convert_lines(archive: ArchiveObject, place: Place, lines: list[bytes], dec
         topics=pa.array(topics, pa.string()) if any(topics) else None,
         structured=decoder.structured,
     )
+
+
+NAME = "spark"
+
+
+def recognise_spark(obj: StoredObject) -> bool:
+    """Check whether ``obj`` is named as Spark names files, or lies in a folder of a topic, and has its columns."""
+    path = parse_path(obj.uri)
+    if not (is_spark_file(obj.name) or path.topic is not None) or find_spark_forms(obj) is None:
+        return False
+    # Flink, too, calls its files part-…; what has no partition is not Spark's Kafka source.
+    return path.partition is not None or has_spark_column(obj, "partition")
+
+
+def arrange_spark(stored: Sequence[StoredObject]) -> Arrangement:
+    """Make an archive object of each file; folders may tell topic and partition."""
+    forms = find_spark_forms(find_largest(stored)) or {}
+    objects = []
+    for each in stored:
+        name = parse_path(each.uri)
+        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, name.topic, name.partition, forms=forms))
+    findings = []
+    if "key" not in forms:
+        findings.append(Finding(FindingKind.NO_KEYS, "Keys were not written. Select the source's column key too."))
+    if "headers" not in forms:
+        text = 'Headers were not written. Read with .option("includeHeaders", "true") and select headers.'
+        findings.append(Finding(FindingKind.HEADERS_LOST, text))
+    return Arrangement(sort_objects(objects), findings=tuple(findings))
+
+
+SPARK = Layout(
+    NAME,
+    Description(
+        title="Spark's Kafka source, written as Parquet or JSON",
+        recognised_by="files `part-…` of Parquet or JSON with the columns of Spark's Kafka source; folders "
+        "`topic=…` and `partition=…` count.",
+        loses=(
+            "headers, unless the source has `includeHeaders`",
+            "bytes that are not UTF-8, if key or value were cast to text",
+        ),
+        settings=(
+            '.option("includeHeaders", "true")',
+            '.option("kafka.isolation.level", "read_committed")',
+            ".select(key, value, partition, offset, timestamp, timestampType, headers, topic) without casts",
+        ),
+    ),
+    recognise_spark,
+    arrange_spark,
+    read_spark,
+)

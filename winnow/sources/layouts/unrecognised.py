@@ -12,18 +12,18 @@ import pyarrow as pa
 from pyarrow import orc
 
 from winnow.errors import BadInputError
+from winnow.sources.field_map import propose_field_map
+from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
+from winnow.sources.formats.avro import open_avro
+from winnow.sources.formats.compression import open_seekable, read_start
+from winnow.sources.formats.content_names import ORC_MAGIC, list_columns, list_members, list_paths, shorten_names
+from winnow.sources.formats.json_records import UNREADABLE
+from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
+from winnow.sources.formats.parquet import read_parquet_schema
 from winnow.sources.input_errors import make_file_error
-from winnow.sources.layouts.avro_file import MAGIC as AVRO_MAGIC
-from winnow.sources.layouts.avro_file import open_avro
-from winnow.sources.layouts.compression import open_seekable, read_start
+from winnow.sources.layout import Layout
 from winnow.sources.layouts.console import PRINT_AGAIN
-from winnow.sources.layouts.content_names import ORC_MAGIC, list_columns, list_members, list_paths, shorten_names
-from winnow.sources.layouts.field_map import propose_field_map
-from winnow.sources.layouts.json_records import UNREADABLE
-from winnow.sources.layouts.layout import Layout
-from winnow.sources.layouts.objects import StoredObject
-from winnow.sources.layouts.parquet_batches import MAGIC as PARQUET_MAGIC
-from winnow.sources.layouts.parquet_batches import read_parquet_schema
+from winnow.sources.objects import StoredObject
 
 _START_BYTES: Final = 1 << 18
 _KAFKA_UI_CSV: Final = b"Value,Offset,Key,Partition,Headers,Timestamp\n"
