@@ -80,8 +80,8 @@ def describe_tick(costs: TickCosts) -> str:
 
 
 def _tick(ctx: Any, cluster: Cluster, names: list[str]) -> TickCosts:
-    from winnow.pipeline.ingest.kafka import KafkaRequest
-    from winnow.pipeline.ingest.kafka_following import follow_topics
+    from winnow.pipeline.ingest.kafka.following import follow_topics
+    from winnow.pipeline.ingest.kafka.ingest import KafkaRequest
     from winnow.planning.kafka_configuration import TakingRules
 
     wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=True), follows=True)

@@ -160,7 +160,7 @@ def _digest(batches: Sequence[Sequence[pa.RecordBatch]]) -> None:
 
 
 def _write(batches: Sequence[Sequence[pa.RecordBatch]], folder: Path) -> None:
-    from winnow.pipeline.ingest.append import build_segment_batch
+    from winnow.arrivals.write_range import build_segment_batch
 
     for number, part in enumerate(batches):
         paths = str(folder / f"{number}-")

@@ -24,10 +24,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("plans", nargs="+", metavar="PLAN", help="plans to carry out: URI#sha256=DIGEST")
     options = parser.parse_args(arguments)
     spark_program.prefer_installed_pyspark()
+    from winnow.arrivals.run_task import run_ingest_task
     from winnow.engine.ingest import run_ingest_plans
     from winnow.engine.task_resources import TaskBudget
     from winnow.kafka.client_settings import read_client_properties
-    from winnow.pipeline.ingest.range_work import run_ingest_task
 
     return spark_program.run_and_report(
         lambda: run_ingest_plans(

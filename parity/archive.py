@@ -30,8 +30,8 @@ from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_reading import ReadingRules
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.reading import ReadingRules
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import alter_topic, create_topic
 from winnow.pipeline.topics.leases import hold_lease

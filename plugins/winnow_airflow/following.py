@@ -118,8 +118,8 @@ def _follow(
     ctx: Pipeline, cluster: Cluster, chosen: ChosenTopics, params: Mapping[str, Any], *, as_of_ms: int
 ) -> Sequence[TopicFailure]:
     """Follow topics, log what was done, and return the failures by topic."""
-    from winnow.pipeline.ingest.kafka import KafkaRequest
-    from winnow.pipeline.ingest.kafka_following import follow_topics
+    from winnow.pipeline.ingest.kafka.following import follow_topics
+    from winnow.pipeline.ingest.kafka.ingest import KafkaRequest
     from winnow.pipeline.topics.deletion import withdraw_topics
     from winnow.planning.kafka_configuration import TakingRules
 
@@ -176,7 +176,7 @@ class ChosenTopics:
 
 def _choose_topics(ctx: Pipeline, cluster: Cluster, params: Mapping[str, Any], followed: str | None) -> ChosenTopics:
     """Choose the topics of a run: those that its Params name, else those that the settings follow."""
-    from winnow.pipeline.ingest.kafka import choose_topics
+    from winnow.pipeline.ingest.kafka.ingest import choose_topics
     from winnow.pipeline.topics.sources import list_missing_topics
 
     named: list[str] = list(dict.fromkeys(params["kafka_topics"]))

@@ -132,7 +132,7 @@ def _undo_ingest(ctx: Pipeline, change: TopicChange) -> str:
 
 def _accept_kafka_config(ctx: Pipeline, change: TopicChange) -> str:
     from winnow.log.recorded_configuration import read_kafka_record
-    from winnow.pipeline.ingest.kafka_configuration import accept_held
+    from winnow.pipeline.ingest.kafka.configuration import accept_held
 
     topic, expected = change["topic"], change["expected"]
     record = read_kafka_record(ctx.log.open(topic).head().table.properties)

@@ -15,7 +15,7 @@ from winnow.kafka.cluster import BrokerTopic
 from winnow.log.recorded_configuration import read_overrides
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import list_ingests
-from winnow.pipeline.ingest.kafka_configuration import follow_configuration
+from winnow.pipeline.ingest.kafka.configuration import follow_configuration
 from winnow.pipeline.topics.definition import create_topic
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.store.rows import Window

@@ -26,7 +26,7 @@ from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.pipeline.ingest.kafka_configuration import follow_configuration
+from winnow.pipeline.ingest.kafka.configuration import follow_configuration
 from winnow.pipeline.monitor.watch import watch_topics
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.partitions import pause_partitions

@@ -15,14 +15,14 @@ from pyiceberg.table import Transaction
 from tests.support.in_process_ingest import carry_out_in_process
 from tests.support.sample_archives import encode
 from tests.support.world import TOPIC, World
+from winnow.arrivals.read_range import ObjectReader
+from winnow.arrivals.spool import Spool
 from winnow.files import storage
 from winnow.files.segments import SegmentWriter
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.ingest import spark_ingest
-from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest import run_spark
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.range_input import ObjectReader
-from winnow.pipeline.ingest.spool import Spool
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.planning import ingest_ranges
 from winnow.store.ingests import Ingests
 
@@ -39,7 +39,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (Ingests, "close"),
     (TopicLog, "commit"),
     (Transaction, "commit_transaction"),
-    (spark_ingest, "check_result"),
+    (run_spark, "check_result"),
 )
 
 
@@ -63,7 +63,7 @@ def write_archive(folder: Path) -> Path:
 
 def ingest(world: World) -> IngestReport:
     """Ingest the archive by tasks of this process, with small ranges."""
-    spark_ingest.submit_ingest_plan = carry_out_in_process
+    run_spark.submit_ingest_plan = carry_out_in_process
     ingest_ranges.MINIMUM_RANGE_BYTES = 1
     return ingest_files(world.ctx, TOPIC, [str(world.folder / "archive")], as_of_ms=world.clock(), on="spark")
 

@@ -25,7 +25,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.errors import ServiceError
 from winnow.files import storage
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.ingest import spark_ingest
+from winnow.pipeline.ingest import run_spark
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.planning import ingest_ranges
 
@@ -42,7 +42,7 @@ OFFSETS = [(0, offset) for offset in range(30, 150)] + [(1, offset) for offset i
 def genuine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the ingest by tasks of this process changes is as before after a test."""
     monkeypatch.setattr(ingest_ranges, "MINIMUM_RANGE_BYTES", ingest_ranges.MINIMUM_RANGE_BYTES)
-    monkeypatch.setattr(spark_ingest, "submit_ingest_plan", spark_ingest.submit_ingest_plan)
+    monkeypatch.setattr(run_spark, "submit_ingest_plan", run_spark.submit_ingest_plan)
 
 
 @contextlib.contextmanager

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from winnow.pipeline.ingest import ingest
-from winnow.pipeline.ingest.spool import Spool
+from winnow.arrivals.spool import Spool
+from winnow.pipeline.ingest import run_local
 
 
 @pytest.fixture(autouse=True)
@@ -34,5 +34,5 @@ def spooled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             topics.append(self.topic)
             super().read(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ingest, "Spool", Noted)
+    monkeypatch.setattr(run_local, "Spool", Noted)
     return topics

@@ -19,9 +19,9 @@ from tests.support.sample_archives import SAMPLES, Dump, encode, load_dump, unpa
 from tests.support.world import TOPIC, World, build_versions, open_world, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.log import reference_chains
-from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.creation import create_missing_topic
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.open import create_missing_topic
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.sources.choices import Choices
 from winnow.values.model import Record
 

@@ -16,15 +16,15 @@ from tests.support.in_process_ingest import carry_out_in_process
 from tests.support.record_batch_encoder import Record, encode_batch, write_segment
 from tests.support.sample_archives import encode, unpack_sample
 from tests.support.world import World, build_versions, open_world, run_between_head_and_commit, write_jsonl
+from winnow.arrivals.read_range import ObjectReader
 from winnow.config.setting_fields import IngestSettings
 from winnow.errors import BadInputError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest import spark_ingest
-from winnow.pipeline.ingest.commit import IngestReport
+from winnow.pipeline.ingest import run_spark
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.range_input import ObjectReader
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.planning import ingest_ranges
@@ -35,7 +35,7 @@ from winnow.values.ingest_plans import IngestPlan, IngestResult
 @pytest.fixture
 def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[World, World]]:
     """Two installations, for one process and for tasks, whose ranges are small."""
-    monkeypatch.setattr(spark_ingest, "submit_ingest_plan", carry_out_in_process)
+    monkeypatch.setattr(run_spark, "submit_ingest_plan", carry_out_in_process)
     monkeypatch.setattr(ingest_ranges, "MINIMUM_RANGE_BYTES", 1)
     with open_world(tmp_path / "local") as local, open_world(tmp_path / "spark") as spark:
         yield local, spark
@@ -314,7 +314,7 @@ def test_a_compaction_meanwhile_does_not_matter_to_records_above_the_log_end(
         plans.append(plan)
         return carry_out_in_process(ctx, plan, progress)
 
-    monkeypatch.setattr(spark_ingest, "submit_ingest_plan", submit)
+    monkeypatch.setattr(run_spark, "submit_ingest_plan", submit)
     with run_between_head_and_commit(world.compact):
         report = ingest(world, [tmp_path / "second"], "spark", "orders")
     assert (report.records_appended, len(plans)) == (100, 1)
@@ -379,7 +379,7 @@ def test_a_result_that_is_not_of_its_plan_is_refused(
     def submit(ctx: Context, plan: IngestPlan, progress: Any) -> IngestResult:
         return forge(carry_out_in_process(ctx, plan, progress))
 
-    monkeypatch.setattr(spark_ingest, "submit_ingest_plan", submit)
+    monkeypatch.setattr(run_spark, "submit_ingest_plan", submit)
     with pytest.raises(WinnowError, match="Nothing of this call landed"):
         ingest(world, [tmp_path / "archive"], "spark", "orders")
     assert world.read() == []

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, write_jsonl
 from winnow.errors import BadInputError
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.values.model import Record
 
 OLD = build_versions(0, 12)

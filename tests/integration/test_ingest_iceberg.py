@@ -28,10 +28,9 @@ from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UndoRefusedError, UsageError
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.ingest import table_position
-from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
-from winnow.pipeline.ingest.table_position import find_earlier_ingest
+from winnow.pipeline.ingest import table as table_ingest
+from winnow.pipeline.ingest.request import IngestReport
+from winnow.pipeline.ingest.table import TableRequest, find_earlier_ingest, ingest_table
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.sources.choices import Choices
 from winnow.sources.formats.parquet import read_stream_batches
@@ -528,9 +527,9 @@ def test_a_call_that_continued_one_that_is_gone_stands_for_no_position(
     state, source = world.head().state, source_table.open_source_table(TABLE)
     first, second = read_ledgers(state, of_archives=True)
     assert find_earlier_ingest(state, source, None).position == second.table
-    monkeypatch.setattr(table_position, "read_ledgers", lambda *_, **__: [second])
+    monkeypatch.setattr(table_ingest, "read_ledgers", lambda *_, **__: [second])
     assert find_earlier_ingest(state, source, None).position is None
-    monkeypatch.setattr(table_position, "read_ledgers", lambda *_, **__: [first])
+    monkeypatch.setattr(table_ingest, "read_ledgers", lambda *_, **__: [first])
     assert find_earlier_ingest(state, source, None).position == first.table
 
 

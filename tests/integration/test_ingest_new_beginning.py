@@ -14,8 +14,8 @@ from tests.support.sample_archives import unpack_sample
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, write_jsonl
 from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.sources.formats.timestamps import format_milliseconds
 from winnow.values.model import Record
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
 from winnow.files.segments import ARROW_SCHEMA
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.read.records import read_batches
 from winnow.values.model import Record
 

@@ -21,8 +21,8 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.errors import BadInputError
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.values.model import Record
 
 KEYLESS = [record(2, None, b"lost-1", timestamp_ms=None), record(5, None, b"lost-2", headers=(("h", None),))]

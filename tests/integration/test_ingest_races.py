@@ -24,8 +24,8 @@ from winnow.errors import BadInputError
 from winnow.log.head import Change, Committed, Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.context import open_context
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.world import TOPIC, World, open_world
+from winnow.arrivals.spool import SpooledFile
+from winnow.arrivals.write_range import PartitionAppender
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
-from winnow.pipeline.ingest import ingest, stream
-from winnow.pipeline.ingest.append import PartitionAppender
-from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.spool import SpooledFile
+from winnow.pipeline.ingest import ingest, run_local
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.read.records import read_batches
 
 Row = tuple[int, int]
@@ -67,7 +67,7 @@ def expected(rows: Sequence[Row]) -> list[tuple[int, int, bytes]]:
 
 def refuse_to_stream(*_: object) -> None:
     """Send the input over the spool."""
-    raise stream.NotStreamableError
+    raise run_local.NotStreamableError
 
 
 def interleaved(partitions: int, each: int, start: int = 0) -> list[Row]:
@@ -80,7 +80,7 @@ def test_bytes_and_records_are_reported_while_they_are_read(
 ) -> None:
     """Records also within a file; in the end all of both."""
     if not in_one_pass:
-        monkeypatch.setattr(stream.StreamingAppender, "read", refuse_to_stream)
+        monkeypatch.setattr(run_local.StreamingAppender, "read", refuse_to_stream)
     world.create(1)
     rows = interleaved(1, 50_000)
     paths = [write(tmp_path / "1.parquet", rows[:40_000]), write(tmp_path / "2.parquet", rows[40_000:])]
@@ -117,13 +117,13 @@ def test_writer_that_is_slower_than_the_reader_loses_nothing(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files are closed when everything that was read is written, not when everything is read."""
-    genuine = stream.StreamingAppender._write
+    genuine = run_local.StreamingAppender._write
 
-    def slow(self: stream.StreamingAppender, batch: pa.RecordBatch) -> None:
+    def slow(self: run_local.StreamingAppender, batch: pa.RecordBatch) -> None:
         time.sleep(0.05)
         genuine(self, batch)
 
-    monkeypatch.setattr(stream.StreamingAppender, "_write", slow)
+    monkeypatch.setattr(run_local.StreamingAppender, "_write", slow)
     world.create(4)
     assert take(world, write(tmp_path / "1.parquet", interleaved(4, 10_000))).records_appended == 40_000
     assert contents(world) == expected(interleaved(4, 10_000))
@@ -163,7 +163,7 @@ def test_more_partitions_than_may_be_open_are_streamed_only_one_after_another(
     way: list[str],
 ) -> None:
     """A partition that comes back after it was closed is one for the spool; the log is the same."""
-    monkeypatch.setattr(stream, "MAXIMUM_OPEN_PARTITIONS", 2)
+    monkeypatch.setattr(run_local, "MAXIMUM_OPEN_PARTITIONS", 2)
     monkeypatch.setattr("winnow.files.record_batch.MAXIMUM_BATCH_ROWS", 40)
     monkeypatch.setattr("winnow.sources.layouts.winnow.parquet.MAXIMUM_BATCH_ROWS", 40)
     world.create(5)
@@ -177,7 +177,7 @@ def test_what_is_held_back_for_all_partitions_together_is_bounded(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Above the bound the largest is written early, as a row group of its own, into the same segment."""
-    monkeypatch.setattr(stream, "ROW_GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(run_local, "ROW_GROUP_BYTES", 1 << 20)
     most = 0
     add = PartitionAppender.add
     kept: set[PartitionAppender] = set()
@@ -191,9 +191,9 @@ def test_what_is_held_back_for_all_partitions_together_is_bounded(
     monkeypatch.setattr(PartitionAppender, "add", noted)
     monkeypatch.setattr(type(world.ctx.settings.engine), "memory_bytes", 1 << 20, raising=False)
     world.create(4)
-    through = stream.StreamingAppender
+    through = run_local.StreamingAppender
     monkeypatch.setattr(
-        ingest, "StreamingAppender", lambda *a, **named: through(*a, **{**named, "held_bytes": 1 << 20})
+        run_local, "StreamingAppender", lambda *a, **named: through(*a, **{**named, "held_bytes": 1 << 20})
     )
     rows = interleaved(4, 20_000)
     take(world, write(tmp_path / "1.parquet", rows))

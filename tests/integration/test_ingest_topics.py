@@ -14,8 +14,8 @@ import pytest
 from tests.support.cli_runner import b64, winnow
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, json_line, open_world, record
 from winnow.errors import BadInputError, UsageError
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.values.model import Record
 
 Named = tuple[Record, str | None]

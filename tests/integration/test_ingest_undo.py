@@ -30,10 +30,10 @@ from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.history import IngestCall, list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
+from winnow.pipeline.ingest.request import IngestReport
+from winnow.pipeline.ingest.table import TableRequest, ingest_table
 from winnow.pipeline.ingest.undo import UndoReport, undo_ingest
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.sources.choices import Choices

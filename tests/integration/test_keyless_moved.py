@@ -26,8 +26,8 @@ from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.plan import build_reference
 from winnow.pipeline.compaction.publish import adopt_keyless_files, publish_attempt
 from winnow.pipeline.compaction.validate import add_plan_limits
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.quality.fact_table import compute_fact_table
 from winnow.quality.validation import validate_fact_table

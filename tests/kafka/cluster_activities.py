@@ -18,9 +18,9 @@ from winnow.clock import read_wall_clock_ms
 from winnow.errors import RunAgainError, ServiceError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import Cluster
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_following import follow_topics
-from winnow.pipeline.ingest.kafka_reading import ReadingRules
+from winnow.pipeline.ingest.kafka.following import follow_topics
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.reading import ReadingRules
 from winnow.planning.kafka_configuration import TakingRules
 
 AGAIN = (ServiceError, RunAgainError)

@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 
-from winnow.pipeline.ingest.range_process import main
-from winnow.pipeline.ingest.range_task import RangeWriter
+from winnow.arrivals.run_task import main
+from winnow.arrivals.write_range import RangeWriter
 from winnow.values.model import Segment
 
 

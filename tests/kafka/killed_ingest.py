@@ -27,8 +27,9 @@ from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.ingest import kafka, kafka_processes, kafka_spark, range_processes
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka import ingest as kafka_ingest
+from winnow.pipeline.ingest.kafka import run as kafka_run
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
 from winnow.store.ingests import Ingests
 
 STEPS: tuple[tuple[Any, str], ...] = (
@@ -46,26 +47,25 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (TopicLog, "add_partitions"),
     (Transaction, "commit_transaction"),
     (Cluster, "describe_topics"),
-    (kafka, "plan_reading"),
-    (kafka, "advance_epochs"),
-    (kafka_spark, "check_result"),
-    (range_processes._RangeProcess, "assign"),
-    (range_processes._RangeProcess, "receive"),
-    (range_processes._RangeProcess, "__exit__"),
+    (kafka_ingest, "plan_reading"),
+    (kafka_ingest, "advance_epochs"),
+    (kafka_run, "check_result"),
+    (kafka_run._RangeProcess, "assign"),
+    (kafka_run._RangeProcess, "receive"),
+    (kafka_run._RangeProcess, "__exit__"),
 )
 
 
 def let_three_processes_read(set_attribute: Callable[[Any, str, Any], None]) -> None:
     """Let each twenty offsets be enough for a process, on a machine of three cores."""
-    for module in (range_processes, kafka_processes):
-        set_attribute(module, "MINIMUM_PROCESS_OFFSETS", 20)
-    set_attribute(range_processes, "count_cores", lambda: 3)
+    set_attribute(kafka_run, "MINIMUM_PROCESS_OFFSETS", 20)
+    set_attribute(kafka_run, "count_cores", lambda: 3)
 
 
 def main(folder: str, servers: str, topic: str, on: str, last: int) -> int:
     """Ingest until the ``last``-th step; return the number of steps."""
-    vars(kafka_spark)["submit_ingest_plans"] = carry_out_plans_in_process
-    kafka_spark.MINIMUM_RANGE_OFFSETS = 60
+    vars(kafka_run)["submit_ingest_plans"] = carry_out_plans_in_process
+    kafka_run.MINIMUM_RANGE_OFFSETS = 60
     if on == "processes":
         let_three_processes_read(setattr)
     passed = 0

@@ -24,8 +24,8 @@ from winnow.clock import read_wall_clock_ms
 from winnow.errors import BadInputError, ConfigurationError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
+from winnow.pipeline.ingest.kafka.following import FollowReport, follow_topics
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.monitor.watch import watch_topics
 from winnow.pipeline.topics.definition import describe_topic
 from winnow.pipeline.topics.sources import list_missing_topics, set_following

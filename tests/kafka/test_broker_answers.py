@@ -19,8 +19,8 @@ from winnow.errors import ServiceError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.pipeline.ingest.kafka import KafkaRequest
-from winnow.pipeline.ingest.kafka_following import follow_topics
+from winnow.pipeline.ingest.kafka.following import follow_topics
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest
 from winnow.values.model import Headers
 
 NO_OFFSET = -1001

@@ -27,14 +27,16 @@ from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.ingest import kafka, kafka_spark
-from winnow.pipeline.ingest.commit import IngestCommit, IngestReport
+from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.kafka_divergence import Divergence
-from winnow.pipeline.ingest.kafka_reading import ReadingRules
-from winnow.pipeline.ingest.kafka_spark import ReadPart, join_leader_epochs
-from winnow.pipeline.ingest.kafka_taking import plan_taking
+from winnow.pipeline.ingest.kafka import ingest as kafka_ingest
+from winnow.pipeline.ingest.kafka import run as kafka_run
+from winnow.pipeline.ingest.kafka.divergence import Divergence
+from winnow.pipeline.ingest.kafka.reading import ReadingRules
+from winnow.pipeline.ingest.kafka.run import ReadPart, join_leader_epochs
+from winnow.pipeline.ingest.kafka.taking import plan_taking
 from winnow.pipeline.ingest.log_cut import RemovedRecords
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
@@ -76,8 +78,8 @@ IN_TWO_CALLS = ("undone", "taken-while-changed", "taken-planned", "compacted")
 def tasks_in_process() -> Iterator[None]:
     """Let Spark's tasks run in this process within the block, in ranges of twenty offsets."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
-        patch.setattr(kafka_spark, "MINIMUM_RANGE_OFFSETS", 20)
+        patch.setattr(kafka_run, "submit_ingest_plans", carry_out_plans_in_process)
+        patch.setattr(kafka_run, "MINIMUM_RANGE_OFFSETS", 20)
         yield
 
 
@@ -429,7 +431,7 @@ def test_call_that_takes_kafka_s_records_and_dies_did_nothing_or_all_of_it(
     def die(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    for place, name in ((IngestCommit, "_build_change"), (kafka, "record_taking")):
+    for place, name in ((IngestCommit, "_build_change"), (kafka_ingest, "record_taking")):
         assert loss.read() == loss.before
         with monkeypatch.context() as patch:
             patch.setattr(place, name, die)

@@ -22,8 +22,8 @@ from winnow.errors import BadInputError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.pipeline.explain.why import explain_key, explain_offset
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.sources.kafka_log.files import parse_topic_id
 from winnow.values.epochs import Epoch
 from winnow.values.model import Record

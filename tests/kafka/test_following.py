@@ -22,8 +22,8 @@ from winnow.kafka.cluster import Cluster, TopicDescriptions
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.assess import assess_topics
-from winnow.pipeline.ingest.kafka import KafkaRequest
-from winnow.pipeline.ingest.kafka_following import FollowReport, follow_topics
+from winnow.pipeline.ingest.kafka.following import FollowReport, follow_topics
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines, measure_topic
 from winnow.pipeline.monitor.watch import watch_topics

@@ -19,11 +19,11 @@ from winnow.errors import BadInputError, CommitConflictError, ServiceError, Usag
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.log.reference_chains import read_ledgers
-from winnow.pipeline.ingest import kafka_spark
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.kafka import KafkaOutcome, KafkaRequest, choose_topics, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_reading import ReadingRules
+from winnow.pipeline.ingest.kafka import run as kafka_run
+from winnow.pipeline.ingest.kafka.ingest import KafkaOutcome, KafkaRequest, choose_topics, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.reading import ReadingRules
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.values.epochs import Epoch, LeaderEpoch
@@ -39,8 +39,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.fixture(params=["local", "spark"])
 def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where records are read; Spark's tasks run in this process."""
-    monkeypatch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
-    monkeypatch.setattr(kafka_spark, "MINIMUM_RANGE_OFFSETS", 7)
+    monkeypatch.setattr(kafka_run, "submit_ingest_plans", carry_out_plans_in_process)
+    monkeypatch.setattr(kafka_run, "MINIMUM_RANGE_OFFSETS", 7)
     return str(request.param)
 
 
@@ -465,7 +465,7 @@ def test_small_calls_stay_in_the_process_and_large_ones_go_to_spark(
         asked.append(len(plans))
         return carry_out_plans_in_process(ctx, plans, *rest)
 
-    monkeypatch.setattr(kafka_spark, "submit_ingest_plans", submit)
+    monkeypatch.setattr(kafka_run, "submit_ingest_plans", submit)
     topic = create_live_topic(broker)
     cluster = Cluster(read_client_settings(broker.bootstrap_servers))
     for limit, submitted in ((1_000, 0), (1, 1)):

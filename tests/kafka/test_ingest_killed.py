@@ -24,7 +24,7 @@ from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.ingest import kafka_spark
+from winnow.pipeline.ingest.kafka import run as kafka_run
 
 GRACE_MS = 24 * 3_600_000
 PLACES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 2
@@ -95,7 +95,7 @@ def test_killed_anywhere_and_run_again_every_record_is_there_once(
         assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
         with open_world(lake, FakeClock(read_wall_clock_ms())) as world:
             ingest(world, topic, "spark" if on == "spark" else "local")
-            monkeypatch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
+            monkeypatch.setattr(kafka_run, "submit_ingest_plans", carry_out_plans_in_process)
             assert world.read(topic=topic.name) == topic.records, place
             for _ in range(3):
                 world.clock.now_ms += 2 * GRACE_MS

@@ -17,16 +17,16 @@ from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
 from tests.support.world import World, open_world, write_jsonl
+from winnow.arrivals.broker_range import BROKERS_CHOICE
+from winnow.arrivals.run_task import Assignment
 from winnow.errors import RunAgainError, ServiceError
 from winnow.files import storage
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.pipeline.ingest import kafka_processes, range_processes
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_task import BROKERS_CHOICE
-from winnow.pipeline.ingest.range_process import Assignment
-from winnow.pipeline.ingest.range_processes import choose_processes
+from winnow.pipeline.ingest.kafka import run as kafka_run
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.run import choose_processes
 from winnow.values import documents
 from winnow.values.epochs import KAFKA_LAYOUT
 from winnow.values.ingest_plans import IngestPlan, IngestRange, PlannedObject
@@ -42,9 +42,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.fixture(autouse=True)
 def _few_records_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process for each twenty offsets, on a machine of three cores."""
-    for module in (range_processes, kafka_processes):
-        monkeypatch.setattr(module, "MINIMUM_PROCESS_OFFSETS", 20)
-    monkeypatch.setattr(range_processes, "count_cores", lambda: 3)
+    monkeypatch.setattr(kafka_run, "MINIMUM_PROCESS_OFFSETS", 20)
+    monkeypatch.setattr(kafka_run, "count_cores", lambda: 3)
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def test_process_that_dies_is_run_again_and_nothing_lands(
     world: World, topic: LiveTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(range_processes, "MODULE", "tests.kafka.dying_range_process")
+        dying.setattr(kafka_run, "MODULE", "tests.kafka.dying_range_process")
         with pytest.raises(ServiceError) as raised:
             ingest(world, topic)
     assert raised.value.exit_code == 6
@@ -121,13 +120,13 @@ def test_process_that_dies_is_run_again_and_nothing_lands(
 def test_what_a_process_is_refused_is_told_as_of_the_partition(
     world: World, topic: LiveTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine = range_processes.carry_out_in_processes
+    genuine = kafka_run.carry_out_in_processes
 
     def delete_first(*arguments: Any) -> Any:
         topic.delete_records(1, 10)
         return genuine(*arguments)
 
-    monkeypatch.setattr(kafka_processes, "carry_out_in_processes", delete_first)
+    monkeypatch.setattr(kafka_run, "carry_out_in_processes", delete_first)
     with pytest.raises(RunAgainError, match=f"deleted records of {topic.name}-1") as raised:
         ingest(world, topic)
     assert raised.value.retryable
@@ -137,7 +136,7 @@ def test_what_a_process_is_refused_is_told_as_of_the_partition(
 def test_what_came_from_a_file_meanwhile_is_compared_with_what_is_read_and_the_rest_appended(
     world: World, topic: LiveTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine = range_processes.carry_out_in_processes
+    genuine = kafka_run.carry_out_in_processes
 
     def append_first(*arguments: Any) -> Any:
         done = genuine(*arguments)
@@ -145,7 +144,7 @@ def test_what_came_from_a_file_meanwhile_is_compared_with_what_is_read_and_the_r
         ingest_files(world.ctx, topic.name, [path], as_of_ms=world.clock())
         return done
 
-    monkeypatch.setattr(kafka_processes, "carry_out_in_processes", append_first)
+    monkeypatch.setattr(kafka_run, "carry_out_in_processes", append_first)
     report = ingest(world, topic)
     assert report.records_appended == len(topic.records) - 5
     assert world.read(topic=topic.name) == topic.records
@@ -190,7 +189,7 @@ def test_reading_process_ends_with_the_one_that_started_it(world: World, tmp_pat
         ranges=(IngestRange(0, OffsetRange(0, 100), (0,)),),
     )
     ours, theirs = Pipe()
-    command = [sys.executable, "-m", range_processes.MODULE, str(theirs.fileno())]
+    command = [sys.executable, "-m", kafka_run.MODULE, str(theirs.fileno())]
     with ours, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
         theirs.close()
         assigned = Assignment(plan, 0, plan.folder, world.ctx.budget, {})

@@ -17,9 +17,9 @@ from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.ingest.commit import IngestReport
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_following import follow_topics
+from winnow.pipeline.ingest.kafka.following import follow_topics
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.topics.definition import alter_topic, describe_topic
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.store.audit import AuditAction

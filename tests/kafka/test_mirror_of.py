@@ -20,7 +20,7 @@ from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.offset_syncs import MirrorOrigin, OffsetSync, find_offset_syncs
 from winnow.log.reference_chains import read_ledgers
-from winnow.pipeline.ingest import kafka_mirror
+from winnow.pipeline.ingest.kafka import mirror as kafka_mirror
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from winnow.errors import BadInputError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.log.reference_chains import read_ledgers
-from winnow.pipeline.ingest import kafka_new_epoch
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_new_epoch import NewEpoch, preview_epoch
-from winnow.pipeline.ingest.kafka_reading import ReadingRules
+from winnow.pipeline.ingest.kafka import new_epoch as kafka_new_epoch
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.new_epoch import NewEpoch, preview_epoch
+from winnow.pipeline.ingest.kafka.reading import ReadingRules
 from winnow.values.model import Headers, Record
 
 Row = tuple[int, bytes | None, bytes | None, int, Headers]

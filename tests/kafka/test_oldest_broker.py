@@ -14,7 +14,7 @@ from tests.kafka.restored_topics import Target, list_rows, make_log, open_presen
 from tests.support.world import open_world
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
 
 OLDEST_VERSION = "3.0.2"
 """Of the first line of versions whose brokers have transactions without ZooKeeper, which no test here starts."""

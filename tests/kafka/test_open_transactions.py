@@ -21,8 +21,8 @@ from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.open_transactions import date_open_transactions
-from winnow.pipeline.ingest.commit import IngestReport, UncommittedRecords
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.request import IngestReport, UncommittedRecords
 from winnow.pipeline.monitor.metrics import measure_topic
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.report.metrics import list_metric_values

@@ -37,8 +37,8 @@ from winnow.errors import BadInputError, ConfigurationError, ServiceError
 from winnow.kafka import cluster as cluster_of_winnow
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
-from winnow.pipeline.ingest.kafka import KafkaRequest, ingest_kafka_topics
-from winnow.pipeline.ingest.kafka_reading import ReadingRules
+from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
+from winnow.pipeline.ingest.kafka.reading import ReadingRules
 from winnow.pipeline.restore import write_records as restore_writing
 
 IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"

@@ -19,7 +19,9 @@ from winnow.errors import BadInputError, RunAgainError
 from winnow.kafka import range_reader
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.range_reader import TRUNCATION_PAUSES_S, BrokerRange, RangeReader, TruncatedRangeError
-from winnow.pipeline.ingest import kafka, kafka_reading, kafka_spark
+from winnow.pipeline.ingest.kafka import ingest as kafka_ingest
+from winnow.pipeline.ingest.kafka import reading as kafka_reading
+from winnow.pipeline.ingest.kafka import run as kafka_run
 from winnow.values.epochs import LeaderEpoch
 from winnow.values.model import Record
 
@@ -135,7 +137,7 @@ def test_records_deleted_while_they_are_read_are_a_reason_to_run_it_again_which_
     topic: LiveTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
 ) -> None:
     genuine = kafka_reading.plan_reading
-    monkeypatch.setattr(kafka_spark, "submit_ingest_plans", carry_out_plans_in_process)
+    monkeypatch.setattr(kafka_run, "submit_ingest_plans", carry_out_plans_in_process)
     with open_world(tmp_path) as world:
         ingest(world, topic, on)
         before: list[Record] = world.read(topic=topic.name)
@@ -148,7 +150,7 @@ def test_records_deleted_while_they_are_read_are_a_reason_to_run_it_again_which_
 
         pauses_s = do_in_pauses(monkeypatch)
         with monkeypatch.context() as late:
-            late.setattr(kafka, "plan_reading", delete_first)
+            late.setattr(kafka_ingest, "plan_reading", delete_first)
             with pytest.raises(RunAgainError, match=f"deleted records of {topic.name}-0"):
                 ingest(world, topic, on)
         assert world.read(topic=topic.name) == before

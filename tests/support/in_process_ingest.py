@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from winnow.arrivals.run_task import run_ingest_task
+from winnow.arrivals.spool import Progress
 from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_plan, read_ingest_result, write_ingest_plan, write_ingest_result
 from winnow.errors import WinnowError
 from winnow.files import storage
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest.range_work import run_ingest_task
-from winnow.pipeline.ingest.spool import Progress
 from winnow.values import documents
 from winnow.values.ingest_plans import IngestPlan, IngestResult
 

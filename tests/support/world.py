@@ -25,8 +25,8 @@ from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.context import Context, open_context
-from winnow.pipeline.ingest.commit import IngestReport
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import create_topic
 from winnow.pipeline.topics.leases import hold_lease

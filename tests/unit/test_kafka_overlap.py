@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from winnow.pipeline.ingest.kafka_overlap import (
+from winnow.pipeline.ingest.kafka.overlap import (
     COMPARED_OFFSETS,
     Fingerprint,
     PartitionOverlap,

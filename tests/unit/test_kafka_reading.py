@@ -9,7 +9,7 @@ import pytest
 from winnow.errors import BadInputError, ServiceError, UsageError
 from winnow.kafka.cluster import BrokerOffsets, BrokerTopic
 from winnow.kafka.range_reader import BrokerRange
-from winnow.pipeline.ingest.kafka_reading import ReadingRules, plan_reading, skip_known
+from winnow.pipeline.ingest.kafka.reading import ReadingRules, plan_reading, skip_known
 from winnow.values.epochs import Epoch
 from winnow.values.model import OffsetRange, PartitionState, TopicState
 

@@ -41,7 +41,7 @@ PACKAGES = ("winnow", "oracle", "demo", "broker", "bench", "parity", "plugins")
 
 ALLOWED_IMPORTS = {
     "dags": ("airflow.sdk", "winnow.clock", "winnow.config", "winnow.errors", "winnow_airflow"),
-    "jobs": ("winnow.engine", "winnow.kafka", "winnow.pipeline.ingest.range_work", "winnow.quality"),
+    "jobs": ("winnow.arrivals.run_task", "winnow.engine", "winnow.kafka", "winnow.quality"),
     "scripts": (
         "mkdocs",
         "psycopg",

@@ -22,9 +22,9 @@ from tests.support.record_batch_encoder import (
     encode_marker,
     write_segment,
 )
+from winnow.arrivals.plan import plan_object, restore_object
 from winnow.errors import BadInputError
 from winnow.files.record_batch import RECORD_SCHEMA
-from winnow.pipeline.ingest.planned_objects import plan_object, restore_object
 from winnow.sources.archive import open_archive
 from winnow.sources.inspection import inspect_archive
 from winnow.sources.kafka_log.files import read_topic_ids

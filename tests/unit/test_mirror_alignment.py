@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from winnow.kafka.offset_syncs import OffsetSync, decode_offset_sync
-from winnow.pipeline.ingest.kafka_overlap import Fingerprint
-from winnow.pipeline.ingest.mirror_alignment import Alignment, Doubt, align_records
+from winnow.pipeline.ingest.kafka.mirror import Alignment, Doubt, align_records
+from winnow.pipeline.ingest.kafka.overlap import Fingerprint
 
 SYNC_KEY = b"\x00\x06orders\x00\x00\x00\x03"
 SYNC_VALUE = b"\x00\x00\x00\x00\x00\x00\x01\xcc\x00\x00\x00\x00\x00\x00\x01\xca"

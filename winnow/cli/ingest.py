@@ -27,7 +27,7 @@ from winnow.sources.field_map import parse_field_map
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
-    from winnow.pipeline.ingest.commit import IngestReport
+    from winnow.pipeline.ingest.request import IngestReport
     from winnow.sources.archive import Archive
 
 Layout = Annotated[
@@ -280,8 +280,8 @@ def _create_and_ingest(
     created: dict[str, str],
     archive: Archive | None,
 ) -> IngestReport:
-    from winnow.pipeline.ingest.creation import create_missing_topic, describe_default_policy
     from winnow.pipeline.ingest.ingest import ingest_files
+    from winnow.pipeline.ingest.open import create_missing_topic, describe_default_policy
 
     partitions = None
     if options.creates:

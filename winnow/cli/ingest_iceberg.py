@@ -67,7 +67,7 @@ def iceberg(
 
     Example: winnow ingest iceberg orders lake.shop.orders --map key=id --create
     """
-    from winnow.pipeline.ingest.lake_table import TableRequest, ingest_table
+    from winnow.pipeline.ingest.table import TableRequest, ingest_table
     from winnow.sources.iceberg.column_map import parse_columns
 
     check_choice("--timestamps", timestamps, ["floor"])

@@ -18,10 +18,10 @@ from winnow.sources.choices import check_choice
 
 if TYPE_CHECKING:
     from winnow.kafka.offset_syncs import MirrorOrigin
-    from winnow.pipeline.ingest.commit import IngestReport
-    from winnow.pipeline.ingest.kafka import KafkaOutcome
-    from winnow.pipeline.ingest.kafka_taking import Taking
+    from winnow.pipeline.ingest.kafka.ingest import KafkaOutcome
+    from winnow.pipeline.ingest.kafka.taking import Taking
     from winnow.pipeline.ingest.log_cut import RemovedRecords
+    from winnow.pipeline.ingest.request import IngestReport
     from winnow.planning.kafka_configuration import TakingRules
 
 BootstrapServers = Annotated[
@@ -174,10 +174,10 @@ def kafka(
     """
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
-    from winnow.pipeline.ingest.kafka import KafkaRequest, choose_topics, ingest_kafka_topics
-    from winnow.pipeline.ingest.kafka_new_epoch import describe_new_epoch, preview_epoch
-    from winnow.pipeline.ingest.kafka_reading import DIVERGED_CHOICES, TAKE, ReadingRules
-    from winnow.pipeline.ingest.kafka_taking import preview_taking
+    from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, choose_topics, ingest_kafka_topics
+    from winnow.pipeline.ingest.kafka.new_epoch import describe_new_epoch, preview_epoch
+    from winnow.pipeline.ingest.kafka.reading import DIVERGED_CHOICES, TAKE, ReadingRules
+    from winnow.pipeline.ingest.kafka.taking import preview_taking
 
     check_choice("--engine", engine, ("local", "spark"))
     if (topic is None) == (topics_regex is None):
@@ -297,7 +297,7 @@ def _confirm_taking(taking: Taking | None) -> tuple[RemovedRecords, ...]:
     Raises:
         UsageError: the answer is no, or there is nobody to ask.
     """
-    from winnow.pipeline.ingest.kafka_taking import describe_taking
+    from winnow.pipeline.ingest.kafka.taking import describe_taking
 
     if taking is None:
         return ()

@@ -262,7 +262,7 @@ def alter(
 
 def _accept_kafka_config(topic: str, reason: str | None) -> None:
     with open_installation(reason=reason) as ctx:
-        from winnow.pipeline.ingest.kafka_configuration import accept_held
+        from winnow.pipeline.ingest.kafka.configuration import accept_held
 
         notices = accept_held(ctx, topic)
     print_lines("\n".join(notices))

@@ -21,10 +21,8 @@ from winnow.values.model import Append, IngestLedger, IngestReference, Partition
 
 INGEST_ID_PROPERTY = "winnow.ingest-id"
 """Property of a snapshot's summary: the ingest call that the snapshot committed, or undid."""
-
 UNDO_OPERATION = "undo-ingest"
 """Value of ``winnow.operation`` in the summary of a snapshot that undid an ingest call."""
-
 DEFAULT_CALLS_LISTED = 50
 
 

@@ -1,4 +1,4 @@
-"""Rejects arriving records without a key, or writes them to the quarantine table."""
+"""Writes arriving records without a key to the quarantine table."""
 
 from __future__ import annotations
 
@@ -6,115 +6,20 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from winnow.config.topic import COMPACT
-from winnow.errors import BadInputError
-from winnow.files import duckdb_connection
-from winnow.files.quarantine_files import QUARANTINE_SCHEMA
-from winnow.log.head import Head
-from winnow.log.quarantine import Quarantine
-from winnow.log.recorded_configuration import read_kafka_record
-from winnow.pipeline.ingest.append import (
+from winnow.arrivals.spool import Spool, SpooledFile, format_file_numbers
+from winnow.arrivals.write_range import (
     MAXIMUM_OFFSET,
     PreparedSegments,
     build_offset_overflow_error,
-    build_order_error,
     convert_to_timestamps,
 )
-from winnow.pipeline.ingest.spool import Spool, SpooledFile, format_file_numbers
+from winnow.files.quarantine_files import QUARANTINE_SCHEMA
+from winnow.log.quarantine import Quarantine
+from winnow.pipeline.ingest.judge import _KEYLESS_CONDITION
 from winnow.values.model import TopicState
 
 MAXIMUM_BATCH_ROWS = 8_192
 MAXIMUM_ROWS_PER_APPEND = 50_000
-_KEYLESS_CONDITION = "key IS NULL"
-
-
-def require_keys(topic: str, spool: Spool, taken: Sequence[SpooledFile], head: Head) -> None:
-    """Raise if the call has a new record without a key; ``head``: of the log of ``topic``.
-
-    A record below the log end is not new: it is still in the log or was moved to the quarantine, from the time before
-    the topic was compacted, and is compared like any other record.
-
-    Raises:
-        BadInputError: with file, row, partition and offset of the first, and their number.
-    """
-    log_ends = {number: partition.log_end_offset for number, partition in head.state.partitions.items()}
-    found = spool.find_first_keyless([file.number for file in taken], log_ends)
-    if found is None:
-        return
-    file, row, partition, offset, count = found
-    raise build_keyless_error(head, topic, file.path, row, partition, offset, count)
-
-
-def build_keyless_error(
-    head: Head, topic: str, path: str, row: int, partition: int | None, offset: int | None, count: int
-) -> BadInputError:
-    """Make the error about ``count`` new records without a key; the others describe the first."""
-    named = [("partition", partition), ("offset", offset)]
-    where = ", ".join(f"{name} {value}" for name, value in named if value is not None)
-    return BadInputError(
-        f"{path}, row {row}{f' ({where})' if where else ''}: a record without a key; {count} in this call. Topic "
-        f"{topic} is compacted, so every record needs a key.",
-        left="Nothing of this call landed.",
-        next=(
-            f"{_describe_policy_at_kafka(head, topic)}To move such records to the quarantine: winnow topics alter "
-            f"{topic} --config winnow.keyless=quarantine"
-        ),
-    )
-
-
-def _describe_policy_at_kafka(head: Head, topic: str) -> str:
-    """Say which policy the topic has at Kafka; empty if it does not come from there."""
-    there = read_kafka_record(head.table.properties).get("cleanup.policy")
-    if there is None:
-        return ""
-    text = f"At Kafka its cleanup.policy is {there.value or 'empty'} ({there.origin})"
-    if COMPACT in there.value:
-        return f"{text}. "
-    return f"{text}, so it may have such records; to have that here too: winnow ingest kafka {topic} --sync-config. "
-
-
-def require_partitions(topic: str, spool: Spool, taken: Sequence[SpooledFile]) -> None:
-    """Raise for a record with neither key nor partition, if the topic has no quarantine.
-
-    Raises:
-        BadInputError: with file and row of the first.
-    """
-    row = duckdb_connection.fetch_one_row(
-        spool.connection,
-        f"""
-        SELECT file, row FROM spool
-        WHERE partition IS NULL AND file IN {format_file_numbers([file.number for file in taken])}
-        ORDER BY "sequence" LIMIT 1
-        """,
-    )
-    if row is not None:
-        raise BadInputError(
-            f"{spool.files[row[0]].path}, row {row[1]}: a record with neither key nor partition, so its partition in "
-            f"topic {topic} is not known.",
-            left="Nothing of this call landed.",
-            next="Name the partition.",
-        )
-
-
-def check_order(spool: Spool, taken: Sequence[SpooledFile]) -> None:
-    """Raise if offsets of keyed and keyless records together do not increase (keyed ones alone are checked on writing).
-
-    Raises:
-        BadInputError: with file, row, partition and offset of the first.
-    """
-    files = format_file_numbers([file.number for file in taken])
-    row = duckdb_connection.fetch_one_row(
-        spool.connection,
-        f"""
-        SELECT file, row, partition, "offset", previous FROM (
-            SELECT *, lag("offset") OVER (PARTITION BY partition ORDER BY "sequence") AS previous FROM spool
-            WHERE "offset" IS NOT NULL AND file IN {files}
-              AND partition IN (SELECT partition FROM spool WHERE {_KEYLESS_CONDITION} AND file IN {files})
-        ) WHERE "offset" <= previous ORDER BY "sequence" LIMIT 1
-        """,
-    )
-    if row is not None:
-        raise build_order_error(spool.files[row[0]].path, *row[1:])
 
 
 class KeylessRecords:

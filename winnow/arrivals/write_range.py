@@ -1,0 +1,502 @@
+"""Writes arriving records into segments: those of a partition, or of the range of offsets of one task.
+
+A task streams objects whose records come in order into segments in one pass. Otherwise, and where records may be in the
+log already, they go through a spool on the task's disk, which sorts them, leaves out repeats and compares with the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from winnow.arrivals.spool import SpooledFile
+from winnow.errors import BadInputError
+from winnow.files import storage
+from winnow.files.quarantine_files import locate_ingest_folder
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
+from winnow.values.model import Append, PartitionState, Segment, TopicState
+
+if TYPE_CHECKING:
+    from winnow.store.rows import AppendedRecords
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from winnow.arrivals.compare_with_log import AbsentRecords, compare_with_log
+from winnow.arrivals.read_range import ObjectReader, OrderedWorker, select_range
+from winnow.arrivals.spool import Spool
+from winnow.engine.task_resources import TaskBudget, Throttle
+from winnow.errors import ServiceError
+from winnow.sources.topic_filter import TopicFilter
+from winnow.values.ingest_plans import IngestPlan, IngestRange, RangeResult, RecordPlace, TaskFindings
+
+Offsets = npt.NDArray[np.int64]
+MAXIMUM_OFFSET = 2**63 - 2
+"""The highest offset of a record: the log end offset after it is still a 64-bit number."""
+
+
+@dataclass
+class PreparedSegments:
+    """Segments prepared for one head of the log, not yet committed."""
+
+    ingest_id: str
+    segments: dict[int, list[Segment]] = field(default_factory=dict)
+    slices: dict[int, list[Append]] = field(default_factory=dict)
+    log_end: dict[int, int] = field(default_factory=dict)
+    lowest: dict[int, int] = field(default_factory=dict)
+    appended: dict[int, int] = field(default_factory=dict)
+    skipped: dict[int | None, int] = field(default_factory=dict)
+    quarantined: dict[int | None, int] = field(default_factory=dict)
+    base: dict[int, PartitionState] = field(default_factory=dict)
+    recognised: dict[int, list[Append]] = field(default_factory=dict)
+    """Slices that add nothing and that no ledger names yet."""
+
+    @property
+    def adds_records(self) -> bool:
+        """Whether the call has a new record, for the log or the quarantine."""
+        return any(self.segments.values()) or bool(self.quarantined)
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions of the records that were read, as far as they name one, in order."""
+        return sorted(p for p in {*self.base, *self.skipped, *self.quarantined} if p is not None and p >= 0)
+
+    def list_appended(self, after: TopicState) -> list[AppendedRecords]:
+        """List what each partition got by the commit that led to the state ``after``."""
+        # Spark executors import this module, and have no metadata store.
+        from winnow.store.rows import AppendedRecords
+
+        found: list[AppendedRecords] = []
+        for partition, base in sorted(self.base.items()):
+            added = self.segments.get(partition, [])
+            records, size_bytes = sum(each.records for each in added), sum(each.size_bytes for each in added)
+            log_end = after.partitions[partition].log_end_offset
+            found.append(AppendedRecords(partition, base.log_end_offset, log_end, records, len(added), size_bytes))
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit."""
+        return not self.adds_records and not self.recognised
+
+
+class PartitionAppender:
+    """Writes the records of one partition: checks that offsets increase, or assigns them where there are none.
+
+    ``joins_slices``: the records of all files are one slice of the ledger, since those of several files may alternate.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        state: PartitionState,
+        paths: Sequence[str],
+        prepared: PreparedSegments,
+        *,
+        location: str,
+        segment_bytes: int,
+        as_of_ms: int,
+        now_ms: int,
+        joins_slices: bool = False,
+    ) -> None:
+        self.partition = partition
+        self._state = state
+        self._paths = paths
+        self._prepared = prepared
+        self._as_of_ms = as_of_ms
+        self._arrived_ms = now_ms if now_ms < as_of_ms else None
+        self._joins_slices = joins_slices
+        self._next = self._state.log_end_offset
+        self._last_arrived = -1
+        self._slices: dict[int, tuple[int, int, int]] = {}
+        self._appended = 0
+        self._segments: tuple[Segment, ...] = ()
+        self._writer = SegmentWriter(
+            partition=partition,
+            segment_bytes=segment_bytes,
+            name=lambda number: storage.join(
+                locate_ingest_folder(location, prepared.ingest_id),
+                f"{partition:05d}-{state.log_end_offset:020d}-{number:05d}.parquet",
+            ),
+            below=location,
+        )
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of rows of this partition, in the order they were read."""
+        if batch.column("offset").null_count == batch.num_rows:
+            self._check_room(batch, self._next + batch.num_rows - 1)
+            offsets = np.arange(self._next, self._next + batch.num_rows, dtype=np.int64)
+        else:
+            offsets = batch.column("offset").to_numpy(zero_copy_only=False).astype(np.int64)
+            self._check_increasing(batch, offsets)
+            self._check_room(batch, int(offsets[-1]))
+        fresh = offsets >= self._state.log_end_offset
+        skipped = int((~fresh).sum())
+        if skipped:
+            prepared = self._prepared
+            prepared.skipped[self.partition] = prepared.skipped.get(self.partition, 0) + skipped
+            mask = pa.array(fresh)
+            batch, offsets = batch.filter(mask), offsets[fresh]
+        if not len(offsets):
+            return
+        self._next = int(offsets[-1]) + 1
+        self._appended += len(offsets)
+        self._note_slices(batch.column("file").to_numpy(zero_copy_only=False), offsets)
+        self._writer.write(build_segment_batch(batch, offsets))
+
+    def _check_increasing(self, batch: pa.RecordBatch, offsets: Offsets) -> None:
+        previous = np.concatenate(([self._last_arrived], offsets[:-1]))
+        wrong = np.nonzero(offsets <= previous)[0]
+        if len(wrong):
+            at = int(wrong[0])
+            path = self._paths[batch.column("file")[at].as_py()]
+            row = batch.column("row")[at].as_py()
+            raise build_order_error(path, row, self.partition, int(offsets[at]), int(previous[at]))
+        self._last_arrived = int(offsets[-1])
+
+    def _check_room(self, batch: pa.RecordBatch, last: int) -> None:
+        """Raise for a last offset after which the log end offset would not be a 64-bit number."""
+        if last > MAXIMUM_OFFSET:
+            path = self._paths[batch.column("file")[-1].as_py()]
+            raise build_offset_overflow_error(path, batch.column("row")[-1].as_py(), self.partition, last)
+
+    def _note_slices(self, files: Offsets, offsets: Offsets) -> None:
+        for number in np.unique(files):
+            mine = offsets[files == number]
+            first, _, count = self._slices.get(int(number), (int(mine[0]), 0, 0))
+            self._slices[int(number)] = (first, int(mine[-1]), count + len(mine))
+
+    def abandon(self) -> list[str]:
+        """Stop and return the files written for this partition, which nothing refers to."""
+        return self._writer.abandon()
+
+    @property
+    def held_bytes(self) -> int:
+        """Arrow bytes of the records buffered for the next row group."""
+        return self._writer.held_bytes
+
+    def flush(self) -> None:
+        """Write the buffered records as a row group."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write the buffered records and close the file."""
+        self._segments = self._writer.finish()
+
+    def note(self, files: Sequence[SpooledFile]) -> None:
+        """Record what was appended after :meth:`close`; ``files``: all of the input, with their digests."""
+        segments = self._segments
+        prepared = self._prepared
+        if not segments:
+            return
+        prepared.segments[self.partition] = list(segments)
+        prepared.appended[self.partition] = self._appended
+        prepared.lowest[self.partition] = min(
+            segments[0].first_offset, prepared.lowest.get(self.partition, segments[0].first_offset)
+        )
+        prepared.log_end[self.partition] = max(prepared.log_end[self.partition], segments[-1].last_offset + 1)
+        found = sorted(self._slices.items())
+        slices = [(files[number].slices[self.partition], *extent) for number, extent in found]
+        if self._joins_slices:
+            digest = join_slice_digests([each[0] for each in slices])
+            slices = [(digest, segments[0].first_offset, segments[-1].last_offset, self._appended)]
+        prepared.slices[self.partition] = [
+            Append(
+                digest=digest,
+                first_offset=first,
+                last_offset=last,
+                records=count,
+                as_of_ms=self._as_of_ms,
+                arrived_ms=self._arrived_ms,
+            )
+            for digest, first, last, count in slices
+        ]
+
+
+def join_slice_digests(digests: Sequence[str]) -> str:
+    """Return the digest of the slices of several files as one slice; ``digests`` in the order of the files."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def build_order_error(path: str, row: int, partition: int, offset: int, previous: int) -> BadInputError:
+    """Make the error about a record whose offset is not above that of the record before it in its partition."""
+    return BadInputError(
+        f"{path}, row {row} (partition {partition}, offset {offset}): offsets must increase within a partition, but "
+        f"the one before is {previous}.",
+        left="Nothing of this call landed.",
+        next="Give the files in the order of their offsets.",
+    )
+
+
+def build_offset_overflow_error(path: str, row: int, partition: int, offset: int) -> BadInputError:
+    """Make the error about a record after which the log end offset would not be a 64-bit number."""
+    return BadInputError(
+        f"{path}, row {row} (partition {partition}, offset {offset}): an offset can be {MAXIMUM_OFFSET} (2^63 - 2) at "
+        "most, because the log end offset comes after it.",
+        left="Nothing of this call landed.",
+    )
+
+
+def split_by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Split ``batch``, whose rows are sorted by partition, where the partition changes."""
+    partitions = batch.column("partition").to_numpy(zero_copy_only=False)
+    cuts = [0, *(np.nonzero(np.diff(partitions))[0] + 1).tolist(), batch.num_rows]
+    return [batch.slice(start, end - start) for start, end in itertools.pairwise(cuts) if end > start]
+
+
+def convert_to_timestamps(milliseconds: pa.Array) -> pa.Array:
+    """Convert milliseconds since the epoch (int64, null = none) to the log's timestamps."""
+    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
+
+
+def build_segment_batch(batch: pa.RecordBatch, offsets: Offsets) -> pa.RecordBatch:
+    """Return records of an input as those of a segment, with ``offsets``."""
+    columns = [
+        batch.column("partition"),
+        pa.array(offsets),
+        convert_to_timestamps(batch.column("timestamp")),
+        batch.column("timestampType"),
+        batch.column("key"),
+        batch.column("value"),
+        batch.column("headers"),
+    ]
+    return cast_to_segment_schema(pa.RecordBatch.from_arrays(columns, names=ARROW_SCHEMA.names))
+
+
+MAXIMUM_SLICE_ROWS = 8_192
+"""Records passed to a segment's writer at a time, which ends a segment only between two slices."""
+
+
+class UnorderedRangeError(Exception):
+    """Records do not come in order, or one may be in the log already: they need the spool."""
+
+
+Numbers = npt.NDArray[np.int64]
+OpenReader = Callable[[], ObjectReader]
+
+
+@dataclass
+class RangeWriter:
+    """Writes the new records of a range, in the order of their offsets, and notes of which objects they are."""
+
+    plan: IngestPlan
+    range: IngestRange
+    folder: str
+    numbers: set[int] = field(default_factory=set)
+    keyless: RecordPlace | None = None
+    records: int = 0
+
+    def __post_init__(self) -> None:
+        name = f"{self.range.partition:05d}-{self.range.offsets.start:020d}"
+        self._writer = SegmentWriter(
+            partition=self.range.partition,
+            segment_bytes=self.plan.segment_bytes,
+            name=lambda part: storage.join(self.folder, f"{name}-{part:05d}.parquet"),
+            below=self.plan.table_location,
+        )
+        self._paths = {each.number: each.uri for each in self.plan.objects}
+
+    def write(self, numbers: Numbers, batch: pa.RecordBatch) -> None:
+        """Add records; ``numbers``: of their objects, one a record.
+
+        Raises:
+            BadInputError: after one of them the log end offset would not be a 64-bit number.
+        """
+        offsets = batch.column("offset").to_numpy()
+        if offsets[-1] > MAXIMUM_OFFSET:
+            path, row = self._paths[int(numbers[-1])], batch.column("row")[-1].as_py()
+            raise build_offset_overflow_error(path, row, self.range.partition, int(offsets[-1]))
+        self.numbers.update(np.unique(numbers).tolist())
+        self.records += batch.num_rows
+        if self.plan.needs_keys and batch.column("key").null_count:
+            self._note_keyless(numbers, batch)
+        for start in range(0, batch.num_rows, MAXIMUM_SLICE_ROWS):
+            part = slice(start, start + MAXIMUM_SLICE_ROWS)
+            self._writer.write(build_segment_batch(batch.slice(start, MAXIMUM_SLICE_ROWS), offsets[part]))
+
+    def _note_keyless(self, numbers: Numbers, batch: pa.RecordBatch) -> None:
+        rows, offsets = batch.column("row"), batch.column("offset")
+        places = np.flatnonzero(np.asarray(batch.column("key").is_null()))
+        first = min(places.tolist(), key=lambda at: (int(numbers[at]), rows[at].as_py()))
+        found = RecordPlace(int(numbers[first]), rows[first].as_py(), offsets[first].as_py())
+        known = self.keyless
+        count = len(places) + (0 if known is None else known.count)
+        if known is not None and (known.number, known.row) < (found.number, found.row):
+            found = known
+        self.keyless = replace(found, count=count)
+
+    def finish(self) -> tuple[Segment, ...]:
+        """Write what is buffered; return the segments."""
+        return self._writer.finish()
+
+    def abandon(self) -> None:
+        """Remove what was written; what cannot be removed is left for the sweep."""
+        for path in self._writer.abandon():
+            with contextlib.suppress(OSError, ServiceError):
+                storage.delete(path, below=self.plan.table_location)
+
+
+def ingest_range(
+    plan: IngestPlan, number: int, open_reader: OpenReader, *, folder: str, budget: TaskBudget, throttle: Throttle
+) -> RangeResult:
+    """Write the records of the only range of ``plan`` below ``folder``; nothing refers to the files.
+
+    ``number``: that of the range in the whole plan. ``open_reader``: opens the objects of the range anew.
+
+    Raises:
+        BadInputError: an object cannot be read, two different records have one offset, or the log has another record.
+        LackingOffsetError, MisreadFieldError: as :meth:`winnow.arrivals.read_range.ObjectReader.read`.
+    """
+    mine = plan.ranges[0]
+    if not mine.reaching and (not mine.segments or mine.first_offset >= mine.log_end_offset):
+        with contextlib.suppress(UnorderedRangeError):
+            return _stream_range(plan, number, open_reader, folder, throttle)
+    return _sort_range(plan, number, open_reader, folder, budget, throttle)
+
+
+def survey_objects(number: int, open_reader: OpenReader, numbers: Sequence[int]) -> RangeResult:
+    """Find out the offsets of the records of objects: from their footers if those tell, else by reading all of them."""
+    with open_reader() as reader:
+        for each in numbers:
+            if not reader.survey_footer(each):
+                for _ in reader.read(each):
+                    pass
+        return RangeResult(number, reader.collect_findings())
+
+
+def _stream_range(
+    plan: IngestPlan, number: int, open_reader: OpenReader, folder: str, throttle: Throttle
+) -> RangeResult:
+    """Write records as they are read.
+
+    Raises:
+        UnorderedRangeError: a record needs the spool.
+    """
+    mine = plan.ranges[0]
+    writer = RangeWriter(plan, mine, folder)
+    last = mine.log_end_offset - 1
+    try:
+        with open_reader() as reader, OrderedWorker() as writing:
+            for each in mine.objects:
+                for batch in reader.read(each):
+                    selected = select_range(batch, mine.partition, mine.offsets)
+                    if not selected.num_rows:
+                        continue
+                    offsets = selected.column("offset").to_numpy()
+                    if offsets[0] <= last or (np.diff(offsets) <= 0).any():
+                        raise UnorderedRangeError
+                    last = int(offsets[-1])
+                    writing.put(writer.write, np.full(selected.num_rows, each), selected)
+            writing.settle()
+            findings = reader.collect_findings()
+        segments = writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    throttle.take(sum(segment.size_bytes for segment in segments))
+    return _build_result(number, findings, writer, segments, records=writer.records)
+
+
+def _build_result(
+    number: int, findings: TaskFindings, writer: RangeWriter, segments: tuple[Segment, ...], *, records: int
+) -> RangeResult:
+    return RangeResult(
+        number,
+        findings,
+        records=records,
+        segments=segments,
+        appended_objects=tuple(sorted(writer.numbers)),
+        keyless=writer.keyless,
+    )
+
+
+class _RangeInput:
+    """The records in a range as the input of a spool, object by object; its file numbers are places in ``numbers``."""
+
+    is_ordered = False
+
+    def __init__(self, plan: IngestPlan, mine: IngestRange, reader: ObjectReader) -> None:
+        self._mine = mine
+        self._reader = reader
+        self.records_of = TopicFilter(plan.topic, plan.source_topic)
+        self.numbers = sorted({*mine.objects, *mine.reaching})
+        paths = {each.number: each.uri for each in plan.objects}
+        self.names = [paths[number] for number in self.numbers]
+
+    def measure(self, number: int) -> int:
+        """Return 0: nobody follows the progress."""
+        return number * 0
+
+    def open_pass(self, _partitions: int) -> _RangeInput:
+        """Begin to read; once only."""
+        return self
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records of an object that are in the range."""
+        for batch in self._reader.read(self.numbers[number]):
+            selected = select_range(batch, self._mine.partition, self._mine.offsets)
+            if selected.num_rows:
+                yield selected
+
+    def finish(self) -> None:
+        """Check nothing: the application is asked as a whole."""
+
+
+def _sort_range(
+    plan: IngestPlan, number: int, open_reader: OpenReader, folder: str, budget: TaskBudget, throttle: Throttle
+) -> RangeResult:
+    """Write records by way of a spool."""
+    mine = plan.ranges[0]
+    with open_reader() as reader:
+        source = _RangeInput(plan, mine, reader)
+        with Spool(plan.topic, plan.partition_count, budget, source) as spool:
+            spool.read()
+            findings = reader.collect_findings()
+            absent = _compare(mine, spool)
+            records = sum(file.records for file in spool.files)
+            repeats = sum(spool.repeats.values())
+            writer = RangeWriter(plan, mine, folder)
+            try:
+                _write_sorted(writer, spool, source.numbers)
+                segments = writer.finish()
+            except BaseException:
+                writer.abandon()
+                raise
+    throttle.take(sum(segment.size_bytes for segment in segments))
+    result = _build_result(number, findings, writer, segments, records=records)
+    return replace(
+        result,
+        repeats=repeats,
+        skipped=records - repeats - writer.records,
+        absent=tuple(RecordPlace(source.numbers[each.file], each.row, each.offset) for each in absent.firsts),
+        absent_records=absent.count,
+        absent_later=absent.later,
+    )
+
+
+def _compare(mine: IngestRange, spool: Spool) -> AbsentRecords:
+    """Compare with the log; return the records that may have been compacted away."""
+    taken = [file.number for file in spool.files]
+    with compare_with_log(
+        spool, mine.partition, mine.log_end_offset, mine.segments, taken, newest_ms=mine.newest_ms
+    ) as compared:
+        if compared is None:
+            return AbsentRecords()
+        compared.require_equal()
+        compared.require_present(mine.cleaned_offset, mine.log_end_offset)
+        return compared.list_absent()
+
+
+def _write_sorted(writer: RangeWriter, spool: Spool, numbers: Sequence[int]) -> None:
+    condition = f'"offset" >= {writer.range.log_end_offset}'
+    own = np.array(numbers, np.int64)
+    for batch in spool.stream(condition, [file.number for file in spool.files], MAXIMUM_SLICE_ROWS):
+        writer.write(own[batch.column("file").to_numpy()], batch)

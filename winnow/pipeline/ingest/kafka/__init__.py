@@ -1,0 +1,1 @@
+"""Ingests Kafka topics: what is read of them and why not, compared, run, followed."""

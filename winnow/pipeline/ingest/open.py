@@ -1,0 +1,287 @@
+"""Opens what the paths of an ingest call name: files of Winnow's own layout, or an archive of another one.
+
+Objects that an earlier call ingested as a whole are not read again: the ledgers know them by name, size and time of
+their last change. What the user decided in the last call for the same layout holds unless decided anew.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from winnow.arrivals.recreated_topic import describe_other_topic_id
+from winnow.config.kafka_settings import KafkaRecord
+from winnow.errors import BadInputError
+from winnow.log.reference_chains import read_ledgers
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.request import InputDescription
+from winnow.pipeline.topics.audit import record_creation
+from winnow.sources.archive import Archive, ArchiveInput, count_partitions, open_archive, select_objects
+from winnow.sources.choices import Choices
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.kafka_log.files import read_topic_ids
+from winnow.sources.kafka_log.layout import KAFKA_LOG, find_cleaner_checkpoint, list_log_findings
+from winnow.sources.layouts.all_layouts import AUTO
+from winnow.sources.layouts.mapped import NAME as MAPPED
+from winnow.sources.layouts.winnow.files import expand_paths
+from winnow.sources.layouts.winnow.layout import WINNOW
+from winnow.sources.objects import ArchiveObject
+from winnow.sources.record_input import FilesInput, RecordInput
+from winnow.values.epochs import Epoch, format_topic_id
+from winnow.values.model import IngestLedger, KnownObject, TopicState
+
+TOPIC_ID = "topic-id"
+"""The name of the topic's id among the choices of a ledger."""
+
+
+@dataclass
+class OpenedInput:
+    """An input, and what the ledger is to say of it. ``known_objects``: those that are not read again."""
+
+    source: RecordInput
+    describe: Callable[[], InputDescription]
+    known_objects: int = 0
+    notices: list[str] = field(default_factory=list)
+
+    def list_notices(self) -> list[str]:
+        """Return what a user should know about how the input was read."""
+        source = self.source
+        found = list(self.notices)
+        if not isinstance(source, ArchiveInput):
+            return found
+        layout = source.archive.layout
+        found.append(f"Read as {layout.description.title} (--layout {layout.name}).")
+        found += source.archive.notices
+        if self.known_objects:
+            found.append(f"{self.known_objects:,} objects were ingested before and were not read again.")
+        if source.rendered:
+            fields = " and ".join(sorted(source.rendered))
+            found.append(f"The {fields} were structures here and are JSON text now: their original bytes are gone.")
+        if source.empty_values:
+            kept = "kept as empty values" if source.choices.empty_values == "keep" else "taken as tombstones"
+            found.append(f"{source.empty_values:,} empty values, which this format writes as null too, were {kept}.")
+        if source.deletions:
+            found.append(f"{source.deletions:,} values that stand for a deletion became tombstones.")
+        found += [finding.text for finding in source.archive.findings]
+        if layout is KAFKA_LOG:
+            found += [finding.text for each in source.objects for finding in list_log_findings(each)]
+        return found
+
+
+def open_input(
+    state: TopicState,
+    paths: Sequence[str],
+    *,
+    layout: str,
+    choices: Choices,
+    source_topic: str | None,
+    archive: Archive | None = None,
+) -> OpenedInput:
+    """Open the input of an ingest call for the topic of ``state``.
+
+    Arguments as of :func:`winnow.pipeline.ingest.ingest.ingest_files`.
+
+    Raises:
+        BadInputError: nothing is there to read, or a decision is missing.
+        UsageError: there is no such layout.
+        ServiceError: an object store cannot be reached.
+    """
+    ledgers = list(read_ledgers(state, of_archives=True))
+    if ledgers:
+        before = choices.fill_from(ledgers[-1].choices)
+        # A column named before holds as long as nobody says that the files are of another layout now.
+        fields = before.fields if layout in (AUTO, MAPPED) else choices.fields
+        if (before.exclude, fields) != (choices.exclude, choices.fields):
+            archive = None  # this topic's earlier calls decided something that the listing did not know
+        choices = replace(choices, exclude=before.exclude, fields=fields)
+    if archive is None and layout != WINNOW.name:
+        archive = open_archive(paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition)
+    if archive is None or archive.layout is WINNOW:
+        source = FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic)
+        return OpenedInput(source, lambda: InputDescription(source_topic=source_topic))
+    ledgers = [each for each in ledgers if (each.layout, each.source_topic) == (archive.layout.name, source_topic)]
+    if ledgers:
+        choices = choices.fill_from(ledgers[-1].choices)
+    selected = select_objects(archive, state.topic, source_topic)
+    topic_id = _find_topic_id(archive, selected, state, [ledger.choices for ledger in ledgers])
+    known = {each for ledger in ledgers for each in ledger.objects}
+    fresh = [each for each in selected if not known.issuperset(list_parts(each))]
+    if topic_id is not None:
+        epochs = [epoch for epoch in state.epochs if epoch.topic_id == topic_id]
+        # Two epochs of one id: the brokers lost the end of a partition, and have other records at the same offsets.
+        if len(epochs) <= 1:
+            epoch = epochs[0] if epochs else Epoch()
+            fresh = [_skip_taken(each, topic_id, ledgers, epoch) for each in fresh]
+    placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
+    known_objects = len(selected) - len(fresh)
+    opened = open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)
+    opened.notices += _offer_checkpoints(archive, selected, state)
+    return opened
+
+
+def _offer_checkpoints(archive: Archive, objects: Sequence[ArchiveObject], state: TopicState) -> list[str]:
+    """Say how to take over how far the broker has cleaned the logs of a topic, if that is known.
+
+    Only for partitions that are empty: what was ingested before, the broker has perhaps compacted since.
+    """
+    if archive.layout is not KAFKA_LOG:
+        return []
+    empty = {number for number, partition in state.partitions.items() if partition.log_end_offset == 0}
+    mine = [each for each in objects if each.topic == state.topic and each.partition in empty]
+    found = find_cleaner_checkpoint(archive.stored, mine)
+    if found is None:
+        return []
+    command = f"winnow checkpoints import {shlex.quote(found.uri)}"
+    return [f"The broker had compacted this topic. So that only what came later counts as dirty, type: {command}"]
+
+
+def _find_topic_id(
+    archive: Archive, objects: Sequence[ArchiveObject], state: TopicState, before: Sequence[Mapping[str, str]]
+) -> str | None:
+    """Find the id that a broker gave the topic; ``before``: the choices of earlier ingests of log directories.
+
+    Raises:
+        BadInputError: there are several ids, or an earlier ingest was of another one: the topic was created again.
+    """
+    if archive.layout is not KAFKA_LOG:
+        return None
+    epochs = [each.topic_id for each in state.epochs if each.topic_id is not None]
+    known = next((format_topic_id(choices[TOPIC_ID]) for choices in reversed(before) if TOPIC_ID in choices), None)
+    known = epochs[-1] if epochs else known
+    for partition, found in sorted(read_topic_ids(archive.stored, objects).items()):
+        if known is not None and found != known and found not in epochs:
+            raise BadInputError(describe_other_topic_id(state.topic, partition, known, found))
+        known, epochs = found, [found]
+    return known
+
+
+def _skip_taken(obj: ArchiveObject, topic_id: str, ledgers: Sequence[IngestLedger], epoch: Epoch) -> ArchiveObject:
+    """Return the log ``obj`` from where an earlier ingest of the same topic of the broker, by its id, ended.
+
+    A broker never changes what is at an offset of a topic; that ingest took all committed records up to its end. So a
+    log that grows costs what is new, and can go on after its records were compacted here. The same holds for what was
+    read from the brokers themselves, which ``epoch`` tells.
+    """
+    base = epoch.get_base(obj.partition or 0)
+    taken = [epoch.ends.get(obj.partition or 0, base) - base]
+    taken += [
+        entry.last_offset + 1 - base
+        for ledger in ledgers
+        if format_topic_id(ledger.choices.get(TOPIC_ID, "")) == topic_id
+        for entry in ledger.slices.get(obj.partition or 0, ())
+        if entry.records
+    ]
+    return replace(obj, first_offset=max([obj.first_offset or 0, *taken]))
+
+
+def open_archive_input(
+    archive: Archive,
+    objects: Sequence[ArchiveObject],
+    topic: str,
+    source_topic: str | None,
+    choices: Choices,
+    known_objects: int = 0,
+    topic_id: str | None = None,
+) -> OpenedInput:
+    """Make the input of the objects ``objects`` of an archive. ``topic_id``: recorded in the ledger."""
+    source = ArchiveInput(archive, objects, topic, source_topic, choices)
+
+    def describe() -> InputDescription:
+        return InputDescription(
+            layout=archive.layout.name,
+            choices={**source.describe_choices(), **({} if topic_id is None else {TOPIC_ID: topic_id})},
+            source_topic=source_topic,
+            objects=tuple(part for each in objects for part in list_parts(each)),
+        )
+
+    return OpenedInput(source, describe, known_objects)
+
+
+def list_parts(obj: ArchiveObject) -> list[KnownObject]:
+    """List the stored objects of ``obj`` as a ledger knows them: a local path is absolute there."""
+    return [KnownObject(_name_part(part.uri), part.size_bytes, part.modified_ns) for part in obj.parts.values()]
+
+
+def _name_part(uri: str) -> str:
+    return uri if "://" in uri else str(Path(uri).absolute())
+
+
+CreatedTopics = MutableMapping[str, str]
+"""The uuid of the table of each topic that a call created."""
+
+
+def create_topic(
+    ctx: Context,
+    topic: str,
+    partitions: int,
+    created: CreatedTopics,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    kafka: KafkaRecord | None = None,
+) -> None:
+    """Create ``topic`` and note it in ``created``; ``kafka``: what is known of its configuration at Kafka.
+
+    Raises:
+        ConfigurationError: this cannot be the name of a topic, or it exists.
+    """
+    overrides = overrides or {}
+    created[topic] = ctx.log.create(topic, partitions, overrides, kafka=kafka).head().table_uuid
+    record_creation(ctx, topic, partitions, overrides)
+
+
+def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]:
+    """Say what runs remove of a topic that a call created without saying its policy; nothing if they remove nothing.
+
+    ``records``: how many the call appended.
+    """
+    if not records or not ctx.log.open(topic).config().compacts:
+        return []
+    text = (
+        f"Topic {topic} is compacted by default: of {records:,} records a run keeps the newest of each key. What the "
+        f"first one may remove: winnow explain {topic} --include-active-segment. To keep all: winnow topics alter "
+        f"{topic} --config cleanup.policy=delete"
+    )
+    return [text]
+
+
+def create_missing_topic(
+    ctx: Context,
+    topic: str,
+    paths: Sequence[str],
+    created: CreatedTopics,
+    *,
+    layout: str,
+    choices: Choices,
+    source_topic: str | None = None,
+    partitions: int | None = None,
+    archive: Archive | None = None,
+) -> int | None:
+    """Create ``topic`` unless it is there; return its number of partitions, None if it was there.
+
+    ``created``: it is noted here. ``partitions``: None: as many as the input has, from names, else from the records,
+    all of which are read. ``archive``: what ``paths`` hold, if they were listed before.
+
+    Raises:
+        BadInputError: the input cannot be read, or neither names nor records tell a partition.
+        ConfigurationError: this cannot be the name of a topic.
+    """
+    if topic in ctx.log.names():
+        return None
+    archive = archive or open_archive(
+        paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition
+    )
+    if partitions is None:
+        partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
+        if partitions is None:
+            raise BadInputError(
+                f"How many partitions topic {topic} has is not in the input: neither names nor records tell one.",
+                left=NOTHING_INGESTED,
+                next=(
+                    "Say it with --partitions N; records without an offset then go where Kafka's default partitioner "
+                    "puts their keys."
+                ),
+            )
+    create_topic(ctx, topic, partitions, created)
+    return partitions

@@ -1,0 +1,361 @@
+"""Ingests an input in this process: in one pass if it is in order, else by way of a spool.
+
+In one pass records go into segments without a spool.
+
+For input as sinks and dumps leave it: every record new, of a known partition, in offset order (or without offsets), and
+with a key if the topic is compacted. At any other record it stops with :class:`NotStreamableError`; nothing refers to
+what it wrote, and the call uses the spool, which handles every case.
+
+Memory is bounded for any size of input: rows buffered for row groups, in total half of the budget (or one row group),
+and a few batches of 16 MiB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from winnow.arrivals.read_range import OrderedWorker
+from winnow.arrivals.spool import PartitionArrivals, Progress, Spool, SpooledFile, add_file_columns
+from winnow.arrivals.write_range import MAXIMUM_SLICE_ROWS, PartitionAppender, PreparedSegments, split_by_partition
+from winnow.errors import BadInputError, CommitConflictError
+from winnow.files.parquet_writer import ROW_GROUP_BYTES
+from winnow.log.head import Head
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
+from winnow.pipeline.ingest.commit import IngestCommit
+from winnow.pipeline.ingest.judge import check_order, check_overlap, require_keys, require_partitions
+from winnow.pipeline.ingest.keyless import KeylessRecords
+from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
+from winnow.sources.record_input import InputPass, ReadAgainError, RecordInput
+from winnow.sources.slice_digests import SliceDigests
+from winnow.values.model import TopicState
+
+MAXIMUM_OPEN_PARTITIONS = 128
+"""Partitions written at a time; with more, row groups would be too small to read efficiently."""
+MakeAppender = Callable[[int, Sequence[str]], PartitionAppender]
+"""Makes the appender of a partition, given the paths of the input."""
+
+
+class NotStreamableError(Exception):
+    """The input has records that only the spool can handle. Never leaves the ingest."""
+
+
+class StreamingAppender:
+    """One pass over an input into the segments of ``prepared``.
+
+    Args:
+        state: the state of the log.
+        prepared: receives what is written.
+        make: makes the appender of a partition.
+        held_bytes: maximum bytes buffered for row groups.
+        needs_keys: whether a record without a key needs the spool.
+    """
+
+    def __init__(
+        self,
+        state: TopicState,
+        prepared: PreparedSegments,
+        make: MakeAppender,
+        *,
+        held_bytes: int,
+        needs_keys: bool,
+    ) -> None:
+        self._state = state
+        self._prepared = prepared
+        self._make = make
+        self._held_bytes = max(held_bytes, ROW_GROUP_BYTES)
+        self._needs_keys = needs_keys
+        self._open: dict[int, PartitionAppender] = {}
+        self._closed: dict[int, PartitionAppender] = {}
+        self._lacking: dict[int, bool] = {}
+        self._paths: Sequence[str] = ()
+
+    def read(self, source: RecordInput, opened: InputPass, progress: Progress | None = None) -> list[SpooledFile]:
+        """Read the parts of ``source`` in order and write their records; ``progress`` is called after each batch.
+
+        Raises:
+            NotStreamableError: a record needs the spool.
+            BadInputError: a part cannot be read or holds something that is not a record.
+        """
+        self._paths = source.names
+        total_bytes = sum(source.measure(number) for number in range(len(source.names)))
+        read_bytes = read_records = 0
+        files: list[SpooledFile] = []
+        with OrderedWorker() as hashing, OrderedWorker() as writing:
+            for number, path in enumerate(source.names):
+                digests = SliceDigests()
+                records = lacking = 0
+                for batch in opened.read(number):
+                    sorted_batch = self._sort_by_partition(batch)
+                    hashing.put(digests.update, sorted_batch)
+                    writing.put(self._write, add_file_columns(sorted_batch, number, 0))
+                    records += batch.num_rows
+                    lacking += batch.column("offset").null_count
+                    read_records += batch.num_rows
+                    if progress is not None:
+                        progress(read_bytes, total_bytes, read_records)
+                hashing.settle()
+                files.append(
+                    SpooledFile(number, path, digests.file_digest(), dict(digests.digests()), records, lacking > 0)
+                )
+                read_bytes += source.measure(number)
+                if progress is not None:
+                    progress(read_bytes, total_bytes, read_records)
+            opened.finish()
+            # Writing opens appenders: they are complete only when it has ended.
+            writing.settle()
+            for appender in self._open.values():
+                writing.put(appender.close)
+            writing.settle()
+        for _, appender in sorted((self._closed | self._open).items()):
+            appender.note(files)
+        return files
+
+    def abandon(self) -> list[str]:
+        """Stop and return all files written, which nothing refers to."""
+        return [path for appender in (self._closed | self._open).values() for path in appender.abandon()]
+
+    def _sort_by_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Sort ``batch`` by partition, keeping the file's order within each."""
+        partition = batch.column("partition")
+        if partition.null_count or (self._needs_keys and batch.column("key").null_count):
+            raise NotStreamableError
+        numbers = partition.to_numpy()
+        if (np.diff(numbers) < 0).any():
+            return batch.take(pa.array(np.argsort(numbers, kind="stable")))
+        return batch
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        for part in split_by_partition(batch):
+            partition = part.column("partition")[0].as_py()
+            offsets = part.column("offset")
+            lacks = offsets.null_count > 0
+            if offsets.null_count not in (0, len(offsets)) or self._lacking.setdefault(partition, lacks) is not lacks:
+                raise NotStreamableError
+            if not lacks and offsets[0].as_py() < self._state.partitions[partition].log_end_offset:
+                raise NotStreamableError
+            appender = self._get_appender(partition)
+            try:
+                for start in range(0, part.num_rows, MAXIMUM_SLICE_ROWS):
+                    appender.add(part.slice(start, MAXIMUM_SLICE_ROWS))
+            except BadInputError:
+                # The spool reports the first fault of the input, which may be another record.
+                raise NotStreamableError from None
+        while sum(appender.held_bytes for appender in self._open.values()) > self._held_bytes:
+            max(self._open.values(), key=lambda appender: appender.held_bytes).flush()
+
+    def _get_appender(self, partition: int) -> PartitionAppender:
+        found = self._open.pop(partition, None)
+        if found is None:
+            if partition in self._closed:
+                raise NotStreamableError
+            if len(self._open) >= MAXIMUM_OPEN_PARTITIONS:
+                idle = next(iter(self._open))
+                self._closed[idle] = self._open.pop(idle)
+                self._closed[idle].close()
+            state = self._state.partitions[partition]
+            self._prepared.base[partition] = state
+            self._prepared.log_end[partition] = state.log_end_offset
+            found = self._make(partition, self._paths)
+        # Re-inserted last: the least recently written appender is closed first.
+        self._open[partition] = found
+        return found
+
+
+MAXIMUM_BATCH_ROWS = 8_192
+
+
+def append_records(request: IngestRequest, head: Head, progress: Progress | None = None) -> IngestReport:
+    """Append the records of an input: in one pass if it is in order, else by way of a spool.
+
+    Raises:
+        BadInputError: a record is refused; nothing landed.
+        CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
+    """
+    try:
+        return _StreamingIngest(request, head).run(progress)
+    except (NotStreamableError, LogMovedError):
+        return _append_spooled(request, head, progress)
+
+
+def _append_spooled(request: IngestRequest, head: Head, progress: Progress | None) -> IngestReport:
+    log = request.log
+    with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source) as spool:
+        spool.read(progress)
+        for _ in range(MAXIMUM_COMMIT_TRIES):
+            with contextlib.suppress(LogMovedError):
+                return _SpooledIngest(request, request.prepare_head(log.newest_head()), spool).run()
+    raise CommitConflictError(
+        f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments.",
+        left="Nothing of it landed.",
+        next="Run it again.",
+    )
+
+
+class _StreamingIngest(IngestCommit):
+    """The first try, without a spool."""
+
+    def run(self, progress: Progress | None) -> IngestReport:
+        """Read, write, commit and report; a failure before the commit leaves nothing.
+
+        Raises:
+            NotStreamableError: the input needs the spool.
+        """
+        with self.row.renew_in_background(), self.restart_if_voided():
+            return self._run(progress)
+
+    def _run(self, progress: Progress | None) -> IngestReport:
+        opened = self.request.source.open_pass(len(self.head.state.partitions))
+        appender = StreamingAppender(
+            self.head.state,
+            self.prepared,
+            self.open_appender,
+            held_bytes=self.ctx.budget.memory_limit_bytes // 2,
+            needs_keys=self.config.compacts,
+        )
+        try:
+            self.files = self._read(appender, opened, progress)
+            self.note_other_topics(opened.records_of)
+            self._reject_known_files()
+            for file in self.files:
+                self.note_extra_columns(file)
+        except BaseException:
+            self.remove(appender.abandon())
+            raise
+        return self.commit_prepared(self.files, lambda: self.remove(appender.abandon()))
+
+    def _read(self, appender: StreamingAppender, opened: InputPass, progress: Progress | None) -> list[SpooledFile]:
+        try:
+            return appender.read(self.request.source, opened, progress)
+        except ReadAgainError:
+            raise NotStreamableError from None
+
+    def _reject_known_files(self) -> None:
+        """Raise for a file without offsets that was ingested before, or appears twice: the spool skips those."""
+        lacking = [file.digest for file in self.files if file.lacks_offsets]
+        known = self.head.state.file_digests
+        if not self.again and (len(set(lacking)) < len(lacking) or any(digest in known for digest in lacking)):
+            raise NotStreamableError
+
+
+class _SpooledIngest(IngestCommit):
+    """One try of a spooled call against one head of the log."""
+
+    def __init__(self, request: IngestRequest, head: Head, spool: Spool) -> None:
+        super().__init__(request, head, spool.files)
+        self.spool = spool
+        self._appender: PartitionAppender | None = None
+        self.prepared.skipped.update(spool.repeats)
+        self.quarantines = self.config.compacts and self.config.keyless == "quarantine"
+
+    def run(self) -> IngestReport:
+        """Check, write, commit, report."""
+        with self.row.renew_in_background(), self.restart_if_voided():
+            return self._run()
+
+    def _run(self) -> IngestReport:
+        self.note_other_topics(self.spool.records_of)
+        taken = self._select_files()
+        arrivals = self.spool.list_arrivals([file.number for file in taken])
+        if self.config.compacts and not self.quarantines:
+            require_keys(self.log.topic, self.spool, taken, self.head)
+        if self.quarantines:
+            check_order(self.spool, taken)
+        else:
+            require_partitions(self.log.topic, self.spool, taken)
+        self._check_overlaps(arrivals, taken)
+        try:
+            self._write(arrivals, taken)
+        except BaseException:
+            self._discard()
+            raise
+        return self.commit_prepared(taken, self._discard)
+
+    # -------------------------------------------------------------- which files
+
+    def _select_files(self) -> list[SpooledFile]:
+        """Return the files of this call that are not already known as a whole."""
+        taken: list[SpooledFile] = []
+        seen: set[str] = set()
+        for file in self.files:
+            self.note_extra_columns(file)
+            known = file.lacks_offsets and file.digest in self.head.state.file_digests
+            if file.records and not (self.again and file.lacks_offsets) and (known or file.digest in seen):
+                why = "was ingested before" if known else "is in this call twice"
+                self.notices.append(
+                    f"{file.path}: skipped, its content {why}."
+                    + (" To append it again, add --allow-duplicates." if file.lacks_offsets else "")
+                )
+                self._skip_file(file)
+                continue
+            seen.add(file.digest)
+            taken.append(file)
+        return taken
+
+    def _skip_file(self, file: SpooledFile) -> None:
+        rows = self.spool.connection.execute(
+            f"SELECT coalesce(partition, -1), count(*) FROM spool WHERE file = {file.number} GROUP BY 1"
+        ).fetchall()
+        for partition, count in rows:
+            self.prepared.skipped[partition] = self.prepared.skipped.get(partition, 0) + count
+
+    # -------------------------------------------------------------- checks
+
+    def _check_overlaps(self, arrivals: Sequence[PartitionArrivals], taken: Sequence[SpooledFile]) -> None:
+        overlapping = [
+            arrival
+            for arrival in arrivals
+            if arrival.min_offset is not None
+            and arrival.min_offset < self.head.state.partitions[arrival.partition].log_end_offset
+        ]
+        if not overlapping:
+            return
+        segments = self.log.segments(self.head)
+        quarantine = self.ctx.log.quarantine(self.log.topic, self.head)
+        for arrival in overlapping:
+            check_overlap(
+                self.spool,
+                self.head,
+                arrival.partition,
+                segments.get(arrival.partition, ()),
+                quarantine,
+                [file.number for file in taken],
+                trust_compacted=self.request.trust_compacted,
+            )
+
+    # -------------------------------------------------------------- segments
+
+    def _write(self, arrivals: Sequence[PartitionArrivals], taken: Sequence[SpooledFile]) -> None:
+        for arrival in arrivals:
+            state = self.head.state.partitions[arrival.partition]
+            self.prepared.base[arrival.partition] = state
+            self.prepared.log_end[arrival.partition] = state.log_end_offset
+        paths = [file.path for file in self.files]
+        condition = "partition IS NOT NULL" + (" AND key IS NOT NULL" if self.quarantines else "")
+        for batch in self.spool.stream(condition, [file.number for file in taken], MAXIMUM_BATCH_ROWS):
+            for part in split_by_partition(batch):
+                partition = part.column("partition")[0].as_py()
+                if self._appender is None or self._appender.partition != partition:
+                    self._finish()
+                    self._appender = self.open_appender(partition, paths)
+                self._appender.add(part)
+        self._finish()
+        if self.quarantines:
+            keyless = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
+            keyless.skip_known()
+            keyless.count()
+            if self.prepared.quarantined:
+                self.row.open()
+                keyless.write(self.ctx.log.quarantine(self.log.topic, self.head))
+
+    def _finish(self) -> None:
+        if self._appender is not None:
+            self._appender.close()
+            self._appender.note(self.files)
+
+    def _discard(self) -> None:
+        paths = [segment.path for found in self.prepared.segments.values() for segment in found]
+        self.remove([*paths, *(self._appender.abandon() if self._appender is not None else [])])

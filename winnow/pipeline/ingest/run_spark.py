@@ -1,0 +1,438 @@
+"""Ingests an archive with a Spark application: plan, submit, check the result, one commit.
+
+The application writes files that nothing refers to; this process alone decides and commits, as for an ingest in one
+process (:mod:`winnow.pipeline.ingest.commit`). If the log or the knowledge of the input changes, all is planned anew,
+under another ingest id: files of an abandoned try never come into the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from winnow.arrivals.compare_with_log import AbsentRecord, AbsentRecords
+from winnow.arrivals.plan import IngestPlanner, InputKnowledge, restore_findings
+from winnow.arrivals.spool import Progress, SpooledFile
+from winnow.arrivals.write_range import join_slice_digests
+from winnow.engine.ingest import build_units
+from winnow.engine.ingest_documents import read_ingest_result, write_ingest_plan
+from winnow.engine.staging import format_plan_argument
+from winnow.errors import (
+    BadInputError,
+    CommitConflictError,
+    Explanation,
+    ServiceError,
+    UsageError,
+    WinnowError,
+    make_error,
+)
+from winnow.files import storage
+from winnow.files.file_names import is_ingest_file, is_task_folder
+from winnow.files.quarantine_files import locate_ingest_folder, name_ingest_folder
+from winnow.log.head import Head
+from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
+from winnow.pipeline.context import Context
+from winnow.pipeline.ingest.commit import IngestCommit
+from winnow.pipeline.ingest.epoch_input import EpochInput
+from winnow.pipeline.ingest.judge import build_keyless_error, check_result, group_segments, require_known_slices
+from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
+from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, run_job
+from winnow.planning.ingest_ranges import find_uncovered
+from winnow.planning.plans import PlanReference
+from winnow.sources.archive import ArchiveInput
+from winnow.sources.formats.encoding import Reading
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.layouts.mapped import NAME as MAPPED
+from winnow.sources.objects import Offsets
+from winnow.sources.record_input import ReadAgainError
+from winnow.sources.topic_filter import OtherTopicError
+from winnow.values.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace
+from winnow.values.model import Append, PartitionState
+
+JOB_NAME = "ingest"
+"""The program, below jobs/, that carries out ingest plans."""
+LOCAL = "local"
+SPARK = "spark"
+"""Where the records of an archive are read: in this process, or in tasks."""
+MAXIMUM_PLANS = 6
+"""Plans that an unchanged log may need, until all of an input is known."""
+
+
+class PlanAgainError(Exception):
+    """The input is otherwise than planned, and that is known now. Never leaves the ingest."""
+
+
+class LocalOnlyError(Exception):
+    """Only one process can ingest this input. Its argument says why."""
+
+
+def is_large(request: IngestRequest) -> bool:
+    """Check whether the input is an archive that Spark reads sooner than this process."""
+    source = request.source
+    if not isinstance(source, ArchiveInput):
+        return False
+    return sum(each.size_bytes for each in source.objects) >= request.ctx.settings.ingest.spark_from_bytes
+
+
+def find_local_reason(request: IngestRequest, head: Head) -> str | None:
+    """Return why this input has to be ingested by one process; None if Spark can do it."""
+    source = request.source
+    if isinstance(source, EpochInput):
+        return "the offsets of an epoch are moved to where it is in the log"
+    if not isinstance(source, ArchiveInput):
+        return "files of Winnow's own layout are read in the order given"
+    if source.archive.layout.name == MAPPED:
+        return "columns that --map names are read by one process"
+    if any(each.offsets is Offsets.NONE for each in source.objects):
+        return "the records have no offsets"
+    config = request.log.config(head)
+    if head.state.quarantine_ingests or (config.compacts and config.keyless == "quarantine"):
+        return "records without a key go to the quarantine"
+    return None
+
+
+def append_on_spark(request: IngestRequest, head: Head, progress: Progress | None = None) -> IngestReport:
+    """Append the records of an archive with Spark applications.
+
+    Raises:
+        BadInputError: a record is refused; nothing landed.
+        LocalOnlyError: a record has no offset; nothing landed.
+        ServiceError: Spark or the object store failed; nothing landed.
+        CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
+    """
+    assert isinstance(request.source, ArchiveInput)
+    knowledge = InputKnowledge(request.source)
+    plans = moves = 0
+    while plans < MAXIMUM_PLANS and moves < MAXIMUM_COMMIT_TRIES:
+        try:
+            return SparkIngest(request, head, knowledge=knowledge).run(progress)
+        except PlanAgainError:
+            plans += 1
+        except LogMovedError:
+            moves += 1
+        head = request.log.newest_head()
+    if plans == MAXIMUM_PLANS:
+        raise BadInputError(
+            "The archive changed while it was read.",
+            left=NOTHING_INGESTED,
+            next="Run it again.",
+        )
+    raise CommitConflictError(
+        f"The log of topic {request.log.topic} moved {moves} times while this call prepared its segments.",
+        left="Nothing of it landed.",
+        next="Run it again.",
+    )
+
+
+class SparkSegments(IngestCommit):
+    """One try of a call whose segments a Spark application writes, against one head of the log."""
+
+    def __init__(self, request: IngestRequest, head: Head) -> None:
+        super().__init__(request, head)
+        self.folder = locate_ingest_folder(head.location, self.prepared.ingest_id)
+        self._compared: set[int] = set()
+
+    def has_moved(self, partition: int, base: PartitionState, current: PartitionState) -> bool:
+        """Check whether what was prepared does not hold any more.
+
+        Where every record is above the log end, nothing was compared: a compaction meanwhile changes nothing.
+        """
+        if partition in self._compared:
+            return super().has_moved(partition, base, current)
+        return base.log_end_offset != current.log_end_offset
+
+    def prepare_commit(self, plan: IngestPlan, result: IngestResult) -> None:
+        """Fill in what the commit of ``result`` needs; :attr:`files` has the digests of its objects."""
+        prepared = self.prepared
+        appended: dict[int, set[int]] = {}
+        for each in result.ranges:
+            partition = plan.ranges[each.number].partition
+            if not each.records:
+                continue
+            state = self.head.state.partitions[partition]
+            prepared.base[partition] = state
+            prepared.log_end.setdefault(partition, state.log_end_offset)
+            appended.setdefault(partition, set()).update(each.appended_objects)
+            if each.skipped:
+                self._compared.add(partition)
+            if each.skipped or each.repeats:
+                prepared.skipped[partition] = prepared.skipped.get(partition, 0) + each.skipped + each.repeats
+        now_ms = self.ctx.now_ms()
+        for partition, segments in group_segments(plan, result).items():
+            first, last = segments[0].first_offset, segments[-1].last_offset
+            records = sum(segment.records for segment in segments)
+            prepared.segments[partition] = segments
+            prepared.appended[partition] = records
+            prepared.lowest[partition] = first
+            prepared.log_end[partition] = max(prepared.log_end[partition], last + 1)
+            digests = [self.files[number].slices[partition] for number in sorted(appended[partition])]
+            arrived_ms = now_ms if now_ms < self.as_of_ms else None
+            prepared.slices[partition] = [
+                Append(join_slice_digests(digests), first, last, records, self.as_of_ms, arrived_ms)
+            ]
+
+    def remove_others(self) -> None:
+        """Remove plans, results and files of repeated tasks: after the commit nobody would. Other files stay.
+
+        Raises:
+            WinnowError: a segment is not there, or not as its task wrote it.
+        """
+        listed = {entry.uri: entry.size_bytes for entry in self._list_files()}
+        segments = [segment for found in self.prepared.segments.values() for segment in found]
+        wrong = [segment.path for segment in segments if listed.get(segment.path) != segment.size_bytes]
+        if wrong:
+            raise WinnowError(
+                f"{wrong[0]} is not the segment that a task wrote.",
+                left=NOTHING_INGESTED,
+                next="Run it again.",
+            )
+        for uri in listed.keys() - {segment.path for segment in segments}:
+            storage.delete(uri, below=self.head.location)
+        self._remove_empty_folders()
+
+    def discard(self) -> None:
+        """Remove what the applications of this try left; what cannot be removed is left for the sweep."""
+        with contextlib.suppress(OSError, ServiceError):
+            self.remove([entry.uri for entry in self._list_files()])
+            self._remove_empty_folders()
+
+    def _list_files(self) -> tuple[storage.FileEntry, ...]:
+        """List what the application may have written, under the names that it gives."""
+        return storage.list_named_files(
+            self.head.location, name_ingest_folder(self.prepared.ingest_id), partial(is_ingest_file, quarantined=False)
+        ).files
+
+    def _remove_empty_folders(self) -> None:
+        storage.remove_empty_folders(self.head.location, name_ingest_folder(self.prepared.ingest_id), is_task_folder)
+
+
+class SparkIngest(SparkSegments):
+    """One try of a call against one head of the log."""
+
+    def __init__(self, request: IngestRequest, head: Head, *, knowledge: InputKnowledge) -> None:
+        super().__init__(request, head)
+        self.knowledge = knowledge
+
+    def run(self, progress: Progress | None) -> IngestReport:
+        """Plan, submit, check, commit, report; a failure before the commit leaves nothing that counts.
+
+        Raises:
+            PlanAgainError, LogMovedError: try again.
+        """
+        with self.row.renew_in_background(), self.restart_if_voided():
+            self.row.open()
+            try:
+                self._make_segments(progress)
+            except WinnowError as problem:
+                # A sweep that took this call for dead may have deleted plans, results and segments.
+                if not isinstance(problem, BadInputError) and self.row.is_voided(self.log.head().state):
+                    raise LogMovedError from problem
+                raise
+            return self.commit_prepared(self.files, self.discard)
+
+    def _make_segments(self, progress: Progress | None) -> None:
+        """Plan, submit and check."""
+        planner = IngestPlanner(
+            self.head.state,
+            self.head.location,
+            self.knowledge,
+            self.prepared.ingest_id,
+            self.knowledge.source.source_topic,
+            self.config.segment_bytes,
+            needs_keys=self.config.compacts,
+        )
+        survey = planner.make_survey()
+        if survey is not None:
+            self._learn(survey, self._submit(survey, None))
+        plan = planner.make_plan(self.log.segments(self.head))
+        result = self._submit(plan, progress)
+        # The application has ended: what it left is known, and removed if it is of no use.
+        try:
+            self._judge(plan, result)
+            self.prepare_commit(plan, result)
+            self.remove_others()
+        except BaseException:
+            self.discard()
+            raise
+
+    def _submit(self, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+        result = submit_ingest_plan(self.ctx, plan, progress)
+        try:
+            check_result(plan, result)
+            _raise_failure(plan, result.failures, self.knowledge)
+        except BaseException:
+            self.discard()
+            raise
+        return result
+
+    def _learn(self, plan: IngestPlan, result: IngestResult) -> None:
+        """Note what a survey found: the offsets of objects, and how fields are read."""
+        opened = self.knowledge.source.open_pass(plan.partition_count)
+        for each in result.ranges:
+            self.knowledge.extents.update({fact.number: fact.extents for fact in each.findings.objects})
+            opened.add_findings(restore_findings(each.findings))
+        decided = opened.decide_readings()
+        self.knowledge.readings.update({n: each for n, each in decided.items() if n in self.knowledge.readings})
+
+    def _judge(self, plan: IngestPlan, result: IngestResult) -> None:
+        """Check what only the whole input can tell.
+
+        Raises:
+            PlanAgainError: the input is otherwise than planned.
+            BadInputError: a decision is missing, or a record is refused.
+        """
+        knowledge = self.knowledge
+        source = knowledge.source
+        source.readings.update({name: Reading(reading) for name, reading in plan.readings.items()})
+        opened = source.open_pass(plan.partition_count)
+        for each in result.ranges:
+            opened.add_findings(restore_findings(each.findings))
+        try:
+            opened.finish()
+        except ReadAgainError:
+            knowledge.readings.update(source.readings)
+            raise PlanAgainError from None
+        decided = opened.decide_readings()
+        for name in set(source.readings) - set(decided) - set(source.choices.encodings):
+            del source.readings[name]
+        source.readings.update(decided)
+        extents = {fact.number: fact.extents for each in result.ranges for fact in each.findings.objects}
+        if find_uncovered(plan.ranges, extents):
+            knowledge.extents.update(extents)
+            raise PlanAgainError
+        facts = {fact.number: fact for each in result.ranges for fact in each.findings.objects}
+        self.files = [_make_file(plan, facts[number]) for number in range(len(plan.objects))]
+        self.note_other_topics(opened.records_of)
+        self._require_keys(result.ranges, plan)
+        self._require_present(result.ranges, plan)
+
+    def _require_keys(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
+        found = [(each.keyless, plan.ranges[each.number].partition) for each in ranges if each.keyless is not None]
+        if not found:
+            return
+        first, partition = min(found, key=lambda each: (each[0].number, each[0].row))
+        count = sum(each.count for each, _ in found)
+        path = plan.objects[first.number].uri
+        raise build_keyless_error(self.head, self.log.topic, path, first.row, partition, first.offset, count)
+
+    def _require_present(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
+        if self.request.trust_compacted:
+            return
+        by_partition: dict[int, list[RangeResult]] = {}
+        for each in ranges:
+            if each.absent:
+                by_partition.setdefault(plan.ranges[each.number].partition, []).append(each)
+        for partition, mine in sorted(by_partition.items()):
+            places: dict[int, RecordPlace] = {}
+            for place in (place for each in mine for place in each.absent):
+                places[place.number] = min(place, places.get(place.number, place), key=lambda one: one.row)
+            absent = AbsentRecords(
+                tuple(AbsentRecord(each.number, each.row, each.offset) for _, each in sorted(places.items())),
+                sum(each.absent_records for each in mine),
+                sum(each.absent_later for each in mine),
+            )
+            require_known_slices(self.head.state, self.files, partition, absent)
+
+
+def _make_file(plan: IngestPlan, facts: ObjectFacts) -> SpooledFile:
+    slices: dict[int | None, str] = dict(facts.slices.items())
+    return SpooledFile(
+        facts.number, plan.objects[facts.number].uri, facts.digest, slices, facts.records, lacks_offsets=False
+    )
+
+
+def _raise_failure(plan: IngestPlan, failures: Sequence[RangeFailure], knowledge: InputKnowledge) -> None:
+    """Raise for the failures of an application: first for those that another plan mends, then the first of the input.
+
+    Raises:
+        PlanAgainError, LocalOnlyError, WinnowError: as :func:`append_on_spark`.
+    """
+    misread = {each.misread_field for each in failures if each.misread_field is not None}
+    if misread:
+        knowledge.readings.update(dict.fromkeys(misread, Reading.TEXT))
+        raise PlanAgainError
+    if any(each.lacks_offsets for each in failures):
+        raise LocalOnlyError("records have no offsets")
+    if failures:
+        first = min(failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.order, each.number))
+        other = first.other_topic
+        if other is not None:
+            raise OtherTopicError(Explanation(other.sentence, NOTHING_INGESTED), other.path, other.found)
+        raise make_error(first.exit_code, first.explanation)
+
+
+def submit_ingest_plan(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+    """Write ``plan``, run spark-submit for it, and read what its application reports.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+        ServiceError: the application did not end as it should; nothing landed.
+    """
+    found = submit_ingest_plans(ctx, [plan], progress)[plan.plan_id]
+    if isinstance(found, WinnowError):
+        raise found
+    return found
+
+
+def submit_ingest_plans(
+    ctx: Context, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
+) -> dict[str, IngestResult | WinnowError]:
+    """Write ``plans``, run one spark-submit for all of them, and read by plan id what its application reports.
+
+    ``options``: further arguments of the program.
+
+    Raises:
+        ConfigurationError: no Java, or a mixed Spark installation.
+    """
+    references = []
+    total_bytes = 0
+    for plan in plans:
+        uri, sha256 = write_ingest_plan(plan)
+        units = build_units(uri, plan)
+        size_bytes = sum(unit.size_bytes for unit in units)
+        references.append(PlanReference(plan.topic, plan.plan_id, uri, len(units), size_bytes, None, sha256))
+        total_bytes += size_bytes
+    applications: dict[str, str] = {}
+    read_bytes = read_records = 0
+
+    def follow(event: dict[str, Any]) -> None:
+        nonlocal read_bytes, read_records
+        if event["event"] == "plan" and event.get("manifest"):
+            applications[str(event["plan_id"])] = str(event["manifest"])
+        if event["event"] == "range" and progress is not None:
+            read_bytes += int(event["bytes"])
+            read_records += int(event["records"])
+            progress(min(read_bytes, total_bytes), total_bytes, read_records)
+
+    arguments = [format_plan_argument(each.uri, each.sha256) for each in references]
+    job = [find_job_file(JOB_NAME), *build_engine_arguments(ctx.settings), *options, *arguments]
+    name = f"winnow ingest {plans[0].ingest_id}" if len(plans) == 1 else f"winnow ingest {len(plans)} topics"
+    done = run_job(ctx.settings, job, name=name, plans=references, progress=follow)
+    return {plan.plan_id: _read_outcome(plan, done, applications.get(plan.plan_id)) for plan in plans}
+
+
+def _read_outcome(plan: IngestPlan, done: JobOutcome, application: str | None) -> IngestResult | WinnowError:
+    failure = done.failures.get(plan.plan_id)
+    if failure is not None:
+        return make_error(failure.exit_code, Explanation(failure.error, NOTHING_INGESTED, "Run it again."))
+    if application is None or plan.plan_id not in done.digests:
+        return ServiceError(
+            "The Spark application of the ingest reported no result.",
+            left=NOTHING_INGESTED,
+            next="Run it again.",
+        )
+    try:
+        return read_ingest_result(plan, application, done.digests[plan.plan_id])
+    except WinnowError as problem:
+        return problem
+
+
+def make_spark_error(reason: str) -> WinnowError:
+    """Make the error about an input that was to be ingested on Spark and cannot be."""
+    return UsageError(
+        f"This cannot be ingested on Spark: {reason}.",
+        left=NOTHING_INGESTED,
+        next="Leave --engine out.",
+    )
