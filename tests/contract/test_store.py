@@ -47,11 +47,11 @@ from winnow.errors import (
 from winnow.store import CheckpointRow, Lease, RunState, Store, migration
 from winnow.store.database import Database
 from winnow.store.migration import MIGRATIONS, make_alembic_config
-from winnow.store.migrations import HEAD_REVISION, VERSION_TABLE
+from winnow.store.migrations import FIRST_REVISION, HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
 from winnow.store.store import PARTS
 from winnow.store.tables import Base
-from winnow.values.model import Append, Cleaning, PartitionState, Reason, TopicPartition
+from winnow.values.model import Append, Cleaning, PartitionState, Reason, TopicPartition, Uncleanable
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server
@@ -160,6 +160,24 @@ def test_a_downgrade_leaves_no_table_and_the_next_opening_makes_them_again(store
         assert inspect(engine).get_table_names() == [VERSION_TABLE]
     with Store.open(store_url) as store:
         assert store.alerts.remember("key", NOW_MS)
+
+
+@pytest.mark.usefixtures("genuine_migrations")
+def test_a_store_of_the_first_schema_is_upgraded_with_its_rows(store_url: str) -> None:
+    """Runs from before they counted the partitions that they marked have the marks that are still there."""
+    with Store.open(store_url) as store:
+        for plan_id in ("plan-1", "plan-2"):
+            store.runs.open(plan_id, "orders", attempt="a", as_of_ms=1, plan_uri="file:///plan", now_ms=1)
+        mark = Uncleanable("It is damaged.", NOW_MS, "plan-1")
+        store.projection.record_states("orders", {0: PartitionState(uncleanable=mark), 1: PartitionState()}, NOW_MS)
+    with engine_for(store_url) as engine, engine.begin() as connection:
+        command.downgrade(make_alembic_config(connection), FIRST_REVISION)
+    with Store.open(store_url) as store:
+        assert {run.plan_id: run.partitions_marked for run in store.runs.list_runs("orders")} == {
+            "plan-1": 1,
+            "plan-2": None,
+        }
+        assert list(store.projection.list_uncleanable().values()) == [mark]
 
 
 @pytest.mark.usefixtures("genuine_migrations")

@@ -159,6 +159,22 @@ def test_receipt_of_a_failed_validation_leads_to_its_data_docs(tmp_path: Path) -
     assert winnow("receipts", "orders", "--json").document[0]["data_docs"] == "file:///docs/index.html"
 
 
+@pytest.mark.parametrize(("marked", "status"), [(2, "invalid"), (None, "refused")])
+def test_receipt_of_a_failure_in_spark_is_invalid_where_partitions_were_marked(
+    tmp_path: Path, marked: int | None, status: str
+) -> None:
+    """Whatever its message says."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    open_run("plan-2", RunState.COMPACTING, message="", at_ms=NOW_MS + 2)
+    message = "Spark failed. Nothing was published; run it again."
+    with open_context() as ctx:
+        ctx.store.runs.set_state(
+            "plan-2", RunState.SPARK_FAILED, NOW_MS + 3, message, attempt="a-1", partitions_marked=marked
+        )
+    entry = winnow("receipts", "orders", "--json").document[0]
+    assert (entry["status"], entry["message"]) == (status, message)
+
+
 def test_receipts_for_people_are_a_table(tmp_path: Path) -> None:
     """Records and bytes of what was published, the reason of what was not."""
     make_topic("orders", tmp_path / "orders.jsonl")

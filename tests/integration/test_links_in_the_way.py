@@ -207,6 +207,23 @@ def test_forged_runs_of_the_store_delete_nothing(world: World, plan_id: str) -> 
     assert world.read() == rows
 
 
+def test_forged_run_with_the_name_of_an_ingest_call_at_work_takes_nothing_of_it(world: World) -> None:
+    """Its segments lie as those of an attempt do, and no commit names them yet."""
+    ingest_id = "1" * 32
+    world.ctx.store.ingests.open(ingest_id, TOPIC, least_number=0, holder="another", now_ms=world.clock())
+    segment = get_path(world.segments()[0].path)
+    folder = get_path(world.head().location) / "data" / f"ingest-{ingest_id}" / "a1" / "t0"
+    folder.mkdir(parents=True)
+    written = folder / segment.name
+    written.write_bytes(segment.read_bytes())
+    run = world.ctx.store.runs.list_runs(TOPIC)[0]
+    change_row(world, run.plan_id, plan_id=f"ingest-{ingest_id}", status="void", fence=-1)
+    with world.ctx.store.runs._database.writing() as session:
+        session.add(tables.Attempt(plan_id=f"ingest-{ingest_id}", attempt="a1", fence=-1, opened_at_ms=0))
+    sweep(world)
+    assert written.exists()
+
+
 def test_forged_fence_of_an_attempt_at_work_has_it_refused_before_its_files_go(world: World) -> None:
     """While it commits, the store says that it was void long ago: the sweep ends it for good before it deletes."""
     plan = world.plan(world.clock() + 1, "a3")

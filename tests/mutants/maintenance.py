@@ -74,7 +74,7 @@ MAINTENANCE = (
     .caught_by("test_forged_rows_of_the_store_delete_nothing"),
     Mutant("any-run-row", "a row of a run is believed whatever folder it names")
     .changes("file_names.is_plan_id", return_value("True", "_PLAN_ID"))
-    .caught_by("test_forged_runs_of_the_store_delete_nothing"),
+    .caught_by("test_forged_run_with_the_name_of_an_ingest_call_at_work_takes_nothing_of_it"),
     Mutant("ledger-of-a-committed-call", "a row leads to the ledger of a committed ingest call")
     .changes("DeletionFilter.select_of_ingest", never("_is_committed"))
     .caught_by("test_forged_ingest_call_does_not_take_the_ledger_of_a_committed_one"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import never, replace, return_value
+from tests.mutants.changes import never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
 RECOVERY = (
@@ -37,7 +37,7 @@ RECOVERY = (
     .changes("make_raised_change", replace("max(A, B) + 1", "max(A, B)"))
     .caught_by("test_numbers_are_above_all_that_the_folder_knows"),
     Mutant("recovered-sequence-number-stays", "a recovery may give a sequence number a second time")
-    .changes("ChosenMetadata.__init__", replace("max(above_sequence_number, A)", "A"))
+    .changes("make_raised_change", set_keyword("above_sequence_number", "0"))
     .caught_by("test_numbers_are_above_all_that_the_folder_knows"),
     Mutant("another-topic-adopted", "a table is adopted under another topic's name")
     .changes("_require_same_topic", never("topic"))

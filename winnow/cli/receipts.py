@@ -125,10 +125,9 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
 
 def _find_failed_status(run: Run) -> Status:
     """Find how the receipt of a run calls its failure in Spark: invalid where partitions were marked, else refused."""
-    from winnow.pipeline.compaction.batch import RUN_AGAIN
     from winnow.values.model import Status
 
-    return Status.REFUSED if run.message.endswith(RUN_AGAIN) else Status.INVALID
+    return Status.INVALID if run.partitions_marked else Status.REFUSED
 
 
 def _check_known(ctx: Context, topic: str) -> None:

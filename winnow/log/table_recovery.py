@@ -134,7 +134,6 @@ class ChosenMetadata:
         found: the chosen metadata file.
         io: access to the table's files.
         land: what a commit does; None: nothing is committed.
-        above_sequence_number: a commit gets a higher sequence number.
     """
 
     def __init__(
@@ -144,11 +143,9 @@ class ChosenMetadata:
         found: FoundMetadata,
         io: FileIO,
         land: Land | None = None,
-        above_sequence_number: int = 0,
     ) -> None:
         assert found.metadata is not None
-        highest = max(above_sequence_number, found.sequence_number)
-        self.metadata = found.metadata.model_copy(update={"last_sequence_number": highest})
+        self.metadata = found.metadata
         self.properties: dict[str, str] = {}
         self._catalog, self._identifier, self._found, self._io, self._land = catalog, identifier, found, io, land
         self._tried: int | None = None

@@ -72,7 +72,8 @@ class Run:
     ``holder``: the last planner, as leases name it: ``airflow:DAG:RUN``, or a process of a machine.
     ``plan_sha256``: of the plan's bytes; None: planned before it was noted. ``fence``: the topic's fence when the run
     was opened last; its attempts may be published while the topic still has that one. ``found_empty_at_ms``: when a
-    sweep first found nothing left to delete of it.
+    sweep first found nothing left to delete of it. ``partitions_marked``: how many partitions were marked uncleanable
+    because of its failure; None: none.
     """
 
     plan_id: str
@@ -89,6 +90,7 @@ class Run:
     plan_sha256: str | None = None
     fence: int = 0
     found_empty_at_ms: int | None = None
+    partitions_marked: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

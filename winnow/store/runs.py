@@ -188,6 +188,7 @@ class Runs(StorePart):
         *,
         attempt: str,
         seen: RunState | None = None,
+        partitions_marked: int | None = None,
     ) -> Run:
         """Set a run's state to ``state``; ``message`` replaces the one before, None as snapshot keeps the present one.
 
@@ -200,6 +201,7 @@ class Runs(StorePart):
             attempt: which attempt does this; a run whose latest attempt is another one stays as it is, unless ``state``
                 is published: then this is the attempt that was.
             seen: the state that the caller has seen; the run stays as it is when it has another one by now.
+            partitions_marked: how many partitions the failure speaks against; None: as many as before.
 
         Raises:
             CommitUnknownError: the run is publishing or unknown, and ``state`` would forget that.
@@ -211,6 +213,8 @@ class Runs(StorePart):
         values: dict[str, object] = {"status": state.value, "updated_at_ms": now_ms, "message": message}
         if snapshot_id is not None:
             values["snapshot_id"] = snapshot_id
+        if partitions_marked is not None:
+            values["partitions_marked"] = partitions_marked
         sources = TRANSITIONS[state]
         if seen is not None:
             sources &= {seen}

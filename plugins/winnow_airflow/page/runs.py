@@ -70,7 +70,7 @@ def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> Document:
 def _describe_run(seen: RunView) -> Document:
     """Describe a run. ``totals`` None: it published nothing."""
     return {
-        **describe(seen.run, without=("plan_uri", "plan_sha256", "fence", "found_empty_at_ms")),
+        **describe(seen.run, without=("plan_uri", "plan_sha256", "fence", "found_empty_at_ms", "partitions_marked")),
         "dag_run": _parse_dag_run(seen.run.holder),
         "totals": None if seen.receipt is None else _sum_receipt(seen.receipt.partitions),
     }

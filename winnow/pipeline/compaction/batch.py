@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from winnow.engine import staging
 from winnow.engine.events import PlanFailure, describe_plan_failure
@@ -33,9 +32,6 @@ from winnow.values.results import Receipt
 
 Submit = Callable[[Sequence[PlanReference]], JobOutcome]
 """Runs Spark on plans and waits for it."""
-
-RUN_AGAIN: Final = "Nothing was published; run it again."
-"""How the message of a run ends whose failure speaks against none of its partitions."""
 
 log = logging.getLogger("winnow")
 
@@ -151,7 +147,9 @@ def _judge_failure(
         cause = failure.error
         what, left_behind, to_do = failure.explanation
         explanation = Explanation(
-            f"Topic {plan.topic} was not compacted: {what}", left_behind, str(Explanation(to_do, next=RUN_AGAIN))
+            f"Topic {plan.topic} was not compacted: {what}",
+            left_behind,
+            str(Explanation(to_do, next="Nothing was published; run it again.")),
         )
         error = make_error(failure.exit_code, explanation)
         # A plan that the job refused to carry out is void, which is no failure of Spark.

@@ -314,7 +314,12 @@ def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> Validati
     ctx.alerts.open_alert(found)
     explanation = found.explain()
     ctx.store.runs.set_state(
-        plan.plan_id, RunState.INVALID, ctx.now_ms(), message=str(explanation), attempt=verdict.attempt
+        plan.plan_id,
+        RunState.INVALID,
+        ctx.now_ms(),
+        message=str(explanation),
+        attempt=verdict.attempt,
+        partitions_marked=len(partitions),
     )
     return ValidationFailedError(*explanation)
 

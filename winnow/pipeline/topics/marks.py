@@ -145,7 +145,12 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     # Alert first: the partitions are marked even if the run has changed meanwhile.
     ctx.alerts.open_alert(found)
     ctx.store.runs.set_state(
-        plan.plan_id, RunState.SPARK_FAILED, ctx.now_ms(), message=str(explanation), attempt=attempt
+        plan.plan_id,
+        RunState.SPARK_FAILED,
+        ctx.now_ms(),
+        message=str(explanation),
+        attempt=attempt,
+        partitions_marked=len(reasons),
     )
     log_event("spark_failed", plan.topic, plan_id=plan.plan_id, attempt=attempt, partitions=partitions)
     if failure.exit_code == ValidationFailedError.exit_code:

@@ -272,9 +272,9 @@ def _find(survey: WarehouseSurvey, metadata: str | None) -> FoundMetadata | None
     return next((each for each in survey.found if each.name == name), None)
 
 
-def _open_chosen(found: TopicRecovery, land: Land | None = None, above: int = 0) -> ChosenMetadata:
+def _open_chosen(found: TopicRecovery, land: Land | None = None) -> ChosenMetadata:
     assert found.chosen is not None
-    return ChosenMetadata(found.ctx.log.catalog, found.identifier, found.chosen, found.io, land, above)
+    return ChosenMetadata(found.ctx.log.catalog, found.identifier, found.chosen, found.io, land)
 
 
 def _plan_side_tables(ctx: Context, topic: str, head: Head | None, io: FileAccess) -> tuple[SideTable, ...]:
@@ -305,7 +305,7 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
         _rebuild(found)
         return replace(describe_recovery(found), was_run=True)
     known = _find_known_numbers(found)
-    chosen = _open_chosen(found, _choose_landing(found, known), known.sequence_number)
+    chosen = _open_chosen(found, _choose_landing(found, known))
     if found.rebuilt is not None:
         found = _write_rebuilt(found, found.rebuilt, chosen)
     assert found.proof is not None
