@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import compaction_steps, maintenance, params, pool_checks, topic_rights
+from winnow_airflow import params, pool_checks, topic_rights
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.tasks import partition_steps, task_start
 from winnow_airflow.xcom_values import TOPIC_PATTERN, ChangeRow
 
 DOC = """
@@ -41,9 +42,9 @@ def change() -> str:
     row = ChangeRow(
         action=given["action"], topic=given["topic"], partitions=given["partitions"], reason=given["reason"]
     )
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         topic_rights.require_right(ctx, context, [row["topic"]])
-        return maintenance.change_partitions(ctx, row)
+        return partition_steps.change_partitions(ctx, row)
 
 
 with DAG(

@@ -7,9 +7,10 @@ from typing import cast
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import compaction_steps, params, pool_checks, topic_changes, topic_rights
+from winnow_airflow import params, pool_checks, topic_rights
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.tasks import task_start, topic_changes
 from winnow_airflow.xcom_values import TOPIC_PATTERN
 
 DOC = """
@@ -43,7 +44,7 @@ def check_pools() -> None:
 def change() -> str:
     """Changes the topic in one commit, and returns a sentence about what changed."""
     context = get_current_context()
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         topic_rights.require_right(ctx, context, [context["params"]["topic"]])
         return topic_changes.change_topic(ctx, cast("topic_changes.TopicChange", dict(context["params"])))
 

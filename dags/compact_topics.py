@@ -17,25 +17,17 @@ from airflow.sdk import (
 )
 
 from winnow.clock import read_wall_clock_ms
-from winnow_airflow import (
-    compaction_steps,
-    dry_run,
-    eligibility_steps,
-    lineage,
-    metrics,
-    monitoring,
-    params,
-    pool_checks,
-)
+from winnow_airflow import lineage, metrics, params, pool_checks
 from winnow_airflow.assets import COMPACTED, build_event, topic_asset
-from winnow_airflow.backfill_order import lock_topics_in_as_of_order
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import AirflowFailException, AirflowSkipException, CronTriggerTimetable
-from winnow_airflow.operators import CompactOperator
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import CHECK_POOL, COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
 from winnow_airflow.task_skipping import skip_tasks
+from winnow_airflow.tasks import compaction_steps, dry_run, eligibility_steps, monitoring, task_start
+from winnow_airflow.tasks.backfill_order import lock_topics_in_as_of_order
+from winnow_airflow.tasks.operators import CompactOperator
 from winnow_airflow.timetables import BackfillTimetable
 from winnow_airflow.xcom_values import BatchRow, TopicCheck, build_label, split_evenly
 
@@ -127,10 +119,10 @@ def check_eligibility() -> list[list[str]]:
     with eligibility_steps.end_run_on_error(context):
         pool_checks.require_pools(context)
         as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-        with compaction_steps.open_task_pipeline(context) as ctx:
-            topics = compaction_steps.select_topics(ctx, context, context["params"]["topics"])
+        with task_start.open_task_pipeline(context) as ctx:
+            topics = task_start.select_topics(ctx, context, context["params"]["topics"])
             if not context["params"]["dry_run"]:
-                compaction_steps.record_manual_run(ctx, context, "compact")
+                task_start.record_manual_run(ctx, context, "compact")
             shares = eligibility_steps.split_topics(
                 ctx, topics, as_of_ms=as_of_ms, looks_at_all=context["params"]["dry_run"]
             )
@@ -150,7 +142,7 @@ def check_further_topics(topics: list[str]) -> list[TopicCheck]:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         results, found = eligibility_steps.check_share(ctx, context, topics, as_of_ms=as_of_ms)
     context["ti"].xcom_push(key="return_value", value=found)
     results.raise_errors()
@@ -167,7 +159,7 @@ def plan(further: list[list[TopicCheck]]) -> list[BatchRow]:
     if context["params"]["dry_run"]:
         dry_run.log_preview(found)
         return []
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         if context["dag_run"].run_type == "backfill":
             found = lock_topics_in_as_of_order(ctx, found, as_of_ms=as_of_ms)
         return compaction_steps.plan_topics(ctx, found, as_of_ms=as_of_ms)
@@ -179,8 +171,8 @@ def list_compared() -> list[list[str]]:
     context = get_current_context()
     if context["params"]["shadow_strategy"] is None:
         raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
-    with compaction_steps.open_task_pipeline(context) as ctx:
-        return split_evenly(compaction_steps.select_topics(ctx, context, context["params"]["topics"]))
+    with task_start.open_task_pipeline(context) as ctx:
+        return split_evenly(task_start.select_topics(ctx, context, context["params"]["topics"]))
 
 
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
@@ -189,7 +181,7 @@ def compare_strategy(topics: list[str]) -> list[str]:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         return dry_run.compare_strategies(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
 
 
@@ -203,7 +195,7 @@ def validate(batch: BatchRow) -> list[str]:
     """Validates the new files with Great Expectations, topic by topic. A failed result is not published or retried."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         return compaction_steps.validate_batch(ctx, batch)
 
 
@@ -218,7 +210,7 @@ def publish(batch: BatchRow) -> list[str]:
     """Makes valid results visible, one commit per topic, then moves the checkpoint. A second time changes nothing."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         return compaction_steps.publish_batch(ctx, batch)
 
 
@@ -227,7 +219,7 @@ def report(batch: BatchRow) -> list[str]:
     """Reports the result of each topic, sends its asset event, and releases the topics."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         last_try = context["ti"].try_number > context["ti"].max_tries
         paragraphs, published = compaction_steps.report_batch(ctx, batch, last_try=last_try)
     for receipt, mark in published:

@@ -7,11 +7,12 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import format_ms, parse_as_of
-from winnow_airflow import compaction_steps, pool_checks
+from winnow_airflow import pool_checks
 from winnow_airflow.assets import compacted_past, read_events, topic_asset
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import AirflowSkipException
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
+from winnow_airflow.tasks import compaction_steps, task_start
 
 TOPIC = "aircraft"
 """A topic of the demo."""
@@ -44,7 +45,7 @@ def wait_for_watermark() -> list[dict[str, Any]]:
 def count_records(events: list[dict[str, Any]]) -> str:
     """Counts the records that a reader of the topic sees, from the table's metadata, and logs the newest event."""
     context = get_current_context()
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         topic = ctx.log.open(TOPIC)
         live = topic.segments(topic.head())
     records = sum(segment.records for segments in live.values() for segment in segments)

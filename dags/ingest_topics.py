@@ -8,13 +8,14 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
-from winnow_airflow import compaction_steps, following, maintenance, params, pool_checks, topic_rights
+from winnow_airflow import params, pool_checks, topic_rights
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import DeltaTriggerTimetable
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.task_skipping import skip_tasks
+from winnow_airflow.tasks import following, ingest_steps, task_start
 from winnow_airflow.xcom_values import TOPIC_PATTERN, IngestRow, build_label, share_ingest_rows
 
 DOC = """
@@ -85,7 +86,7 @@ def ingest_kafka() -> list[list[str]]:
     """Appends to all topics of the run what is new at the brokers; returns those that failed."""
     context: Any = get_current_context()
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         return following.ingest_from_kafka(ctx, context, as_of_ms=as_of_ms)
 
 
@@ -101,7 +102,7 @@ def ingest_topic(topics: list[str]) -> None:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         following.try_topics_again(ctx, context, topics, as_of_ms=as_of_ms)
 
 
@@ -111,9 +112,9 @@ def ingest(entries: list[IngestRow]) -> list[str]:
     context: Any = get_current_context()
     context["label"] = build_label(list(dict.fromkeys(entry["topic"] for entry in entries)))
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with compaction_steps.open_task_pipeline(context) as ctx:
+    with task_start.open_task_pipeline(context) as ctx:
         topic_rights.require_right(ctx, context, {entry["topic"] for entry in entries})
-        return maintenance.ingest_entries(ctx, entries, as_of_ms=as_of_ms)
+        return ingest_steps.ingest_entries(ctx, entries, as_of_ms=as_of_ms)
 
 
 INTERVAL = following.choose_interval()

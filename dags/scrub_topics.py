@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import get_current_context, task
 
-from winnow_airflow import compaction_steps, maintenance
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.task_defaults import SCRUB_POOL
+from winnow_airflow.tasks import scrub_steps, task_start
 
 DOC = """
 ### Reads every segment in full and checks its pages
@@ -37,7 +37,7 @@ alert `segment_damaged` says which file to restore.
 @task
 def list_topics() -> list[str]:
     """Lists the topics of this run."""
-    return maintenance.list_run_topics()
+    return scrub_steps.list_run_topics()
 
 
 @task(
@@ -49,9 +49,9 @@ def list_topics() -> list[str]:
 def scrub(topics: list[str]) -> list[str]:
     """Checks all topics in one task, because the file that was checked longest ago may be in any of them."""
     context: Any = get_current_context()
-    with compaction_steps.open_task_pipeline(context) as ctx:
-        return maintenance.scrub_topics(ctx, topics, started_ms=maintenance.get_run_start_ms(context))
+    with task_start.open_task_pipeline(context) as ctx:
+        return scrub_steps.scrub_topics(ctx, topics, started_ms=scrub_steps.get_run_start_ms(context))
 
 
-with maintenance.build_maintenance_dag("scrub_topics", "7 5 * * 0", DOC) as scrub_topics:
+with task_start.build_maintenance_dag("scrub_topics", "7 5 * * 0", DOC) as scrub_topics:
     scrub(list_topics())  # type: ignore[arg-type]

@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow.sdk import get_current_context, task
 
-from winnow_airflow import compaction_steps, maintenance
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.task_defaults import COMMIT_POOL
+from winnow_airflow.tasks import sweep_steps, task_start
 from winnow_airflow.xcom_values import build_label, split_evenly
 
 DOC = """
@@ -35,7 +35,7 @@ compacted is tried again later, and left to the next sweep if it is still being 
 @task
 def list_topics() -> list[list[str]]:
     """Lists the topics of this run, split into one share per sweep task."""
-    return split_evenly(maintenance.list_swept_topics())
+    return split_evenly(sweep_steps.list_swept_topics())
 
 
 @task(
@@ -49,9 +49,9 @@ def sweep(topics: list[str]) -> list[str]:
     """Sweeps one share of the topics, one after another."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
-    with compaction_steps.open_task_pipeline(context) as ctx:
-        return maintenance.sweep_topics(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
+    with task_start.open_task_pipeline(context) as ctx:
+        return sweep_steps.sweep_topics(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
 
 
-with maintenance.build_maintenance_dag("sweep_topics", "37 3 * * *", DOC) as sweep_topics:
+with task_start.build_maintenance_dag("sweep_topics", "37 3 * * *", DOC) as sweep_topics:
     sweep.expand(topics=list_topics())

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, get_current_context, task
 
-from winnow_airflow import monitoring
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import CronTriggerTimetable
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
+from winnow_airflow.tasks import monitoring
 
 WATCH_INTERVAL = timedelta(minutes=15)
 

@@ -34,7 +34,7 @@ class WinnowNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Alert about what the failed task left behind."""
-        from winnow_airflow.compaction_steps import open_task_pipeline
+        from winnow_airflow.tasks.task_start import open_task_pipeline
 
         task_instance: Any = context["ti"]
         listed = task_instance.xcom_pull(task_ids=self.listing_task, map_indexes=-1)

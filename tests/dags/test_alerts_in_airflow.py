@@ -31,11 +31,11 @@ from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.report.alerts import Alert, AlertKind
 from winnow.store import RunState
 from winnow.values.results import StagingManifest
-from winnow_airflow.monitoring import explain_not_present
 from winnow_airflow.notifier import find_situation, find_stuck_sweeps
 from winnow_airflow.older_airflow import AirflowFailException
 from winnow_airflow.task_context import build_channels, open_pipeline
 from winnow_airflow.task_defaults import combine_errors
+from winnow_airflow.tasks.monitoring import explain_not_present
 from winnow_airflow.xcom_values import PlanRow, build_plan_row
 
 PAGE = "http://127.0.0.1:8080/winnow/page#"

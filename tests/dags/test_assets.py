@@ -19,7 +19,6 @@ from winnow.pipeline.monitor.watermark import Watermark
 from winnow.pipeline.topics.definition import create_topic
 from winnow.values.model import Status
 from winnow.values.results import Receipt
-from winnow_airflow import compaction_steps
 from winnow_airflow.assets import (
     COMPACTED,
     MAXIMUM_EVENT_OFFSETS,
@@ -29,6 +28,7 @@ from winnow_airflow.assets import (
     read_events,
     topic_asset,
 )
+from winnow_airflow.tasks import compaction_steps
 
 T_MS = 1_700_000_000_000
 

@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 
 from winnow.errors import WinnowError
 from winnow.pipeline.context import Context, open_context
-from winnow_airflow.backfill_order import MAXIMUM_WAIT_MS, MINIMUM_WAIT_MS, lock_topics_in_as_of_order
+from winnow_airflow.tasks.backfill_order import MAXIMUM_WAIT_MS, MINIMUM_WAIT_MS, lock_topics_in_as_of_order
 from winnow_airflow.xcom_values import TopicCheck
 
 if TYPE_CHECKING:

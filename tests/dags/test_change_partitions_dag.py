@@ -20,7 +20,7 @@ from winnow.pipeline.topics.marks import mark_uncleanable
 from winnow.pipeline.topics.partitions import list_partitions
 from winnow.store.rows import Window
 from winnow.values.model import TopicPartition
-from winnow_airflow import maintenance
+from winnow_airflow.tasks import partition_steps
 from winnow_airflow.xcom_values import ChangeRow
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def change(ctx: Context, action: str, *partitions: int, reason: str = "airflow") -> str:
     """One change of the topic ``orders``."""
-    return maintenance.change_partitions(
+    return partition_steps.change_partitions(
         ctx, ChangeRow(action=action, topic="orders", partitions=list(partitions), reason=reason)
     )
 

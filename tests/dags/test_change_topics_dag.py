@@ -19,7 +19,7 @@ from winnow.pipeline.ingest.kafka.configuration import follow_configuration
 from winnow.pipeline.topics.definition import create_topic
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.store.rows import Window
-from winnow_airflow.topic_changes import change_topic
+from winnow_airflow.tasks.topic_changes import change_topic
 
 NOTHING: dict[str, Any] = {
     "config": {},

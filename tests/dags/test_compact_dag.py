@@ -33,8 +33,8 @@ from winnow.pipeline.compaction.open_runs import reopen_run
 from winnow.pipeline.context import Context, open_context
 from winnow.planning.plans import PlanReference
 from winnow.store import Run, RunState
-from winnow_airflow import compaction_steps, eligibility_steps
-from winnow_airflow.operators import list_pending_plans
+from winnow_airflow.tasks import compaction_steps, eligibility_steps
+from winnow_airflow.tasks.operators import list_pending_plans
 from winnow_airflow.xcom_values import BatchRow, PlanRow
 
 if TYPE_CHECKING:

@@ -47,9 +47,9 @@ from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.planning.plans import PlanReference
 from winnow.store import RunState
 from winnow.values.results import Receipt
-from winnow_airflow import compaction_steps, eligibility_steps, maintenance, operators
-from winnow_airflow.operators import CompactOperator, list_pending_plans
-from winnow_airflow.topic_results import TaskResults
+from winnow_airflow.tasks import compaction_steps, eligibility_steps, operators, sweep_steps
+from winnow_airflow.tasks.operators import CompactOperator, list_pending_plans
+from winnow_airflow.tasks.topic_results import TaskResults
 from winnow_airflow.xcom_values import BatchRow, build_label
 
 if TYPE_CHECKING:
@@ -555,8 +555,8 @@ def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(ctx: Context, 
     """Tried again while tries are left, since its files have waited a day already; green when the topic stays busy."""
     planned(a, "orders")
     with pytest.raises(TopicBusyError, match=f"held by {A}"):
-        maintenance.sweep_topics(as_run(ctx, B), ["orders"], last_try=False)
-    (said,) = maintenance.sweep_topics(as_run(ctx, B), ["orders"], last_try=True)
+        sweep_steps.sweep_topics(as_run(ctx, B), ["orders"], last_try=False)
+    (said,) = sweep_steps.sweep_topics(as_run(ctx, B), ["orders"], last_try=True)
     assert "It is left to that run" in said
 
 

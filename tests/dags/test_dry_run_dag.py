@@ -14,7 +14,7 @@ from tests.support.dag_topics import DAY_MS, Line, build_group_states, build_old
 from winnow.config.settings import Settings
 from winnow.files import storage
 from winnow.pipeline.context import Context
-from winnow_airflow import dry_run
+from winnow_airflow.tasks import dry_run
 
 AT_MS = 1_700_000_000_000
 

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.execution_time.comms import DagRunStateResult
 
 from winnow.pipeline.context import Context
-from winnow_airflow.ended_runs import release_topics_of_ended_runs
+from winnow_airflow.tasks.ended_runs import release_topics_of_ended_runs
 
 MANUAL = "airflow:compact_now:manual__2026-11-23T01:00:00+00:00"
 STATES = {

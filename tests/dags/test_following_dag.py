@@ -18,7 +18,7 @@ from winnow.errors import UsageError
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
-from winnow_airflow import following
+from winnow_airflow.tasks import following
 
 BOTH = ("shop.orders", "shop.clicks")
 

@@ -23,7 +23,7 @@ from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.topics.definition import create_topic
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow.report.alerts import AlertKind
-from winnow_airflow import maintenance
+from winnow_airflow.tasks import ingest_steps, scrub_steps
 from winnow_airflow.xcom_values import IngestRow
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_failure_of_entries_names_them_and_stops_only_their_own_topics(
         IngestRow(topic="returns", paths=[early]),
     ]
     with caplog.at_level("INFO", "airflow.task"), pytest.raises(BadInputError) as raised:
-        maintenance.ingest_entries(ctx, entries, as_of_ms=read_wall_clock_ms())
+        ingest_steps.ingest_entries(ctx, entries, as_of_ms=read_wall_clock_ms())
     assert [line.split(":")[0] for line in str(raised.value).splitlines()] == ["orders", "missing"]
     assert [len(read_topic(ctx, topic)) for topic in ("orders", "clicks", "returns")] == [0, 20, 10]
     assert "clicks: 10 records appended from 1 file(s)" in caplog.text
@@ -107,7 +107,7 @@ def test_run_reads_only_below_the_configured_folders(
     create_topic(ctx, "orders", 1, {})
     path = write_lines(tmp_path / "records.jsonl", build_old_lines(20, 5))
     with pytest.raises(UsageError, match="not below a folder that DAG runs may read") as raised:
-        maintenance.ingest_entries(
+        ingest_steps.ingest_entries(
             replace(ctx, settings=load_settings(env={"WINNOW_HOME": str(tmp_path / "lake")})),
             [IngestRow(topic="orders", paths=[path])],
             as_of_ms=read_wall_clock_ms(),
@@ -217,8 +217,8 @@ def test_a_scrub_whose_budget_is_used_up_gives_its_slot_back_and_goes_on_the_nex
         path.write_bytes(path.read_bytes()[:-30] + bytes(30))
         started_ms = now_ms[0] - 1
         with pytest.raises(AirflowRescheduleException) as again:
-            maintenance.scrub_topics(later, ["orders"], started_ms=started_ms)
+            scrub_steps.scrub_topics(later, ["orders"], started_ms=started_ms)
         assert again.value.reschedule_date.timestamp() * 1000 == pytest.approx(now_ms[0] + 86_400_000, abs=1_000)
         now_ms[0] += 86_400_000
         with pytest.raises(DamagedSegmentError, match="1 damaged or missing"):
-            maintenance.scrub_topics(later, ["orders"], started_ms=started_ms)
+            scrub_steps.scrub_topics(later, ["orders"], started_ms=started_ms)

@@ -31,7 +31,7 @@ class Missing(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 from airflow.dag_processing.dagbag import DagBag
 bag = DagBag(dag_folder=sys.argv[1])
-from winnow_airflow import compaction_steps, lineage, operators
+from winnow_airflow import lineage
 tasks = sorted(task.task_id for task in bag.dags["compact_topics"].tasks)
 told = sorted(
     task.task_id for task in bag.dags["compact_topics"].tasks

@@ -19,7 +19,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.planning.plans import PlanReference
 from winnow.store.overview import Overview
-from winnow_airflow import compaction_steps, eligibility_steps
+from winnow_airflow.tasks import compaction_steps, eligibility_steps
 
 
 def test_every_task_decodes_a_topics_manifests_at_most_once(

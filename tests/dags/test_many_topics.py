@@ -15,7 +15,7 @@ from winnow.pipeline.compaction import plan as planning
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.definition import create_topic
 from winnow.store import RunState
-from winnow_airflow import compaction_steps, eligibility_steps
+from winnow_airflow.tasks import compaction_steps, eligibility_steps
 from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, TopicCheck
 
 TOPICS = 1_200

@@ -27,8 +27,9 @@ from winnow.pipeline.context import Context, open_context
 from winnow.report.events import log as events_log
 from winnow.report.events import log_event
 from winnow.report.metrics import Measurement
-from winnow_airflow import metrics, monitoring
+from winnow_airflow import metrics
 from winnow_airflow.event_logging import log_pipeline_events
+from winnow_airflow.tasks import monitoring
 
 UNREACHABLE_STORE = "postgresql+psycopg://winnow@127.0.0.1:1/winnow"
 

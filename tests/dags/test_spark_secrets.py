@@ -11,7 +11,7 @@ import pytest
 
 from winnow.pipeline.context import Context
 from winnow.pipeline.spark.submit import build_spark_conf, open_properties_file
-from winnow_airflow.operators import CompactOperator
+from winnow_airflow.tasks.operators import CompactOperator
 
 KEYS = {
     "spark.hadoop.fs.s3a.secret.key": "hunter2",

@@ -13,7 +13,8 @@ from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.errors import UsageError
 from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.topics.deletion import delete_topic
-from winnow_airflow import compaction_steps, topic_rights
+from winnow_airflow import topic_rights
+from winnow_airflow.tasks import task_start
 
 PERSON = "dag_test"
 """Whom Airflow names for the runs of these tests."""
@@ -88,11 +89,11 @@ def test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all(
             (None, "asset_triggered", ["clicks", "orders"]),
         ):
             context = triggered_by(person, kind)
-            assert sorted(compaction_steps.select_topics(ctx, context, [])) == expected, (person, kind)
+            assert sorted(task_start.select_topics(ctx, context, [])) == expected, (person, kind)
         with pytest.raises(UsageError, match="orders is owned by payments, for whom otto may not act"):
-            compaction_steps.select_topics(ctx, triggered_by("otto"), ["orders"])
+            task_start.select_topics(ctx, triggered_by("otto"), ["orders"])
         with pytest.raises(UsageError, match="nobody by name may not act"):
-            compaction_steps.select_topics(ctx, triggered_by(None), ["orders"])
+            task_start.select_topics(ctx, triggered_by(None), ["orders"])
 
 
 def test_a_deleted_topic_is_left_to_those_who_may_act_for_every_owner(

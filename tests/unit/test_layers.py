@@ -111,7 +111,7 @@ def test_every_contract_holds(scripts: Path, root: Path) -> None:
         ("plugins/winnow_airflow/newroom.py", "import winnow.values.model", "Airflow's tasks stand on steps"),
         (
             "plugins/winnow_airflow/metrics.py",
-            "import winnow_airflow.compaction_steps",
+            "import winnow_airflow.tasks.compaction_steps",
             "Airflow's tasks stand on steps",
         ),
         ("plugins/winnow_airflow/page/breach.py", "import winnow.pipeline.context", "The page in Airflow's UI"),

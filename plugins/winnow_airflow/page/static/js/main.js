@@ -11,14 +11,14 @@ import { buildHash, parseRoute, startRouter } from "./router.js";
 import * as theme from "./theme.js";
 import { watchTimeZone } from "./time-zone.js";
 import * as tooltip from "./tooltip.js";
-import { createAlertsView } from "./views/alerts.js";
+import { createAlertsView } from "./views/alerts/alerts.js";
 import { createAuditView } from "./views/audit.js";
-import { createOverviewView } from "./views/overview.js";
+import { createOverviewView } from "./views/overview/overview.js";
 import { createQualityView } from "./views/quality.js";
-import { createRunView } from "./views/run.js";
+import { createRunView } from "./views/run/run.js";
 import { createRunsView } from "./views/runs.js";
-import { createTopicView } from "./views/topic.js";
-import { createTopicsView } from "./views/topics.js";
+import { createTopicView } from "./views/topic/topic.js";
+import { createTopicsView } from "./views/topics/topics.js";
 
 const REFRESH_INTERVAL_MS = 30_000;
 const SECTIONS = [

@@ -1,0 +1,25 @@
+// The tabs of a topic's page, in their order. A tab's ``create(topic)`` returns {element, update(query), stop()}.
+
+import { createAuditTab } from "../audit.js";
+import { createConfigurationTab } from "../configuration/configuration.js";
+import { createRecordsTab } from "../records/records.js";
+import { createTrendsTab } from "../trends.js";
+import { createExplainTab } from "./explain.js";
+import { createIngestsTab } from "./ingests.js";
+import { createLogTab } from "./log-tab.js";
+import { createTableHealthTab } from "./table-health.js";
+
+/** The tab of an address without one. */
+export const FIRST_TAB = "log";
+
+/** {name, label, create}: ``name`` is the last part of the tab's address, ``#/topics/orders/configuration``. */
+export const TOPIC_TABS = [
+  { name: FIRST_TAB, label: "Log", create: createLogTab },
+  { name: "trends", label: "Trends", create: createTrendsTab },
+  { name: "records", label: "Records", create: createRecordsTab },
+  { name: "explain", label: "Explain", create: createExplainTab },
+  { name: "ingests", label: "Ingests", create: createIngestsTab },
+  { name: "table", label: "Table", create: createTableHealthTab },
+  { name: "configuration", label: "Configuration", create: createConfigurationTab },
+  { name: "audit", label: "Audit", create: createAuditTab },
+];

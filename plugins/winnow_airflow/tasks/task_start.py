@@ -1,0 +1,71 @@
+"""What the tasks of every DAG begin with: the opened pipeline, the topics of the run, and who asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG
+
+from winnow.errors import UnknownTopicError
+from winnow_airflow import params, topic_rights
+from winnow_airflow.dag_ids import name_dag
+from winnow_airflow.event_logging import log_pipeline_events
+from winnow_airflow.older_airflow import CronTriggerTimetable
+from winnow_airflow.task_context import open_pipeline
+from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
+
+if TYPE_CHECKING:
+    from winnow.pipeline.context import Context as Pipeline
+
+
+@contextmanager
+def open_task_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
+    """Open settings, store and catalog for one task; its DAG run holds the leases, and events go to the task's log."""
+    with open_pipeline(context) as ctx, ctx.store.keep_open(), log_pipeline_events(ctx):
+        yield ctx
+
+
+def record_manual_run(ctx: Pipeline, context: Mapping[str, Any], action: str) -> None:
+    """Record in the audit log that somebody triggered this DAG run; runs of the schedule are not actions of people."""
+    if context["dag_run"].run_type != "manual":
+        return
+    from winnow.pipeline.topics.audit import record_request
+    from winnow.store.audit import AuditAction
+
+    record_request(ctx, AuditAction(action), context["params"]["topics"])
+
+
+def select_topics(ctx: Pipeline, context: Mapping[str, Any], wanted: Sequence[str]) -> list[str]:
+    """Return the topics of a run: those it names, or all on which the person who triggered it may act.
+
+    Raises:
+        UnknownTopicError: a named topic does not exist.
+        UsageError: the person may not act on a named topic.
+    """
+    known = ctx.log.names()
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        raise UnknownTopicError(
+            f"There is no topic {', '.join(unknown)}.",
+            left="Nothing was done.",
+            next="Name existing topics.",
+        )
+    topic_rights.require_right(ctx, context, wanted)
+    return list(dict.fromkeys(wanted)) or topic_rights.keep_permitted(ctx, context, known)
+
+
+def build_maintenance_dag(name: str, cron: str, doc: str) -> DAG:
+    """Build a DAG without tasks, on a schedule in UTC, whose only Param is the list of topics."""
+    return DAG(
+        dag_id=name_dag(name),
+        schedule=CronTriggerTimetable(cron, timezone="UTC"),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        default_args=DEFAULT_ARGS,
+        tags=TAGS,
+        doc_md=doc,
+        params={"topics": params.TOPICS},
+    )
