@@ -14,7 +14,7 @@ from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context as Pipeline
-    from winnow.report.alerts import Situation
+    from winnow.report.alert_kinds import Situation
     from winnow.store import Run
 
 
@@ -64,7 +64,7 @@ def find_unreported_failures(ctx: Pipeline, batch: BatchRow, step: str, problem:
 
 def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
     """Return the situation of one topic of a batch whose ``step`` failed; None when nothing is wrong with it."""
-    from winnow.report import alert_templates
+    from winnow.report import alert_kinds
     from winnow.store import RunState
 
     run = ctx.store.runs.find(row["plan_id"])
@@ -73,7 +73,7 @@ def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: o
     topic, plan_id, at_ms = run.topic, run.plan_id, ctx.now_ms()
     if run.status.is_unsettled:
         what = f"The task ended before it said whether the commit of plan {plan_id} of topic {topic} landed"
-        return alert_templates.make_commit_unknown(topic, plan_id, f"{what} ({_describe_cause(problem)})", at_ms=at_ms)
+        return alert_kinds.make_commit_unknown(topic, plan_id, f"{what} ({_describe_cause(problem)})", at_ms=at_ms)
     attempt = next(list_staged_attempts(row["uri"], base), None)
     verdict = ctx.store.verdicts.find(plan_id, attempt) if attempt is not None else None
     if verdict is not None and verdict.broken:
@@ -92,7 +92,7 @@ def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: o
         reasons = {number: mark.reason for number, mark in marks.items()}
         return build_uncleanable_alert(topic, plan_id, reasons, marks, at_ms=at_ms) if marks else None
     if step == "validate" and attempt is not None and verdict is None:
-        return alert_templates.make_validation_broken(
+        return alert_kinds.make_validation_broken(
             topic,
             plan_id,
             f"Validation of plan {plan_id} of topic {topic} ended without a verdict: {_describe_cause(problem)}",
@@ -109,24 +109,24 @@ def _find_marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
 
 def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
     """Yield the situations of topics whose sweep failed. A topic that a run holds is left to a later sweep."""
-    from winnow.report import alert_templates
+    from winnow.report import alert_kinds
 
     if isinstance(problem, TopicBusyError):
         return
     now_ms = ctx.now_ms()
     for topic, words in _split_cause(topics, problem).items():
         what = f"The sweep of topic {topic} failed: {words}"
-        yield alert_templates.make_sweep_stuck(
+        yield alert_kinds.make_sweep_stuck(
             topic, now_ms, what, dag_id=ctx.settings.name_dag("sweep_topics"), at_ms=now_ms
         )
 
 
 def find_failed_ingests(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
     """Yield the situations of topics whose ingest from Kafka failed."""
-    from winnow.report import alert_templates
+    from winnow.report import alert_kinds
 
     for topic, words in _split_cause(topics, problem).items():
-        yield alert_templates.make_ingest_failed(
+        yield alert_kinds.make_ingest_failed(
             topic, words, dag_id=ctx.settings.name_dag("ingest_topics"), at_ms=ctx.now_ms()
         )
 

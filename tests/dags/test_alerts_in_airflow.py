@@ -28,7 +28,8 @@ from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.partitions import pause_partitions
-from winnow.report.alerts import Alert, AlertKind
+from winnow.report.alert_kinds import AlertKind
+from winnow.report.alerts import Alert
 from winnow.store import RunState
 from winnow.values.results import StagingManifest
 from winnow_airflow.notifier import find_situation, find_stuck_sweeps

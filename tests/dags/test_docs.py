@@ -15,7 +15,6 @@ from airflow.sdk.definitions._internal.types import ArgNotSet
 from tests.docs.runbook import DOCS, sections
 from winnow.config.settings import load_settings
 from winnow.embedded.airflow_home import POOLS
-from winnow.report.alerts import SEVERITIES
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -61,12 +60,6 @@ def test_pools_have_their_slots() -> None:
     """As the embedded Airflow gets them."""
     said = {row[0].strip("`"): int(row[1]) for row in rows(PAGE["Pools and connection"].text)}
     assert said == {name: pool["slots"] for name, pool in POOLS.items()}
-
-
-def test_every_kind_of_alert_is_listed_with_its_severity() -> None:
-    """In the words of the messages."""
-    said = {row[0].strip("`"): row[1] for row in rows(PAGE["Alerts and channels"].text)}
-    assert said == {kind.value: severity for kind, severity in SEVERITIES.items()}
 
 
 def test_channels_of_the_page_are_notifiers_that_the_settings_take(tmp_path: Path) -> None:

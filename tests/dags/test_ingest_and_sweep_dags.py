@@ -22,7 +22,7 @@ from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.topics.definition import create_topic
 from winnow.pipeline.topics.deletion import delete_topic
-from winnow.report.alerts import AlertKind
+from winnow.report.alert_kinds import AlertKind
 from winnow_airflow.tasks import ingest_steps, scrub_steps
 from winnow_airflow.xcom_values import IngestRow
 

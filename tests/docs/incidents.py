@@ -33,7 +33,7 @@ from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.pipeline.topics.sources import record_gone
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.planning.plans import PlanReference
-from winnow.report import alert_templates
+from winnow.report import alert_kinds
 from winnow.values.model import Status
 
 MINUTE_MS = 60_000
@@ -303,7 +303,7 @@ def failed_ingest(world: World) -> Env:
     prepare(world)
     words = "Topic orders is another one than was ingested before."
     world.ctx.alerts.open_alert(
-        alert_templates.make_ingest_failed(TOPIC, words, dag_id="ingest_topics", at_ms=world.clock())
+        alert_kinds.make_ingest_failed(TOPIC, words, dag_id="ingest_topics", at_ms=world.clock())
     )
     return {}
 
@@ -317,7 +317,7 @@ def gone_source(world: World) -> Env:
 
 @dataclass(frozen=True)
 class Case:
-    """How a section's subject comes about, and which alert tells of it.
+    """How a section's subject comes about, which alert tells of it, and a command that its message gives.
 
     ``newest``: offsets of the newest record of each key of partition 0, as readers of ``topic`` see them after the
     section; in ``home``.
@@ -325,23 +325,28 @@ class Case:
 
     cause: Callable[[World], Env]
     alert: str | None = None
+    command: str | None = None
     topic: str = TOPIC
     home: str = "home"
     newest: frozenset[int] = frozenset({9, 10, 11})
 
 
 CASES: dict[str, Case] = {
-    "validation_failed": Case(failed_validation, "validation_failed"),
-    "validation_broken": Case(broken_validation, "validation_broken"),
-    "uncleanable_partition": Case(damaged_segment, "uncleanable_partition"),
-    "deadline_near": Case(near_deadline, "deadline_near"),
-    "deadline_missed": Case(missed_deadline, "deadline_missed"),
-    "commit_unknown": Case(unknown_commit, "commit_unknown"),
-    "sweep_stuck": Case(stuck_sweep, "sweep_stuck"),
-    "segment_damaged": Case(flipped_value, "segment_damaged"),
+    "validation_failed": Case(failed_validation, "validation_failed", "winnow partitions release orders --partition 0"),
+    "validation_broken": Case(broken_validation, "validation_broken", "winnow compact orders"),
+    "uncleanable_partition": Case(
+        damaged_segment, "uncleanable_partition", "winnow partitions release orders --partition 0"
+    ),
+    "deadline_near": Case(near_deadline, "deadline_near", "winnow partitions resume orders --partition 0 --all"),
+    "deadline_missed": Case(missed_deadline, "deadline_missed", "winnow compact orders"),
+    "commit_unknown": Case(unknown_commit, "commit_unknown", "winnow compact orders"),
+    "sweep_stuck": Case(stuck_sweep, "sweep_stuck", "winnow sweep orders"),
+    "segment_damaged": Case(flipped_value, "segment_damaged", "winnow scrub orders"),
     "ingest_failed": Case(failed_ingest, "ingest_failed"),
-    "source_gone": Case(gone_source, "source_gone"),
-    "configuration_held": Case(held_configuration, "configuration_held"),
+    "source_gone": Case(gone_source, "source_gone", "winnow topics describe orders"),
+    "configuration_held": Case(
+        held_configuration, "configuration_held", "winnow topics alter orders --accept-kafka-config"
+    ),
     "recovered": Case(two_partitions),
     "A segment is gone for good": Case(lost_segment, topic="orders-2", newest=frozenset({33, 34, 35})),
     "Pausing before maintenance": Case(two_partitions),

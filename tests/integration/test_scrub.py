@@ -19,7 +19,7 @@ from winnow.files.segments import ARROW_SCHEMA
 from winnow.pipeline.admin import scrub as module
 from winnow.pipeline.admin.scrub import DAY_MS, compute_bytes_left_today, open_scrub
 from winnow.pipeline.topics.definition import describe_topic
-from winnow.report.alerts import AlertKind
+from winnow.report.alert_kinds import AlertKind
 from winnow.values.model import Segment
 
 HOUR_MS = 3_600_000

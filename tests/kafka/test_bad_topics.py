@@ -31,7 +31,7 @@ from winnow.pipeline.topics.definition import describe_topic
 from winnow.pipeline.topics.sources import list_missing_topics, set_following
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.planning.kafka_configuration import TakingRules
-from winnow.report import alert_templates
+from winnow.report import alert_kinds
 from winnow.store.rows import Window
 from winnow.store.source_states import SourceKind
 
@@ -226,7 +226,7 @@ def test_a_topic_that_comes_back_as_another_one_is_gone_no_more_and_refused(watc
     assert watcher.ctx.store.source_states.find(topic) is None
     assert list_alerts(watcher, topic) == {}
     watcher.ctx.alerts.open_alert(
-        alert_templates.make_ingest_failed(topic, "It was refused.", dag_id="ingest_topics", at_ms=1)
+        alert_kinds.make_ingest_failed(topic, "It was refused.", dag_id="ingest_topics", at_ms=1)
     )
     assert watcher.tick(begins_epochs=True).failures == ()
     assert list_alerts(watcher, topic) == {}

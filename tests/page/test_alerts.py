@@ -12,7 +12,7 @@ from tests.page.conftest import Visitor, WithOwners
 from tests.page.sample_rows import NOW_MS, put
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ServiceError
-from winnow.report.alerts import AlertKind
+from winnow.report.alert_kinds import AlertKind
 from winnow.store import Store
 from winnow.store.rows import Window
 from winnow.values.results import OpenAlert

@@ -7,18 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from winnow.clock import format_duration
-from winnow.report import alert_templates
-from winnow.report.alerts import (
-    MAXIMUM_MESSAGE_CHARACTERS,
-    SEVERITIES,
-    AlertKind,
-    Finding,
-    Situation,
-    format_partitions,
-    make_alert,
-    make_link,
-    make_recovery,
-)
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import MAXIMUM_MESSAGE_CHARACTERS, AlertKind, Finding, Situation
+from winnow.report.alerts import format_partitions, make_alert, make_link, make_recovery
 from winnow.values.results import OpenAlert
 
 AT_MS = 1_760_000_000_000
@@ -26,7 +17,7 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 FINDING = Finding(0, AT_MS - HOUR_MS, "it happened")
 
 SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
-    AlertKind.VALIDATION_FAILED: lambda: alert_templates.make_validation_failed(
+    AlertKind.VALIDATION_FAILED: lambda: alert_kinds.make_validation_failed(
         "orders",
         "p1",
         [FINDING],
@@ -34,36 +25,35 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
         effect="Once mended: winnow partitions release",
         at_ms=AT_MS,
     ),
-    AlertKind.VALIDATION_BROKEN: lambda: alert_templates.make_validation_broken(
+    AlertKind.VALIDATION_BROKEN: lambda: alert_kinds.make_validation_broken(
         "orders", "p1", "A check raised.", at_ms=AT_MS
     ),
-    AlertKind.UNCLEANABLE_PARTITION: lambda: alert_templates.make_uncleanable_partition(
+    AlertKind.UNCLEANABLE_PARTITION: lambda: alert_kinds.make_uncleanable_partition(
         "orders", "p1", [FINDING], effect="Have it tried at once: winnow partitions release orders", at_ms=AT_MS
     ),
-    AlertKind.DEADLINE_NEAR: lambda: alert_templates.make_deadline_near(
+    AlertKind.DEADLINE_NEAR: lambda: alert_kinds.make_deadline_near(
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
     ),
-    AlertKind.DEADLINE_MISSED: lambda: alert_templates.make_deadline_missed(
+    AlertKind.DEADLINE_MISSED: lambda: alert_kinds.make_deadline_missed(
         "orders", [FINDING], to_do="Compact it: winnow compact orders", at_ms=AT_MS
     ),
-    AlertKind.COMMIT_UNKNOWN: lambda: alert_templates.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
-    AlertKind.SWEEP_STUCK: lambda: alert_templates.make_sweep_stuck(
+    AlertKind.COMMIT_UNKNOWN: lambda: alert_kinds.make_commit_unknown("orders", "p1", "Nobody knows.", at_ms=AT_MS),
+    AlertKind.SWEEP_STUCK: lambda: alert_kinds.make_sweep_stuck(
         "orders", AT_MS, "Files lie about.", dag_id="sales_sweep_topics", at_ms=AT_MS
     ),
-    AlertKind.SEGMENT_DAMAGED: lambda: alert_templates.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
-    AlertKind.INGEST_FAILED: lambda: alert_templates.make_ingest_failed(
+    AlertKind.SEGMENT_DAMAGED: lambda: alert_kinds.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
+    AlertKind.INGEST_FAILED: lambda: alert_kinds.make_ingest_failed(
         "orders", "It was refused.", dag_id="sales_ingest_topics", at_ms=AT_MS
     ),
-    AlertKind.SOURCE_GONE: lambda: alert_templates.make_source_gone("orders", AT_MS - HOUR_MS, at_ms=AT_MS),
-    AlertKind.CONFIGURATION_HELD: lambda: alert_templates.make_configuration_held(
+    AlertKind.SOURCE_GONE: lambda: alert_kinds.make_source_gone("orders", AT_MS - HOUR_MS, at_ms=AT_MS),
+    AlertKind.CONFIGURATION_HELD: lambda: alert_kinds.make_configuration_held(
         "orders", "orders", "retention.ms is 1 day at Kafka (topic)", effect="", at_ms=AT_MS
     ),
 }
 
 
-def test_every_kind_but_recovery_has_a_situation_and_every_one_a_severity() -> None:
+def test_every_kind_but_recovery_has_a_situation() -> None:
     assert SITUATIONS.keys() == set(AlertKind) - {AlertKind.RECOVERED}
-    assert SEVERITIES.keys() == set(AlertKind)
 
 
 @pytest.mark.parametrize("kind", SITUATIONS)
@@ -72,7 +62,7 @@ def test_text_of_each_kind_has_its_six_parts(kind: AlertKind) -> None:
     situation = SITUATIONS[kind]()
     alert = make_alert(situation, situation.open_alerts, "https://airflow.example.org")
     first, what, since, safe, to_do, link = alert.text.splitlines()
-    assert first.startswith(f"{SEVERITIES[kind].upper()}: {kind.value.replace('_', ' ')}: orders")
+    assert first.startswith(f"{kind.severity.upper()}: {kind.value.replace('_', ' ')}: orders")
     assert what == alert.message
     assert what.endswith(".")
     assert not what.endswith("..")
@@ -95,7 +85,7 @@ def test_advice_names_the_dag_of_this_installation(kind: AlertKind, dag_id: str)
 
 def test_situation_tells_what_is_fresh_of_it_alone() -> None:
     findings = [Finding(number, AT_MS - number, f"reason {number}") for number in range(20)]
-    situation = alert_templates.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    situation = alert_kinds.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
     fresh = [each for each in situation.open_alerts if each.partition in {3, 17}]
     alert = make_alert(situation, fresh, None)
     assert alert.partitions == (3, 17)
@@ -105,7 +95,7 @@ def test_situation_tells_what_is_fresh_of_it_alone() -> None:
 
 def test_long_lists_and_long_reasons_are_cut_in_text_and_whole_in_the_document() -> None:
     findings = [Finding(number, AT_MS, "x" * 5_000) for number in range(2_000)]
-    situation = alert_templates.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
+    situation = alert_kinds.make_deadline_missed("orders", findings, to_do="Compact it.", at_ms=AT_MS)
     alert = make_alert(situation, situation.open_alerts, None)
     assert alert.partitions == tuple(range(2_000))
     assert "; and 1,997 more." in alert.message

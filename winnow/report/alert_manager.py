@@ -17,17 +17,8 @@ from winnow.clock import Clock
 from winnow.config.settings import Settings
 from winnow.errors import ServiceError, WinnowError
 from winnow.report import events
-from winnow.report.alerts import (
-    RELEASABLE,
-    SEVERITIES,
-    Alert,
-    AlertKind,
-    Situation,
-    list_alert_keys,
-    make_alert,
-    make_recovery,
-    make_reminders,
-)
+from winnow.report.alert_kinds import RELEASABLE, AlertKind, Situation
+from winnow.report.alerts import Alert, list_alert_keys, make_alert, make_recovery, make_reminders
 from winnow.values.documents import dump_json, load_json
 from winnow.values.results import Delivery, OpenAlert
 
@@ -267,7 +258,7 @@ class AlertManager:
                 "recovered", alert.topic, level=logging.WARNING, message=sentences, partitions=alert.partitions
             )
         else:
-            level = logging.WARNING if SEVERITIES[alert.kind] == "warning" else logging.ERROR
+            level = logging.WARNING if alert.kind.severity == "warning" else logging.ERROR
             events.log_event(
                 "alerted",
                 alert.topic,

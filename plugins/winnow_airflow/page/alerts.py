@@ -14,7 +14,8 @@ from pydantic import Field
 from winnow.clock import format_ms
 from winnow.config.owners import may_act
 from winnow.errors import WinnowError
-from winnow.report.alerts import SEVERITIES, AlertKind, format_partitions
+from winnow.report.alert_kinds import AlertKind
+from winnow.report.alerts import format_partitions
 from winnow.store.alert_events import AlertEventKind
 from winnow.store.alert_handling import AlertState
 from winnow.store.audit import AuditAction
@@ -136,7 +137,7 @@ def _require_owner_right(lake: Lake, user: str, keys: Sequence[str]) -> None:
 
 def _describe_alert(alert: HandledAlert) -> Document:
     try:
-        severity = SEVERITIES[AlertKind(alert.kind)]
+        severity = AlertKind(alert.kind).severity
     except ValueError:
         severity = "error"
     return {**describe(alert), "severity": severity}

@@ -26,8 +26,8 @@ from winnow.log.document_places import is_former
 from winnow.log.head import Head
 from winnow.log.snapshot_expiry import list_state_documents
 from winnow.pipeline.context import Context
-from winnow.report import alert_templates
-from winnow.report.alerts import AlertKind, Finding
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import AlertKind, Finding
 from winnow.report.events import log_event
 from winnow.report.receipts import format_human_bytes
 from winnow.store.segment_checks import FileCheck
@@ -292,7 +292,7 @@ class Scrub:
             self._ctx.alerts.recover(topic.name, {AlertKind.SEGMENT_DAMAGED}, numbers, how)
         if findings:
             grouped = [_build_finding(partition, findings) for partition in sorted(damaged, key=_build_partition_key)]
-            self._ctx.alerts.open_alert(alert_templates.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
+            self._ctx.alerts.open_alert(alert_kinds.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
 
 
 def list_live_files(ctx: Context, topic: str, head: Head | None = None) -> list[LiveFile]:

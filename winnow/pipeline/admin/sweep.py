@@ -44,7 +44,7 @@ from winnow.pipeline.topics.deletion import find_grace_ms, remove_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.overview import refresh_overview, suppress_overview_errors
 from winnow.pipeline.topics.stored_rows import prune_history
-from winnow.report.alerts import AlertKind
+from winnow.report.alert_kinds import AlertKind
 from winnow.report.events import log_event
 from winnow.store import OpenIngest
 from winnow.store.table_health import TopicSweep

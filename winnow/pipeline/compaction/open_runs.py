@@ -12,7 +12,7 @@ from winnow.pipeline.compaction.run_plan import set_void
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.leases import HeldLeases, acquire_lease, hold_lease
 from winnow.planning.plans import PlanReference
-from winnow.report.alerts import AlertKind
+from winnow.report.alert_kinds import AlertKind
 from winnow.store import Lease, Run
 from winnow.values.results import Receipt
 

@@ -23,8 +23,8 @@ from winnow.pipeline.compaction.staged_files import check_staged_files
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.pipeline.topics.topic_view import build_rules
-from winnow.report import alert_templates
-from winnow.report.alerts import PUBLISHED_AGAIN, AlertKind
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import PUBLISHED_AGAIN, AlertKind
 from winnow.report.events import log_event
 from winnow.report.receipts import describe_simulation
 from winnow.store import Run, RunState
@@ -88,7 +88,7 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
             return published
         raise
     except CommitUnknownError as problem:
-        unknown = alert_templates.make_commit_unknown(plan.topic, plan_id, problem.what, at_ms=ctx.now_ms())
+        unknown = alert_kinds.make_commit_unknown(plan.topic, plan_id, problem.what, at_ms=ctx.now_ms())
         explanation = unknown.explain()
         with contextlib.suppress(PlanVoidError):  # another attempt replaced it and searches for the receipt too
             ctx.store.runs.set_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=str(explanation), attempt=attempt)

@@ -27,8 +27,8 @@ from winnow.quality.content_validation import validate_content
 from winnow.quality.fact_table import FactRow
 from winnow.quality.shared_validation import FactTable, validate_fact_tables
 from winnow.quality.suites import SuiteFindings, load_suite
-from winnow.report import alert_templates
-from winnow.report.alerts import Finding, Situation
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import Finding, Situation
 from winnow.report.events import log_event
 from winnow.store import Run, RunState
 from winnow.values import documents
@@ -184,7 +184,7 @@ def _conclude_broken(
     plan, attempt = staged.plan, staged.manifest.attempt
     parts: dict[str, Any] = {**durations_ms, "duration_ms": sum(durations_ms.values())}
     log_event("broken", plan.topic, plan_id=plan.plan_id, attempt=attempt, **parts)
-    alert = alert_templates.make_validation_broken(
+    alert = alert_kinds.make_validation_broken(
         plan.topic, plan.plan_id, problem.what, at_ms=ctx.now_ms(), to_do=problem.next
     )
     return _close_as_broken(ctx, plan, attempt, alert)
@@ -286,7 +286,7 @@ def build_broken_alert(verdict: Verdict, *, at_ms: int) -> Situation:
     """Build the alert about a verdict that says nothing, because a check raised."""
     reason = describe_failures(verdict.failures, verdict.topic)
     what = f"A check of plan {verdict.plan_id} of topic {verdict.topic} raised instead of judging: {reason}"
-    return alert_templates.make_validation_broken(verdict.topic, verdict.plan_id, what, at_ms=at_ms)
+    return alert_kinds.make_validation_broken(verdict.topic, verdict.plan_id, what, at_ms=at_ms)
 
 
 def _close_as_broken(ctx: Context, plan: Plan, attempt: str, alert: Situation) -> ValidationBrokenError:
@@ -343,7 +343,7 @@ def build_verdict_alert(
         ]
         since_ms = marks[number].since_ms if number in marks else at_ms
         findings.append(Finding(number, since_ms, join_first(failed, MAXIMUM_SHOWN_FAILURES, last=" and ")))
-    return alert_templates.make_validation_failed(
+    return alert_kinds.make_validation_failed(
         topic,
         verdict.plan_id,
         findings,

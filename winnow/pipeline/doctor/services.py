@@ -27,8 +27,9 @@ from winnow.pipeline.doctor.check_runner import (
     build_warning,
 )
 from winnow.pipeline.doctor.machine import MINIMUM_RECOMMENDED_DISK_BYTES, check_free_space
+from winnow.report.alert_kinds import AlertKind
 from winnow.report.alert_manager import Webhook
-from winnow.report.alerts import Alert, AlertKind
+from winnow.report.alerts import Alert
 from winnow.store.migration import StoreHealth, examine_store
 
 AIRFLOW_CHECK_COMMAND = (sys.executable, "-m", "winnow.embedded.airflow_home", "check")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from winnow.clock import format_duration, format_ms
 from winnow.config.settings import Settings
 from winnow.planning.cleanable import PartitionLog
-from winnow.report.alert_templates import make_release_command, make_resume_command
-from winnow.report.alerts import Finding
+from winnow.report.alert_kinds import Finding, make_release_command, make_resume_command
 from winnow.report.forecast import PendingPartition
 from winnow.store import Run
 from winnow.values.model import Assessment, Reason

@@ -22,8 +22,8 @@ from winnow.pipeline.monitor.overdue import (
     format_advice,
 )
 from winnow.pipeline.topics.topic_view import load_topic_view
-from winnow.report import alert_templates
-from winnow.report.alerts import DEADLINES, RELEASABLE, AlertKind, Finding
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import DEADLINES, RELEASABLE, AlertKind, Finding
 from winnow.report.forecast import DeadlineForecast
 from winnow.values.model import Reason
 from winnow.values.results import OpenAlert
@@ -176,12 +176,12 @@ def _check_topic(
                 soon[number] = describe_near_deadline(due, late_by_ms, now_ms)
     if past:
         to_do = format_advice(ctx.settings, topic, [watched_topic.due[number] for number in past])
-        found = alert_templates.make_deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
+        found = alert_kinds.make_deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
         watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_MISSED)
         ctx.alerts.supersede(topic, {AlertKind.DEADLINE_NEAR}, past)
     if soon:
         to_do = format_advice(ctx.settings, topic, [watched_topic.due[number] for number in soon])
-        found = alert_templates.make_deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
+        found = alert_kinds.make_deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
         watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_NEAR)
     over = {
         AlertKind.DEADLINE_MISSED: (past.keys(), "is no longer past its compaction deadline"),
@@ -217,9 +217,9 @@ def alert_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> o
     stuck_ms = ctx.settings.alert.sweep_stuck_ms
     for found in ctx.store.retired_files.list_waiting(now_ms - grace_ms - stuck_ms, topic):
         due_ms = found.oldest_ms + grace_ms
-        what = alert_templates.describe_overdue_files(found.files, found.size_bytes, due_ms, now_ms)
+        what = alert_kinds.describe_overdue_files(found.files, found.size_bytes, due_ms, now_ms)
         return ctx.alerts.open_alert(
-            alert_templates.make_sweep_stuck(
+            alert_kinds.make_sweep_stuck(
                 topic, due_ms, f"Topic {topic}: {what}", dag_id=ctx.settings.name_dag("sweep_topics"), at_ms=now_ms
             )
         )

@@ -21,8 +21,9 @@ from winnow.errors import (
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.state_change import change_states
 from winnow.planning.plans import PlanReference
-from winnow.report import alert_templates
-from winnow.report.alerts import Finding, Situation, format_partitions
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import Finding, Situation
+from winnow.report.alerts import format_partitions
 from winnow.report.events import log_event
 from winnow.store import RunState
 from winnow.values.model import PartitionState, TopicState, Uncleanable
@@ -173,7 +174,7 @@ def build_uncleanable_alert(
         for number, reason in sorted(reasons.items())
     ]
     effect = effect if effect is not None else describe_marks(topic, marks)
-    return alert_templates.make_uncleanable_partition(topic, plan_id, findings, effect=effect, at_ms=at_ms)
+    return alert_kinds.make_uncleanable_partition(topic, plan_id, findings, effect=effect, at_ms=at_ms)
 
 
 def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:
@@ -182,7 +183,7 @@ def describe_marks(topic: str, marks: Mapping[int, Uncleanable]) -> str:
     when = f" until {format_ms(next_ms)}" if next_ms is not None else ""
     return (
         f"Marked uncleanable{when}: {format_partitions(topic, sorted(marks))}; the next run takes the others. "
-        f"When the cause is fixed, retry at once with: {alert_templates.make_release_command(topic, marks)}"
+        f"When the cause is fixed, retry at once with: {alert_kinds.make_release_command(topic, marks)}"
     )
 
 

@@ -17,8 +17,8 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.overview import refresh_overview
-from winnow.report import alert_templates
-from winnow.report.alerts import AlertKind
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import AlertKind
 from winnow.store.audit import AuditAction
 from winnow.store.source_states import SourceKind, SourceState
 
@@ -132,7 +132,7 @@ def record_gone(
         since_ms = before.since_ms if before is not None and is_known else now_ms
         if not is_known:
             ctx.alerts.supersede(topic, {AlertKind.INGEST_FAILED}, None)
-            ctx.alerts.open_alert(alert_templates.make_source_gone(topic, since_ms, at_ms=now_ms))
+            ctx.alerts.open_alert(alert_kinds.make_source_gone(topic, since_ms, at_ms=now_ms))
         state = SourceState(topic, SourceKind.GONE, since_ms, heads[topic])
         if state != before:
             changed.append(state)

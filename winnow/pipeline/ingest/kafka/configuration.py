@@ -37,8 +37,8 @@ from winnow.planning.kafka_configuration import (
     decide_configuration,
     decide_new_configuration,
 )
-from winnow.report import alert_templates
-from winnow.report.alerts import AlertKind
+from winnow.report import alert_kinds
+from winnow.report.alert_kinds import AlertKind
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 
@@ -215,7 +215,7 @@ def _report_held(ctx: Context, log: TopicLog, source_topic: str, decided: _Decid
     kept = {name: value for name, value in decision.overrides.items() if name not in held}
     proposed = {**kept, **{name: each.value for name, each in held.items() if not _is_taken_back(each)}}
     effects = _describe_effects(ctx, log, log.parse(decision.overrides), proposed)
-    situation = alert_templates.make_configuration_held(
+    situation = alert_kinds.make_configuration_held(
         topic, source_topic, changes, effect=" ".join(effects), at_ms=ctx.now_ms()
     )
     ctx.alerts.open_alert(situation)

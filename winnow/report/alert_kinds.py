@@ -1,4 +1,4 @@
-"""Builds each kind of alert: what happened, what is safe, what to do next. Pure.
+"""The kinds of alerts, and what each says: what happened, what is safe, what to do next. Pure.
 
 A command in a message can be pasted as it is. docs/operations.md has a section for each kind.
 """
@@ -6,11 +6,107 @@ A command in a message can be pasted as it is. docs/operations.md has a section 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
 
 from winnow.clock import format_duration, format_ms
-from winnow.errors import Explanation
-from winnow.report.alerts import MAXIMUM_SHOWN, AlertKind, Finding, Situation
+from winnow.errors import Explanation, join_first
 from winnow.report.receipts import format_human_bytes
+from winnow.values.model import TopicPartition
+from winnow.values.results import OpenAlert
+
+MAXIMUM_SHOWN = 3
+"""Maximum findings that a message describes; more are counted."""
+MAXIMUM_MESSAGE_CHARACTERS = 600
+"""Maximum characters of one finding in a message: a reason may name a long path."""
+
+
+class AlertKind(StrEnum):
+    """The kinds of alerts, with their severity in the four words of paging services."""
+
+    severity: str
+
+    def __new__(cls, value: str, severity: str = "") -> Self:
+        """Make the kind ``value``."""
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.severity = severity
+        return kind
+
+    VALIDATION_FAILED = "validation_failed", "error"
+    VALIDATION_BROKEN = "validation_broken", "error"
+    UNCLEANABLE_PARTITION = "uncleanable_partition", "error"
+    DEADLINE_NEAR = "deadline_near", "warning"
+    DEADLINE_MISSED = "deadline_missed", "critical"
+    COMMIT_UNKNOWN = "commit_unknown", "critical"
+    SWEEP_STUCK = "sweep_stuck", "warning"
+    SEGMENT_DAMAGED = "segment_damaged", "critical"
+    INGEST_FAILED = "ingest_failed", "error"
+    SOURCE_GONE = "source_gone", "warning"
+    CONFIGURATION_HELD = "configuration_held", "warning"
+    RECOVERED = "recovered", "info"
+
+
+PUBLISHED_AGAIN = frozenset(
+    {
+        AlertKind.VALIDATION_FAILED,
+        AlertKind.VALIDATION_BROKEN,
+        AlertKind.UNCLEANABLE_PARTITION,
+        AlertKind.COMMIT_UNKNOWN,
+    }
+)
+"""Kinds that recover when the topic partition is published again."""
+RELEASABLE = frozenset({AlertKind.VALIDATION_FAILED, AlertKind.UNCLEANABLE_PARTITION})
+"""Kinds that an operator may release together with the partition."""
+DEADLINES = frozenset({AlertKind.DEADLINE_NEAR, AlertKind.DEADLINE_MISSED})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem of one topic partition (None: of the topic), and since when. ``what`` may be empty."""
+
+    partition: int | None
+    since_ms: int
+    what: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The problems of a topic. ``summary``: what happened, what is safe and what to do next; findings complete it."""
+
+    kind: AlertKind
+    topic: str
+    findings: tuple[Finding, ...]
+    summary: Explanation
+    at_ms: int
+    plan_id: str | None = None
+
+    def explain(self, findings: Sequence[Finding] | None = None) -> Explanation:
+        """Explain the problems: ``findings``, None: all."""
+        chosen = self.findings if findings is None else findings
+        texts = [f"{format_name(self.topic, each.partition)}: {cut_text(each.what)}" for each in chosen if each.what]
+        shown = [join_first(texts, MAXIMUM_SHOWN)] if texts else []
+        what = ": ".join([self.summary.what.removesuffix("."), *shown])
+        return self.summary._replace(what=f"{what.removesuffix('.')}.")
+
+    @property
+    def open_alerts(self) -> list[OpenAlert]:
+        """Make one open alert per finding, as the metadata store keeps them until they recover."""
+        return [
+            OpenAlert(
+                self.kind,
+                self.topic,
+                each.partition,
+                each.since_ms,
+                self.explain([each]).what,
+                safe=self.summary.left,
+                next=self.summary.next,
+                plan_id=self.plan_id,
+            )
+            for each in self.findings
+        ]
+
 
 _AS_BEFORE = "Nothing was published; readers see the log as before."
 
@@ -260,3 +356,13 @@ def _format_options(partitions: Iterable[int]) -> str:
     """Format the partitions as options; none if there are many, which means all."""
     numbers = sorted(partitions)
     return "".join(f" --partition {number}" for number in numbers) if len(numbers) <= MAXIMUM_SHOWN else ""
+
+
+def format_name(topic: str, partition: int | None) -> str:
+    """Format a topic partition as Kafka names it; the topic alone if it is meant as a whole."""
+    return topic if partition is None else str(TopicPartition(topic, partition))
+
+
+def cut_text(text: str) -> str:
+    """Cut a text that is too long for a message."""
+    return text if len(text) <= MAXIMUM_MESSAGE_CHARACTERS else f"{text[:MAXIMUM_MESSAGE_CHARACTERS]}…"
