@@ -76,8 +76,10 @@ class Lake:
         """Reset ``home`` to its state before any run."""
         replace_tree(self.pristine, self.home)
         if self.topic != self.workload.name:
+            from winnow.log.topic_configuration import set_config
+
             with open_home(self.home) as ctx:
-                ctx.log.open(self.topic).set_config(self.workload.config, ())
+                set_config(ctx.log.open(self.topic), self.workload.config, ())
 
     def warm(self) -> None:
         """Read all data files once, so that every run finds them in the page cache."""
@@ -175,6 +177,7 @@ def ingest_lakes(lakes: Sequence[Lake], report: ProgressCallback = lambda _: Non
 
 
 def _ingest(lake: Lake, origin: Lake, report: ProgressCallback) -> None:
+    from winnow.log.topic_configuration import set_config
     from winnow.pipeline.ingest.ingest import ingest_files
     from winnow.pipeline.topics.definition import create_topic
 
@@ -186,7 +189,7 @@ def _ingest(lake: Lake, origin: Lake, report: ProgressCallback) -> None:
         for paths in calls:
             ingest_files(ctx, lake.topic, [str(path) for path in paths], as_of_ms=ctx.now_ms())
         if lake.workload.config != config:
-            ctx.log.open(lake.topic).set_config(lake.workload.config, ())
+            set_config(ctx.log.open(lake.topic), lake.workload.config, ())
 
 
 def _append(lake: Lake, report: ProgressCallback) -> None:

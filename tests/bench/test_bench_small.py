@@ -13,6 +13,7 @@ from bench.progress import ProgressPrinter
 from bench.result_checks import compute_expected, read_records
 from bench.small_suite import find_compaction_errors, find_wrong_partitions, run_small
 from bench.workloads import SMALL, WORKLOADS
+from winnow.log.topic_configuration import set_config
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_restored_lake_is_what_it_was_and_shares_its_data_files(tmp_path: Path) 
     prepare(lake)
     before = lake.segments()
     with open_home(lake.home) as ctx:
-        ctx.log.open(lake.topic).set_config({"segment.bytes": "1000"}, ())
+        set_config(ctx.log.open(lake.topic), {"segment.bytes": "1000"}, ())
     for path in lake.home.rglob("*.parquet"):
         path.unlink()
     lake.restore()

@@ -12,6 +12,7 @@ from tests.support.world import TOPIC, FakeClock, World, build_versions, open_wo
 from winnow.engine import compaction_job as spark
 from winnow.engine import staging
 from winnow.engine.task_planning import plan_tasks
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.topics.leases import hold_lease
@@ -44,7 +45,7 @@ def ingest(world: World) -> None:
 
 def compact(world: World) -> None:
     """Both topics; the other one becomes a compacted one, and what has no key leaves it."""
-    world.ctx.log.open(OLD_TOPIC).set_config({"cleanup.policy": "compact"}, ())
+    set_config(world.ctx.log.open(OLD_TOPIC), {"cleanup.policy": "compact"}, ())
     for topic in (TOPIC, OLD_TOPIC):
         with hold_lease(world.ctx, topic):
             settle_open_runs(world.ctx, topic)

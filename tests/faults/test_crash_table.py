@@ -18,6 +18,7 @@ from winnow.files import storage
 from winnow.log.installation import read_installation
 from winnow.log.latest_tables import LatestHead
 from winnow.log.state import PLAN_PROPERTY
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -285,7 +286,7 @@ def test_table_of_the_latest_state_is_as_before_or_up_to_date_and_then_completed
     world: World, killed: Kill, moment: str
 ) -> None:
     """The publish stands and its checkpoint has moved; what the dead update wrote goes with the next sweep."""
-    world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
     update_latest_table(world.ctx, TOPIC)
     before = read_latest_rows(world)
     assert before == [(9, b"value-0-9"), (10, b"value-0-10"), (11, b"value-0-11")]

@@ -34,6 +34,7 @@ from winnow.engine import staging
 from winnow.errors import DamagedMetadataError, OutdatedHeadError, PlanVoidError, TopicBusyError
 from winnow.files import storage
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction import validate
 from winnow.pipeline.compaction.open_runs import settle_open_runs
@@ -171,7 +172,7 @@ def test_an_ingest_whose_head_expired_while_it_was_stopped_starts_over_and_lands
 
 def test_an_update_of_the_latest_state_that_was_stopped_puts_no_older_row_back(world: World, stopped: Stop) -> None:
     """Others have brought the table further and a sweep has taken its files: its commit does not land."""
-    world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
     update_latest_table(world.ctx, TOPIC)
     world.ingest([record(12, b"key-0", b"older")])
     with stopped(world, "latest table before its commit") as publisher:
@@ -193,7 +194,7 @@ def test_an_update_of_the_latest_state_whose_files_were_swept_while_it_was_stopp
     world: World, stopped: Stop
 ) -> None:
     """Another update and a sweep came: what it had written is gone, and that is no error."""
-    world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
     update_latest_table(world.ctx, TOPIC)
     world.ingest([record(12, b"key-0", b"newer")])
     with stopped(world, "latest table with its files written") as updater:
@@ -242,9 +243,9 @@ def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(wor
 
 def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World, stopped: Stop) -> None:
     """The quarantine has adopted the files of an attempt that is not published; a sweep takes them out again."""
-    world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "delete"}, ())
+    set_config(world.ctx.log.open(TOPIC), {"cleanup.policy": "delete"}, ())
     world.ingest(KEYLESS)
-    world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "compact", "winnow.keyless": "quarantine"}, ())
+    set_config(world.ctx.log.open(TOPIC), {"cleanup.policy": "compact", "winnow.keyless": "quarantine"}, ())
     with stopped(world, "publish after adopting keyless records") as publisher:
         world.clock.now_ms += world.ctx.settings.lease_ms
         with hold_lease(world.ctx, TOPIC):
@@ -324,7 +325,7 @@ def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(
 
 
 def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(world: World, stopped: Stop) -> None:
-    world.ctx.log.open(TOPIC).set_config({"winnow.keyless": "quarantine"}, ())
+    set_config(world.ctx.log.open(TOPIC), {"winnow.keyless": "quarantine"}, ())
     write_jsonl(world.folder / "late.jsonl", KEYLESS)
     with stopped(world, "ingest after quarantining") as ingest:
         sweep_after_grace(world)

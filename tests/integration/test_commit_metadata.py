@@ -21,6 +21,7 @@ from winnow.files import storage
 from winnow.log.head import Change
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
 from winnow.log.snapshot_expiry import expire_snapshots
+from winnow.log.topic_configuration import add_partitions, set_config
 from winnow.values.model import Segment
 
 TOPIC = "paper"
@@ -96,9 +97,9 @@ def test_every_kind_of_commit_writes_the_document_that_pyiceberg_would_write(wor
         commit(world, [paper(0), paper(0, 1)])
         commit(world, [paper(1)])
         commit(world, [paper(2)], [paper(0), paper(1)])
-        log.set_config({"min.cleanable.dirty.ratio": "0", "segment.bytes": "1000000"}, ())
-        log.set_config({}, ("segment.bytes",))
-        log.add_partitions(3, now_ms=world.clock())
+        set_config(log, {"min.cleanable.dirty.ratio": "0", "segment.bytes": "1000000"}, ())
+        set_config(log, {}, ("segment.bytes",))
+        add_partitions(log, 3, now_ms=world.clock())
         with world.head(TOPIC).table.transaction() as change:
             change.set_properties({"comment": '"snapshots":[]', '"snapshots":[]': "über"})
         first, *_, newest = world.snapshot_ids(TOPIC)

@@ -18,6 +18,7 @@ from tests.support.world import NOW_MS, TOPIC, World, open_world, record
 from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordOrder, compare_partition
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.context import Context
 from winnow.pipeline.explain.compare import Comparison, compare_strategies
 from winnow.pipeline.spark.submit import Progress
@@ -283,7 +284,7 @@ def test_header_strategy_takes_the_topics_own_header_or_asks_for_one(world: Worl
     world.create(1)
     with pytest.raises(ConfigurationError, match=r"^compaction\.strategy\.header must be specified\."):
         shadow(world, Strategy.HEADER)
-    world.ctx.log.open(TOPIC).set_config({"compaction.strategy.header": "own"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy.header": "own"}, [])
     assert shadow(world, Strategy.HEADER).other.header == "own"
     assert shadow(world, Strategy.HEADER, header="given").other.header == "given"
 
@@ -305,7 +306,7 @@ def test_comparison_predicts_what_the_other_strategy_keeps(world: World) -> None
     rows = [record(n, f"key-{n % 5}".encode(), b"x", (n * 7) % 11) for n in range(40)]
     world.ingest(rows)
     found = shadow(world, Strategy.TIMESTAMP)
-    world.ctx.log.open(TOPIC).set_config({"compaction.strategy": "timestamp"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
 
     receipt = world.compact()
 

@@ -24,6 +24,7 @@ from winnow.log import log_update, reference_chains
 from winnow.log.file_checksums import has_checksum
 from winnow.log.head import Change
 from winnow.log.manifests import list_live_manifests, list_live_paths, list_live_segments
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.assess import assess_topics, open_assessor
 from winnow.pipeline.topics.stored_rows import rebuild_store
@@ -406,7 +407,7 @@ def test_a_conflict_discards_the_links_of_the_try_that_lost(world: World, monkey
         publish_receipt(world.ctx, TOPIC, number, 1)
 
     def meanwhile() -> None:
-        world.ctx.log.open(TOPIC).set_config({"segment.bytes": "1048576"}, ())
+        set_config(world.ctx.log.open(TOPIC), {"segment.bytes": "1048576"}, ())
 
     with run_between_head_and_commit(meanwhile):
         publish_receipt(world.ctx, TOPIC, 3, 1)

@@ -20,6 +20,7 @@ from winnow.errors import CommitConflictError, DamagedMetadataError
 from winnow.files import storage
 from winnow.log import document_copies, reference_chains, topic_log
 from winnow.log.staged_transaction import StagedTransaction
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin import document_mending
 from winnow.pipeline.admin.scrub import open_scrub
 from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
@@ -262,7 +263,7 @@ def test_a_refused_commit_leaves_neither_document_nor_copy(world: World, monkeyp
     monkeypatch.setattr(StagedTransaction, "commit_transaction", refuse)
     monkeypatch.setattr(topic_log, "wait_before_retry", lambda _: None)
     with pytest.raises(CommitConflictError):
-        world.ctx.log.open(TOPIC).set_config({"segment.ms": "5000"}, ())
+        set_config(world.ctx.log.open(TOPIC), {"segment.ms": "5000"}, ())
     assert (documents_of(world), copies_of(world)) == before
 
 
@@ -272,7 +273,7 @@ def test_a_document_whose_copy_cannot_be_written_is_not_committed(world: World) 
     copies.rename(copies.with_name("kept"))
     copies.write_text("no folder")
     with pytest.raises(OSError, match="orders"):
-        world.ctx.log.open(TOPIC).set_config({"segment.ms": "5000"}, ())
+        set_config(world.ctx.log.open(TOPIC), {"segment.ms": "5000"}, ())
     assert (documents_of(world), world.snapshot_ids()) == before
 
 
@@ -294,7 +295,7 @@ def test_copies_that_are_not_of_this_table_are_refused(world: World, monkeypatch
     elsewhere = storage.join(head.location, "elsewhere")
     with monkeypatch.context() as patch:
         patch.setattr(type(log), "_load_head", lambda *_: replace(head, copies=elsewhere))
-        log.set_config({"segment.ms": "5000"}, ())
+        set_config(log, {"segment.ms": "5000"}, ())
     with pytest.raises(DamagedMetadataError, match="the folder of the copies"):
         world.head()
 

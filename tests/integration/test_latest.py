@@ -28,6 +28,7 @@ from winnow.engine.latest_records import build_latest_plan, read_latest_records
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import DamagedSegmentError, UsageError
 from winnow.files import storage
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.latest.records import read_latest_batches
 from winnow.values.model import Record
@@ -129,7 +130,7 @@ def test_latest_state_through_compactions_equals_the_oracle_of_what_readers_see(
             compaction_strategy=strategy.value,
             **config,
         )
-        world.ctx.log.open(TOPIC).set_config({"winnow.late.arrival.ms": str(6 * HOUR_MS)}, [])
+        set_config(world.ctx.log.open(TOPIC), {"winnow.late.arrival.ms": str(6 * HOUR_MS)}, [])
         ends = [0, 0]
         written = 0
         latest: list[Record] = []

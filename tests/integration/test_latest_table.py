@@ -22,6 +22,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.ingest.history import list_ingests
@@ -46,7 +47,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def create(world: World, partitions: int = 1, **config: str) -> None:
     world.create(partitions, **{**ALWAYS_DUE, **config})
-    world.ctx.log.open(TOPIC).set_config(KEEPS, [])
+    set_config(world.ctx.log.open(TOPIC), KEEPS, [])
 
 
 def load(world: World) -> LatestHead:
@@ -153,7 +154,7 @@ class History:
 
     def alter(self, strategy: Strategy) -> None:
         self.strategy = strategy
-        self.world.ctx.log.open(TOPIC).set_config({"compaction.strategy": strategy.value}, [])
+        set_config(self.world.ctx.log.open(TOPIC), {"compaction.strategy": strategy.value}, [])
 
     def delete_records(self, count: int) -> None:
         state = self.world.state()
@@ -190,7 +191,7 @@ def test_table_equals_the_oracle_after_any_history(
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))
         times = {"winnow.late.arrival.ms": "0", "winnow.retired.grace.ms": str(5 * HOUR_MS)}
         order = {"compaction.strategy": strategy.value, "compaction.strategy.header": HEADER}
-        world.ctx.log.open(TOPIC).set_config({**order, **times}, [])
+        set_config(world.ctx.log.open(TOPIC), {**order, **times}, [])
         history = History(world, strategy)
         for step, argument in [*steps, ("update", 0)]:
             getattr(history, step)(argument)

@@ -36,6 +36,7 @@ from winnow.errors import (
 )
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
+from winnow.log.topic_configuration import add_partitions, set_config
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.context import Context
@@ -150,7 +151,7 @@ def test_other_strategy_has_other_winners(world: World) -> None:
     create(world)
     world.ingest([record(0, b"a", b"high", 90), record(1, b"a", b"low", 10)])
     update(world)
-    world.ctx.log.open(TOPIC).set_config({"compaction.strategy": "timestamp"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
     assert update(world).rebuilt == "the topic's strategy is another one"
     assert read_rows(world) == [record(0, b"a", b"high", 90)]
 
@@ -188,7 +189,7 @@ def test_keys_of_an_added_partition_come_into_the_table(world: World) -> None:
     world.ingest([record(0, b"a", b"1"), record(1, b"b", b"1")])
     update(world)
     before = list_paths(world)
-    world.ctx.log.open(TOPIC).add_partitions(3, now_ms=world.clock())
+    add_partitions(world.ctx.log.open(TOPIC), 3, now_ms=world.clock())
     world.ingest([record(0, b"a", b"2", partition=2), record(1, b"c", b"1", partition=2)])
     done = update(world)
     assert (done.rebuilt, done.rows_inserted, done.rows) == (None, 2, 4)
@@ -231,7 +232,7 @@ def test_second_update_and_a_commit_without_records_change_nothing(world: World)
     update(world)
     head, files = load(world).snapshot_id, list_folder(world)
     assert not update(world).changed
-    world.ctx.log.open(TOPIC).set_config({"winnow.owner": "shop"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"winnow.owner": "shop"}, [])
     assert not update(world).changed
     assert (load(world).snapshot_id, list_folder(world)) == (head, files)
 
@@ -568,7 +569,7 @@ def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -
     assert found.fix == "winnow latest-table update orders"
     update(world)
     assert [each.status for each in check_latest_tables(logs)] == [CheckStatus.OK]
-    world.ctx.log.open(TOPIC).set_config({}, ["winnow.latest.table"])
+    set_config(world.ctx.log.open(TOPIC), {}, ["winnow.latest.table"])
     (found,) = check_latest_tables(logs)
     assert "is not brought up to date any more" in found.detail
 

@@ -32,6 +32,7 @@ from winnow.files import duckdb_connection, object_store, storage
 from winnow.log import document_copies
 from winnow.log.snapshot_expiry import collect_references
 from winnow.log.sql_catalog import LogSqlCatalog
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.validate import validate_attempt
@@ -179,7 +180,7 @@ def test_keyless_records_move_to_the_quarantine_on_s3(bucket: ObjectStore, tmp_p
     with open_world(tmp_path, lake=LAKE) as world:
         world.create(1, cleanup_policy="delete", winnow_keyless="quarantine", min_cleanable_dirty_ratio="0")
         world.ingest([record(0, b"a", b"1"), record(1, None, b"keyless"), record(2, b"a", b"2")])
-        world.ctx.log.open(TOPIC).set_config({"cleanup.policy": "compact"}, ())
+        set_config(world.ctx.log.open(TOPIC), {"cleanup.policy": "compact"}, ())
 
         receipt = world.compact()
 
@@ -209,7 +210,7 @@ def test_table_of_the_latest_state_is_kept_and_swept_on_s3(bucket: ObjectStore, 
     """Files that hold a changed row are found by their names, written anew, and deleted after their grace."""
     with open_world(tmp_path, FakeClock(read_wall_clock_ms()), lake=LAKE) as world:
         world.create(1, segment_ms="1", min_cleanable_dirty_ratio="0", winnow_retired_grace_ms="1000")
-        world.ctx.log.open(TOPIC).set_config({"winnow.latest.table": "true"}, [])
+        set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
         world.ingest([record(0, b"a", b"x"), record(1, b"b", b"y")])
         update_latest_table(world.ctx, TOPIC)
         world.ingest([record(2, b"a", b"z"), record(3, b"b", None), record(4, b"c", b"n")])

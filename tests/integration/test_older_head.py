@@ -14,6 +14,7 @@ from tests.support.world import TOPIC, FakeClock, World, build_versions, open_wo
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import OlderHeadError, PlanVoidError
 from winnow.log import newer_metadata
+from winnow.log.topic_configuration import set_config
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.older_head import accept_older_head
 from winnow.pipeline.admin.sweep import sweep_topics
@@ -126,7 +127,7 @@ def test_a_catalog_that_went_back_and_was_written_to_is_noticed_though_its_numbe
         world.ctx.log.catalog, ("winnow", TOPIC), TOPIC, world.ctx.log.copies
     )  # of an installation with another metadata store
     for number in range(3):
-        foreign.set_config({"retention.ms": str(10**12 + number)}, [])
+        set_config(foreign, {"retention.ms": str(10**12 + number)}, [])
     assert read_sequence_number(world) > recorded
     with pytest.raises(OlderHeadError, match="other commits were made there"):
         sweep_topics(world.ctx, [TOPIC])

@@ -12,6 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.log.manifests import list_live_manifests
+from winnow.log.topic_configuration import set_config
 
 
 def list_order(world: World) -> list[tuple[str, SortDirection]]:
@@ -85,7 +86,7 @@ def test_older_table_declares_its_order_when_its_configuration_is_altered(
     create_older(world, monkeypatch)
     log = world.ctx.log.open(TOPIC)
     for value in ("1000", "2000"):
-        log.set_config({"segment.ms": value}, [])
+        set_config(log, {"segment.ms": value}, [])
         assert list_order(world) == BY_OFFSET
         assert [each.order_id for each in world.head().table.metadata.sort_orders] == [0, 1]
 

@@ -28,6 +28,7 @@ from winnow.errors import BadInputError, CommitConflictError, DamagedMetadataErr
 from winnow.files import storage
 from winnow.log.file_checksums import make_checksum_name
 from winnow.log.sql_catalog import LogSqlCatalog
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.context import open_context
 from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
@@ -254,7 +255,7 @@ def test_two_commits_that_may_be_the_last_are_not_decided_between(
     """Where the metadata store is lost, too, nothing is changed until one of them is named."""
     monkeypatch.setattr(TopicHeads, "list_lives", lambda *_: [])
     died = ingest_and_die_before_the_catalog_is_asked(world, 12)
-    world.ctx.log.open(TOPIC).set_config({"delete.retention.ms": "5"}, ())
+    set_config(world.ctx.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
     newest = storage.get_name(locate_metadata(world))
     location = lose(world)
     assert adopt_topic(world.ctx, TOPIC, location).undecided is not None
@@ -338,7 +339,7 @@ def locate_copy(world: World, snapshot: Any) -> str:
 def test_a_half_deleted_folder_is_not_adopted(world: World, what: str) -> None:
     """Whatever the newest metadata lead to and is not there is named; nothing changes."""
     world.compact()
-    world.ctx.log.open(TOPIC).set_config({"delete.retention.ms": "5"}, ())
+    set_config(world.ctx.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
     location = lose(world)
     segments = sorted(path for path in world.listing() if f"/{what}" in path)
     for path in segments:

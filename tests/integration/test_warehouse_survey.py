@@ -17,6 +17,7 @@ from winnow.log.file_checksums import make_checksum_name
 from winnow.log.head_age import HeadGuard
 from winnow.log.places import is_below
 from winnow.log.sql_catalog import LogSqlCatalog
+from winnow.log.topic_configuration import set_config
 from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, survey_table
 
 
@@ -94,7 +95,7 @@ def test_a_commit_that_died_is_lost_once_another_was_made_from_the_same_log(worl
     ingest_and_die_before_the_catalog_is_asked(world)
     (died,) = survey(world, before).unproven
     assert died.previous == storage.get_name(before)
-    world.ctx.log.open(TOPIC).set_config({"delete.retention.ms": "5"}, ())
+    set_config(world.ctx.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
     undecided = survey(world)
     assert undecided.newest is None
     newest = storage.get_name(world.head().table.metadata_location)

@@ -16,6 +16,7 @@ from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world
 from winnow.errors import DamagedSegmentError, UnknownTopicError, UsageError
 from winnow.files import storage
 from winnow.files.partitioner import choose_partition
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -105,7 +106,7 @@ def test_changed_strategy_is_told_beside_the_one_that_decided(world: World) -> N
     world.ingest([record(0, b"a", b"x", 90), record(1, b"a", b"y", 10)])
     world.compact()
     world.ingest([record(2, b"a", b"z", 5)])
-    world.ctx.log.open(TOPIC).set_config({"compaction.strategy": "timestamp"}, [])
+    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
 
     answer = by_key(world, b"a")
 

@@ -26,6 +26,7 @@ from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.reference_chains import read_ledgers
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -182,7 +183,7 @@ CLOSED = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0"}
 def compact(loss: Loss) -> None:
     """Compact the whole of a log, its newest records too."""
     name = loss.topic.name
-    loss.world.ctx.log.open(name).set_config(CLOSED, [])
+    set_config(loss.world.ctx.log.open(name), CLOSED, [])
     assert loss.world.compact(topic=name) is not None
     assert loss.world.state(0, name).first_dirty_offset == KEPT + LOST
     assert len(loss.read_partition(0)) < KEPT
@@ -452,7 +453,7 @@ def test_plan_that_reads_records_which_left_the_log_is_void(losses: dict[str, Lo
     loss = losses["taken-planned"]
     name, world = loss.topic.name, loss.world
     others = loss.write(LOST + 20)
-    world.ctx.log.open(name).set_config(CLOSED, [])
+    set_config(world.ctx.log.open(name), CLOSED, [])
     plan = world.plan(world.clock(), "a1", name)
     assert plan is not None
     world.stage(plan, "a1")

@@ -22,6 +22,7 @@ from tests.support.reader_environments import find_environment, list_requirement
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import World, build_versions, open_world, record
 from winnow.log.namespaces import DEFAULT_NAMESPACE
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.connect.connect import WRITERS, write_connection
 from winnow.pipeline.connect.table_access import StoreKind, describe_access
@@ -104,7 +105,7 @@ def test_spark_reads_the_latest_state_of_the_embedded_catalog_under_every_strate
         )
         queries.append(build_latest_sql(SqlEngine.SPARK, typed, as_text=True))
         for topic in topics.values():
-            world.ctx.log.open(topic).set_config({"winnow.latest.table": "true"}, [])
+            set_config(world.ctx.log.open(topic), {"winnow.latest.table": "true"}, [])
             update_latest_table(world.ctx, topic)
             queries.append(f"SELECT partition, key, value, offset, timestamp FROM winnow.winnow_latest.`{topic}`")
 

@@ -46,7 +46,7 @@ from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_override
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import declare_sort_order
 from winnow.log.warehouse_survey import WarehouseSurvey, survey_table
-from winnow.values.model import PartitionsAdded, PartitionState, ReceiptReference, Segment, TopicState
+from winnow.values.model import ReceiptReference, Segment, TopicState
 from winnow.values.results import Receipt
 
 if TYPE_CHECKING:
@@ -366,102 +366,6 @@ class TopicLog:
         return [carried.read_receipt(head.state, reference) for reference in self.receipt_references(head)]
 
     # ------------------------------------------------------------------ writing
-
-    def add_partitions(self, count: int, *, now_ms: int) -> Committed:
-        """Grow the topic to ``count`` partitions: state and table property change in one commit.
-
-        Raises:
-            ConfigurationError: the topic has as many or more already.
-        """
-
-        def change(head: Head) -> Change:
-            self.config(head)  # changes made by another tool are not accepted along with it
-            before = len(head.state.partitions)
-            if count <= before:
-                raise ConfigurationError(
-                    f"Topic {self.topic} currently has {before} partitions, which is higher than or equal to the "
-                    f"requested {count}.",
-                    left="Nothing was changed; partitions cannot be taken away.",
-                )
-            added = {number: PartitionState() for number in range(before, count)}
-            state = replace(
-                head.state,
-                partitions={**head.state.partitions, **added},
-                partitions_added=(*head.state.partitions_added, PartitionsAdded(now_ms, before, count)),
-            )
-            return Change(
-                state=state,
-                summary={"winnow.operation": "add-partitions"},
-                properties={PARTITIONS_PROPERTY: str(count)},
-            )
-
-        return self.commit(change)
-
-    def set_config(self, changes: dict[str, str], deletions: Sequence[str]) -> Committed:
-        """Change topic configuration: table properties, in a snapshot without files.
-
-        It makes a snapshot, so that a publish that read the old configuration conflicts and reads it again. Keys that
-        a person changes no longer count as taken from Kafka.
-        """
-
-        def change(head: Head) -> Change:
-            recorded.check_recorded(
-                self.topic, head.state.configuration, head.table.properties, head.table.metadata_location
-            )
-            current = read_overrides(head.table.properties)
-            # Another change may have come in between; both together must be valid too.
-            self.parse({key: text for key, text in {**current, **changes}.items() if key not in deletions})
-            present = tuple(key for key in deletions if key in head.table.properties)
-            return Change(
-                state=head.state,
-                summary={"winnow.operation": "alter"},
-                properties={
-                    **changes,
-                    **recorded.make_property_of_person(head.table.properties, {*changes, *deletions}),
-                },
-                dropped_properties=present,
-            )
-
-        return self.commit(change)
-
-    def accept_config(self, changes: Mapping[str, str], deletions: Sequence[str], *, now_ms: int) -> Committed:
-        """Accept the configuration in the table's properties, with ``changes`` to it, as this topic's.
-
-        Partitions cannot be removed: if the properties name fewer than there are, or no number, the number stays.
-
-        Raises:
-            ConfigurationError: the configuration would not be valid.
-        """
-
-        def change(head: Head) -> Change:
-            present = {**head.table.properties, **changes}
-            self.parse({key: text for key, text in read_overrides(present).items() if key not in deletions})
-            before = len(head.state.partitions)
-            text = present.get(PARTITIONS_PROPERTY, "")
-            count = max(before, int(text) if text.isdecimal() else 0)
-            state = head.state
-            if count > before:
-                state = replace(
-                    state,
-                    partitions={**state.partitions, **{number: PartitionState() for number in range(before, count)}},
-                    partitions_added=(*state.partitions_added, PartitionsAdded(now_ms, before, count)),
-                )
-            return Change(
-                state=state,
-                summary={"winnow.operation": "accept-config"},
-                properties={
-                    **changes,
-                    **recorded.make_property_of_person(
-                        head.table.properties,
-                        {*changes, *deletions, *(each.key for each in head.configuration_differences)},
-                    ),
-                    PARTITIONS_PROPERTY: str(count),
-                },
-                dropped_properties=tuple(key for key in deletions if key in head.table.properties),
-                accepts_configuration=True,
-            )
-
-        return self.commit(change)
 
     def commit(
         self, build: Callable[[Head], Change], *, even_deleted: bool = False, over_older: bool = False

@@ -11,6 +11,7 @@ from winnow.config.topic import ConfigEntry, TopicConfig, is_topic_key, list_ent
 from winnow.errors import ConfigurationError
 from winnow.log.head import Head
 from winnow.log.recorded_configuration import describe_differences, read_kafka_record, read_overrides
+from winnow.log.topic_configuration import accept_config, add_partitions, set_config
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.audit import record_action, record_creation
@@ -142,17 +143,17 @@ def alter_topic(
     except ConfigurationError:
         before = None  # a default of the installation contradicts the topic; this call repairs it
     if accept_present:
-        accepted = log.accept_config(dict(changes), list(deletions), now_ms=ctx.now_ms())
+        accepted = accept_config(log, dict(changes), list(deletions), now_ms=ctx.now_ms())
         ctx.store.projection.record_states(
             name, accepted.state.partitions, ctx.now_ms(), table_uuid=accepted.head.table_uuid
         )
     if partitions is not None:
-        grown = log.add_partitions(partitions, now_ms=ctx.now_ms())
+        grown = add_partitions(log, partitions, now_ms=ctx.now_ms())
         ctx.store.projection.record_states(name, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid)
         record_action(ctx, AuditAction.ADD_PARTITIONS, name, detail=f"{partitions:,} partitions")
     notices: tuple[str, ...] = ()
     if (changes or deletions) and not accept_present:
-        log.set_config(dict(changes), list(deletions))
+        set_config(log, dict(changes), list(deletions))
     if changes or deletions or accept_present:
         keys = [f"{key}={value}" for key, value in sorted(changes.items())] + [f"reset {key}" for key in deletions]
         accepted_too = ["accepted what another tool changed"] if accept_present else []

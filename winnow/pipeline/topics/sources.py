@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from winnow.config.definitions import FOLLOW
 from winnow.errors import ConfigurationError, WinnowError
 from winnow.log.head import Head
+from winnow.log.topic_configuration import set_config
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.context import Context
 from winnow.pipeline.topics.audit import record_action
@@ -197,7 +198,7 @@ def set_following(ctx: Context, topic: str, *, follows: bool) -> bool:
     head = table.newest_head()
     changes = table.config(head).follow != follows
     if changes:
-        head = table.set_config({FOLLOW: str(follows).lower()}, []).head
+        head = set_config(table, {FOLLOW: str(follows).lower()}, []).head
         record_action(ctx, AuditAction.FOLLOW if follows else AuditAction.UNFOLLOW, topic)
     restore_row(ctx, table, head)
     if changes:

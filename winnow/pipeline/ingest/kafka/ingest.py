@@ -18,6 +18,7 @@ from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
+from winnow.log.topic_configuration import add_partitions
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.ingest import finish_ingest
@@ -306,7 +307,7 @@ def _open_log(ctx: Context, topic: str) -> tuple[TopicLog, Head]:
 
 def _add_partitions(ctx: Context, log: TopicLog, found: BrokerTopic, count: int) -> str:
     """Give a log of ``count`` partitions as many as the topic has at the brokers, and say so."""
-    grown = log.add_partitions(len(found.partitions), now_ms=ctx.now_ms())
+    grown = add_partitions(log, len(found.partitions), now_ms=ctx.now_ms())
     ctx.store.projection.record_states(
         log.topic, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid
     )
