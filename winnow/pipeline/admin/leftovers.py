@@ -13,8 +13,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
+from winnow.engine import staging
 from winnow.files import storage
-from winnow.files.file_names import find_attempt, is_ingest_file, is_ingest_id, is_plan_id
+from winnow.files.file_names import (
+    find_attempt,
+    is_attempt_folder,
+    is_ingest_file,
+    is_ingest_id,
+    is_plan_id,
+    is_task_folder,
+)
 from winnow.files.quarantine_files import may_contain_ingest, name_ingest_folder
 from winnow.log.head import Head
 from winnow.log.head_age import find_missing_receipts
@@ -328,3 +336,66 @@ def _build_leftovers(location: str, entries: Iterable[storage.FileEntry], *, qua
         path = storage.find_path_below(location, entry.uri)
         if path is not None:
             yield Leftover(location, path, entry.size_bytes, quarantined)
+
+
+def delete_of_runs(
+    ctx: Context,
+    head: Head,
+    listed: Sequence[RunLeftovers],
+    deletable: DeletionFilter,
+    grace_ms: int,
+    now_ms: int,
+    unnamed: list[str],
+) -> list[RetiredFile]:
+    """Delete what attempts left, and record empty folders."""
+    ctx.installation.require_own()
+    quarantine = ctx.log.quarantine(head.state.topic, head)
+    removed: list[RetiredFile] = []
+    for run_files in listed:
+        run = run_files.run
+        unnamed += run_files.others
+        files = delete_leftovers(quarantine, deletable.select_of_run(run_files))
+        removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
+        for location in (head.location, quarantine.location):
+            is_own = partial(is_attempt_folder, attempts=run_files.attempts)
+            storage.remove_empty_folders(location, f"data/{run.plan_id}", is_own)
+        if files:
+            ctx.store.runs.note_empty(run, first_ms=None)
+        elif run.found_empty_at_ms is None:
+            ctx.store.runs.note_empty(run, first_ms=now_ms)
+        elif run.found_empty_at_ms + grace_ms <= now_ms:
+            # A process of the run that is still alive has had a grace to write since the folder was found empty.
+            staged = (run.topic, run.plan_id, run.plan_uri, run_files.attempts)
+            left = staging.delete_plan(ctx.settings.staging, *staged)
+            unnamed += left
+            if not left and not run_files.others:  # otherwise the next sweep reports it again
+                ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
+    return removed
+
+
+def delete_of_ingests(
+    ctx: Context,
+    head: Head,
+    listed: Sequence[IngestLeftovers],
+    deletable: DeletionFilter,
+    grace_ms: int,
+    now_ms: int,
+    unnamed: list[str],
+) -> list[RetiredFile]:
+    """Delete what void ingest calls left, and record empty folders."""
+    quarantine = ctx.log.quarantine(head.state.topic, head)
+    removed: list[RetiredFile] = []
+    for ingest_files in listed:
+        ingest = ingest_files.ingest
+        unnamed += ingest_files.others
+        files = delete_leftovers(quarantine, deletable.select_of_ingest(ingest_files))
+        removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
+        for location in (head.location, quarantine.location):
+            storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id), is_task_folder)
+        if ingest_files.files:
+            ctx.store.ingests.note_empty(ingest.ingest_id, None)
+        elif ingest.found_empty_at_ms is None:
+            ctx.store.ingests.note_empty(ingest.ingest_id, now_ms)
+        elif ingest.found_empty_at_ms + grace_ms <= now_ms:
+            ctx.store.ingests.close([ingest.ingest_id])
+    return removed

@@ -14,11 +14,9 @@ from functools import partial
 from typing import Final
 
 from winnow.config.topic import TopicConfig
-from winnow.engine import staging
 from winnow.errors import CommitConflictError, DamagedMetadataError, DeletedTopicError, join_first
 from winnow.files import storage
-from winnow.files.file_names import is_attempt_folder, is_data_file, is_retired_file, is_task_folder
-from winnow.files.quarantine_files import name_ingest_folder
+from winnow.files.file_names import is_data_file, is_retired_file
 from winnow.log import fence
 from winnow.log.deleted_topics import note_deleted
 from winnow.log.head import Change, Head
@@ -184,8 +182,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         pending = _find_unreferenced_metadata(ledger, head, quarantine, referenced, unnamed)
         deleted_other = _delete_files(ctx, topic, pending, now_ms, unnamed)
         deletable = DeletionFilter(head, referenced, quarantine, fence_raised=fence_raised)
-        leaving = (ctx, head, found, deletable, config.retired_grace_ms, now_ms, unnamed)
-        deleted_leftovers = [*_delete_run_leftovers(*leaving), *_delete_ingest_leftovers(*leaving)]
+        rules = (deletable, config.retired_grace_ms, now_ms, unnamed)
+        deleted_leftovers = [
+            *leftovers.delete_of_runs(ctx, head, found.runs, *rules),
+            *leftovers.delete_of_ingests(ctx, head, found.ingests, *rules),
+        ]
         gone = {file.path for file in deleted_data}
         if gone:
             log.commit(lambda current: _drop_deleted_files(current, gone))
@@ -451,69 +452,6 @@ def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, reti
     paths = {file.path for file in due}
     retired = tuple(file for file in state.retired if file.path not in paths)
     return replace(state, retired=retired, condemned=(*state.condemned, *due))
-
-
-def _delete_run_leftovers(
-    ctx: Context,
-    head: Head,
-    found: _ListedLeftovers,
-    deletable: DeletionFilter,
-    grace_ms: int,
-    now_ms: int,
-    unnamed: list[str],
-) -> list[RetiredFile]:
-    """Delete what attempts left, and record empty folders."""
-    ctx.installation.require_own()
-    quarantine = ctx.log.quarantine(head.state.topic, head)
-    removed: list[RetiredFile] = []
-    for run_files in found.runs:
-        run = run_files.run
-        unnamed += run_files.others
-        files = leftovers.delete_leftovers(quarantine, deletable.select_of_run(run_files))
-        removed += [RetiredFile(file.uri, file.size_bytes, run.updated_at_ms, run.plan_id) for file in files]
-        for location in (head.location, quarantine.location):
-            is_own = partial(is_attempt_folder, attempts=run_files.attempts)
-            storage.remove_empty_folders(location, f"data/{run.plan_id}", is_own)
-        if files:
-            ctx.store.runs.note_empty(run, first_ms=None)
-        elif run.found_empty_at_ms is None:
-            ctx.store.runs.note_empty(run, first_ms=now_ms)
-        elif run.found_empty_at_ms + grace_ms <= now_ms:
-            # A process of the run that is still alive has had a grace to write since the folder was found empty.
-            staged = (run.topic, run.plan_id, run.plan_uri, run_files.attempts)
-            left = staging.delete_plan(ctx.settings.staging, *staged)
-            unnamed += left
-            if not left and not run_files.others:  # otherwise the next sweep reports it again
-                ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
-    return removed
-
-
-def _delete_ingest_leftovers(
-    ctx: Context,
-    head: Head,
-    found: _ListedLeftovers,
-    deletable: DeletionFilter,
-    grace_ms: int,
-    now_ms: int,
-    unnamed: list[str],
-) -> list[RetiredFile]:
-    """Delete what void ingest calls left, and record empty folders."""
-    quarantine = ctx.log.quarantine(head.state.topic, head)
-    removed: list[RetiredFile] = []
-    for ingest_files in found.ingests:
-        ingest = ingest_files.ingest
-        unnamed += ingest_files.others
-        files = leftovers.delete_leftovers(quarantine, deletable.select_of_ingest(ingest_files))
-        removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
-        for location in (head.location, quarantine.location):
-            storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id), is_task_folder)
-        if ingest_files.files:
-            ctx.store.ingests.note_empty(ingest.ingest_id, None)
-        elif ingest.found_empty_at_ms is None:
-            ctx.store.ingests.note_empty(ingest.ingest_id, now_ms)
-        elif ingest.found_empty_at_ms + grace_ms <= now_ms:
-            ctx.store.ingests.close([ingest.ingest_id])
-    return removed
 
 
 def _drop_deleted_files(head: Head, gone: set[str]) -> Change:
