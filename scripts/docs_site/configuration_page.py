@@ -13,7 +13,7 @@ from typing import Any
 from winnow.config.broker import BROKER_DEFINITIONS, BROKER_KEYS_WITHOUT_MEANING, BYTES_PER_SECOND, BrokerDefinition
 from winnow.config.definitions import DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, BrokerName, Definition
 from winnow.config.layers import make_default_layer, name_variable
-from winnow.config.setting_fields import MAPS, NAMES, SETTINGS
+from winnow.config.setting_names import MAPS, NAMES, SETTINGS
 from winnow.config.values import BytesPerSecond, OneOf, Range, ShortText, SuiteName, Tag, Validator, ValueType
 
 _INTRODUCTION = """\

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from tests.support.cli_runner import winnow
 from winnow.config.layers import name_variable
-from winnow.config.setting_fields import MAPS, NAMES
+from winnow.config.setting_names import MAPS, NAMES
 from winnow.config.settings import Settings, load_settings
 
 

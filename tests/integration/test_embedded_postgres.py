@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from tests.support.waiting import wait_until
-from winnow.embedded import postgres
+from winnow.embedded import postgres, postgres_account
 from winnow.embedded.postgres import MAXIMUM_SOCKET_PATH_BYTES, PostgresServer, locate_socket_folder, use_postgres
 from winnow.embedded.processes import start_guardian, stop_processes
 from winnow.errors import ConfigurationError, ServiceError
@@ -264,9 +264,9 @@ def test_programs_in_a_home_that_is_closed_to_the_servers_account_make_the_data(
     """As those that uv keeps in root's cache."""
     closed = Path(tempfile.mkdtemp(prefix="winnow-closed-"))
     try:
-        programs = postgres.copy_programs(postgres._find_programs(), closed)
+        programs = postgres_account.copy_programs(postgres_account.find_programs(), closed)
         with monkeypatch.context() as patch:
-            patch.setattr(postgres, "_find_programs", lambda: programs)
+            patch.setattr(postgres, "find_programs", lambda: programs)
             with use_postgres(folder) as server:
                 assert server.is_alive()
         assert stat.S_IMODE(closed.stat().st_mode) == 0o700

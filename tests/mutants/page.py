@@ -94,7 +94,7 @@ PAGE = (
     .caught_by("test_another_password_ends_the_sessions_that_the_former_one_began"),
     Mutant("postgres-with-a-capability", "the PostgreSQL of root passes every permission of files")
     .changes(
-        "_Account.choose",
+        "ServerAccount.choose",
         replace(
             "(setpriv, *ids, A, B, C)", "(setpriv, *ids, '--inh-caps=+dac_override', '--ambient-caps=+dac_override')"
         ),

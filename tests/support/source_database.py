@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 
 from tests.support.waiting import wait_until
-from winnow.embedded import postgres
+from winnow.embedded import postgres, postgres_account
 
 ROLE = "shop"
 DATABASE = "postgres"
@@ -30,13 +30,13 @@ class SourceDatabase:
         self.port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._command: list[str] = []
-        self._account: postgres._Account | None = None
+        self._account: postgres_account.ServerAccount | None = None
 
     def start(self) -> None:
         """Start the server, after a kill too, and wait until it answers."""
         self.folder.mkdir(exist_ok=True)
-        account = postgres._Account.choose(self.data)
-        programs = postgres._provide_programs(postgres._find_programs(), account, self.folder)
+        account = postgres_account.ServerAccount.choose(self.data)
+        programs = postgres_account.provide_programs(postgres_account.find_programs(), account, self.folder)
         if not self.data.exists():
             account.own(self.folder)
             options = ["-D", str(self.data), "-U", ROLE, "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
@@ -112,7 +112,7 @@ class SourceDatabase:
             )
 
 
-def _make_data(command: list[str], account: postgres._Account) -> None:
+def _make_data(command: list[str], account: postgres_account.ServerAccount) -> None:
     subprocess.run(
         command,
         stdin=subprocess.DEVNULL,

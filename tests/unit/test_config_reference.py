@@ -9,7 +9,7 @@ import pytest
 from scripts.docs_site.configuration_page import render_reference
 from winnow.config.broker import BROKER_DEFINITIONS
 from winnow.config.definitions import DEFINITIONS, TOPIC_KEY_OF_BROKER_NAME
-from winnow.config.setting_fields import MAPS, NAMES, SETTINGS
+from winnow.config.setting_names import MAPS, NAMES, SETTINGS
 
 
 def row_of(name: str) -> list[str]:

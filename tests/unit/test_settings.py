@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from winnow.config import layers
 from winnow.config.masking import mask
-from winnow.config.setting_fields import MAPS, NAMES
+from winnow.config.setting_names import MAPS, NAMES
 from winnow.config.settings import Settings, load_settings, read_dag_prefix
 from winnow.engine.task_planning import DEFAULT_GIANT_BYTES
 from winnow.errors import ConfigurationError

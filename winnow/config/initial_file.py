@@ -9,7 +9,8 @@ from textwrap import wrap
 from typing import Any
 
 from winnow.config.layers import make_default_layer, name_variable
-from winnow.config.setting_fields import SETTINGS, make_folder_uri
+from winnow.config.setting_fields import make_folder_uri
+from winnow.config.setting_names import SETTINGS
 
 LINE_WIDTH = 110
 

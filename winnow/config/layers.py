@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from winnow.config.names import find_nearest
-from winnow.config.setting_fields import MAPS, NAMES, SETTINGS, make_folder_uri
+from winnow.config.setting_fields import make_folder_uri
+from winnow.config.setting_names import MAPS, NAMES, SETTINGS
 from winnow.errors import ConfigurationError
 
 PREFIX = "WINNOW_"

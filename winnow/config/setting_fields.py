@@ -6,13 +6,12 @@ The layers, ``winnow init``'s file and the reference derive from them: a setting
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -56,7 +55,7 @@ def make_folder_uri(folder: Path, origin: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Extra:
+class SettingExtra:
     """Attributes of a setting that pydantic's ``Field`` does not have; see :func:`describe_setting`."""
 
     from_home: Callable[[Path], Any] | None
@@ -95,7 +94,7 @@ def describe_setting(
     if example is not None:
         options["examples"] = [example]
     info = Field(**options)
-    info.metadata.append(_Extra(from_home, relative_to, in_file))
+    info.metadata.append(SettingExtra(from_home, relative_to, in_file))
     return info
 
 
@@ -460,50 +459,3 @@ class SettingFields(BaseSettings):
         in_file="Defaults for all topics under the broker's names, as in server.properties.",
         example='"log.cleaner.min.cleanable.ratio" = 0.3',
     )
-
-
-@dataclass(frozen=True, slots=True)
-class SettingDefinition:
-    """One setting by its dotted name; see :func:`describe_setting`. ``default`` None: none, or one below the home."""
-
-    name: str
-    is_map: bool
-    sentence: str
-    in_file: str
-    example: str | None
-    default: Any
-    from_home: Callable[[Path], Any] | None
-    relative_to: str | None
-
-
-def _define_settings(model: type[BaseModel], above: str = "") -> Iterator[SettingDefinition]:
-    for field, info in model.model_fields.items():
-        name = f"{above}{field}"
-        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            yield from _define_settings(info.annotation, f"{name}.")
-        else:
-            yield _define_setting(name, info)
-
-
-def _define_setting(name: str, info: FieldInfo) -> SettingDefinition:
-    (extra,) = [each for each in info.metadata if isinstance(each, _Extra)]
-    default = None if info.is_required() else info.get_default(call_default_factory=True)
-    return SettingDefinition(
-        name=name,
-        is_map=get_origin(info.annotation) is dict,
-        sentence=info.description or "",
-        in_file=extra.in_file or (info.description or "").replace("`", ""),
-        example=info.examples[0] if info.examples else None,
-        default=default if isinstance(default, bool) else default or None,
-        from_home=extra.from_home,
-        relative_to=extra.relative_to,
-    )
-
-
-SETTINGS = {each.name: each for each in _define_settings(SettingFields)}
-"""Every setting by name, in the order of the fields."""
-
-NAMES = tuple(name for name, each in SETTINGS.items() if not each.is_map)
-
-MAPS = tuple(name for name, each in SETTINGS.items() if each.is_map)
-"""Open maps; everything below them is one key, dots included."""

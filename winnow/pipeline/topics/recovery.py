@@ -408,9 +408,6 @@ def _rebuild(found: TopicRecovery) -> None:
         )
 
 
-# ------------------------------------------------------------------ telling it
-
-
 def describe_recovery(found: TopicRecovery) -> RecoveryReport:
     """Describe what was found, and what would be done."""
     chosen, proof = found.chosen, found.proof
