@@ -15,6 +15,8 @@ from winnow.values.strategies import Strategy
 
 MAXIMUM_LONG = 2**63 - 1
 
+_CRITERIA = tuple(strategy.criterion for strategy in Strategy)
+
 MAXIMUM_TAGS = 20
 """Maximum tags of one topic."""
 
@@ -228,7 +230,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.STRING,
         "offset",
         OneOf(tuple(each.value for each in Strategy)),
-        "Which record of a key survives (KIP-280): the highest offset, timestamp, or version in a header.",
+        f"Which record of a key survives (KIP-280): the highest {', '.join(_CRITERIA[:-1])}, or {_CRITERIA[-1]}.",
         broker_names=_make_broker_names("log.cleaner.compaction.strategy"),
     ),
     Definition(

@@ -37,11 +37,7 @@ class RecordOrder:
     @property
     def words(self) -> str:
         """The order as text for people."""
-        return {
-            Strategy.OFFSET: "highest offset",
-            Strategy.TIMESTAMP: "highest timestamp, then highest offset",
-            Strategy.HEADER: f"highest version in header {self.header!r}, a missing one below all, then highest offset",
-        }[self.strategy]
+        return self.strategy.describe_order(self.header)
 
 
 @dataclass(frozen=True, slots=True)
