@@ -149,13 +149,6 @@ def modules() -> Iterator[Path]:
     yield from sorted((STATIC / "js").rglob("*.js"))
 
 
-def test_the_document_names_every_module_so_that_none_is_waited_for_in_turn() -> None:
-    """A module that is not preloaded costs one more round trip per level of imports."""
-    document = (STATIC / "index.html").read_text()
-    named = set(re.findall(r'(?:href|src)="static/(js/[^"]+)"', document))
-    assert named == {str(path.relative_to(STATIC)) for path in modules()}
-
-
 def test_scripts_and_styles_name_no_other_host_and_make_no_markup() -> None:
     """Works offline, and data cannot become elements: no address, no innerHTML, no inline style."""
     forbidden = re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 from tests.page.conftest import ReadFrom, Visitor, WithOwners
 from tests.page.sample_rows import put, put_run, put_verdict
 from winnow.store import Store
+from winnow_airflow.page.index_page import STATIC
 
 NAMES = {"topic": "orders", "plan_id": "plan-1", "path": "verdict.html", "section": "sweep_stuck"}
 """What stands for the variable parts of a route's path."""
@@ -191,6 +193,12 @@ def test_browser_without_a_login_is_led_through_it(nobody: Visitor) -> None:
     there = nobody.client.get("/api/v2/auth/login", params={"next": back}, follow_redirects=False)
     assert there.status_code == 307
     assert there.headers["location"].endswith(f"?next={quote(back, safe='')}")
+
+
+def test_the_document_names_every_module_so_that_none_is_waited_for_in_turn(viewer: Visitor) -> None:
+    """A module that is not preloaded costs one more round trip per level of imports."""
+    named = re.findall(r'(?:href|src)="static/(js/[^"]+)"', viewer.get("page").text)
+    assert sorted(named) == sorted(str(path.relative_to(STATIC)) for path in (STATIC / "js").rglob("*.js"))
 
 
 def test_every_answer_carries_the_security_headers(viewer: Visitor, nobody: Visitor, store_routes: list[str]) -> None:
