@@ -14,7 +14,6 @@ import pytest
 
 from tests.support import in_process_spark
 from tests.support.cli_runner import winnow
-from tests.support.earlier_documents import write_as_earlier_winnow
 from tests.support.iceberg_spark import ask_spark
 from tests.support.world import build_versions, compute_survivors, write_jsonl
 from winnow.files import storage
@@ -108,35 +107,6 @@ def test_orphan_removal_of_spark_takes_nothing_of_a_topic(winnow_home: Path, tmp
     winnow("compact", "orders")
     winnow("sweep", "orders")
     assert winnow("scrub", "orders", "--json").document[0]["findings"] == []
-
-
-def test_orphan_removal_takes_documents_of_an_earlier_winnow_whose_copies_are_read(
-    winnow_home: Path, tmp_path: Path
-) -> None:
-    """After one sweep they have copies; without one the topic is refused, with the command to type."""
-    with write_as_earlier_winnow():
-        fill("old", tmp_path)
-        fill("older", tmp_path)
-    winnow("sweep", "old")
-    heads = {topic: load_head(topic) for topic in ("old", "older")}
-    let_age(winnow_home)
-    taken = call_spark("old", tmp_path, remove_orphans("old"), remove_orphans("older"))
-    for removed, head in zip(taken, heads.values(), strict=True):
-        assert len(removed) > 4
-        assert all("/winnow/" in path.removeprefix(head.location.replace("file://", "file:")) for (path,) in removed)
-    assert not any(list_files(storage.join(head.location, "winnow")) for head in heads.values())
-
-    answer = winnow("receipts", "old", "--json")
-    assert len(answer.document) == 2
-    assert read_offsets("old") == EXPECTED
-    assert "document(s) were gone" in winnow("sweep", "old", "--json").document[0]["message"]
-    assert winnow("scrub", "old", "--json").document[0]["findings"] == []
-    winnow("ingest", "files", "old", write_jsonl(tmp_path / "more.jsonl", build_versions(40, 5)))
-    winnow("compact", "old")
-
-    said = winnow("read", "older", code=4).stderr
-    assert "is gone" in said
-    assert "winnow topics recover older" in said
 
 
 def test_other_procedures_of_spark_are_noticed_or_harmless(winnow_home: Path, tmp_path: Path) -> None:

@@ -262,8 +262,7 @@ def held_configuration(world: World) -> Env:
 def removed_orphans(world: World) -> Env:
     """Another engine removed every file that no snapshot names."""
     two_partitions(world)
-    for folder in world.head().documents.folders:
-        shutil.rmtree(storage.parse_local_path(folder), ignore_errors=True)
+    shutil.rmtree(storage.parse_local_path(world.head().documents.folder))
     return {}
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.earlier_documents import write_as_earlier_winnow
+from tests.support.earlier_documents import write_without_copies
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitConflictError, DamagedMetadataError
@@ -64,8 +64,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 @pytest.fixture(scope="module")
 def old_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """As an earlier Winnow left it: documents below ``winnow``, without copies."""
-    with pytest.MonkeyPatch.context() as patch, write_as_earlier_winnow():
+    """As before documents had copies."""
+    with pytest.MonkeyPatch.context() as patch, write_without_copies():
         patch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 1)
         return Lake(tmp_path_factory.mktemp("old-lake"))
 
@@ -79,8 +79,8 @@ def world(lake: Lake) -> Iterator[World]:
 @pytest.fixture
 def old_world(old_lake: Lake) -> Iterator[World]:
     with old_lake.open() as opened:
-        assert documents_of(opened, "_winnow").keys() == copies_of(opened).keys() == set()
-        assert {each.split("/")[1] for each in documents_of(opened, "winnow")} == KINDS
+        assert copies_of(opened) == {}
+        assert {each.split("/")[1] for each in documents_of(opened)} == KINDS
         yield opened
 
 
@@ -91,17 +91,17 @@ def files_below(folder: str, *, named: str = "") -> dict[str, bytes]:
     }
 
 
-def documents_of(world: World, folder: str = "_winnow") -> dict[str, bytes]:
-    return files_below(world.head().location, named=folder)
+def documents_of(world: World) -> dict[str, bytes]:
+    return files_below(world.head().location, named="_winnow")
 
 
 def copies_of(world: World) -> dict[str, bytes]:
     return files_below(world.head().copies)
 
 
-def remove_orphans(world: World, folder: str) -> None:
-    """Take what another engine's procedure takes: everything below ``folder`` of the table."""
-    shutil.rmtree(storage.parse_local_path(storage.join(world.head().location, folder)))
+def remove_orphans(world: World) -> None:
+    """Take the documents, as another engine's procedure may."""
+    shutil.rmtree(storage.parse_local_path(storage.join(world.head().location, "_winnow")))
 
 
 def sweep(world: World) -> SweepReport:
@@ -127,7 +127,6 @@ def test_every_document_has_a_copy_outside_of_the_tables_folder(world: World) ->
     head = world.head()
     assert not head.copies.startswith(head.location)
     assert storage.get_name(head.copies) == f"{TOPIC}-{head.table_uuid}"
-    assert documents_of(world, "winnow") == {}
 
 
 def test_without_its_documents_a_topic_is_read_compacted_and_mended_from_the_copies(
@@ -135,7 +134,7 @@ def test_without_its_documents_a_topic_is_read_compacted_and_mended_from_the_cop
 ) -> None:
     """Few of them are named, each with its copy; the next sweep puts all back, and nothing is said any more."""
     documents = documents_of(world)
-    remove_orphans(world, "_winnow")
+    remove_orphans(world)
     assert_whole(world)
     said = [each for each in caplog.messages if "is read instead" in each]
     assert len(said) == document_copies.MAXIMUM_WARNINGS
@@ -172,13 +171,13 @@ def test_a_sweep_writes_a_bounded_number_of_files_and_the_next_goes_on(
     assert copies_of(world) == documents_of(world)
 
 
-def test_what_an_earlier_winnow_wrote_is_copied_by_the_first_sweep_and_survives(old_world: World) -> None:
+def test_what_was_written_without_copies_is_copied_by_the_first_sweep_and_survives(old_world: World) -> None:
     """All that its head refers to, and one commit, from which on the topic has copies."""
     before = len(old_world.snapshot_ids())
     report = sweep(old_world)
     assert report.documents_copied > 0
     assert len(old_world.snapshot_ids()) <= before + 2
-    remove_orphans(old_world, "winnow")
+    remove_orphans(old_world)
     assert_whole(old_world)
     assert sweep(old_world).documents_restored > 0
     assert_whole(old_world)
@@ -187,24 +186,24 @@ def test_what_an_earlier_winnow_wrote_is_copied_by_the_first_sweep_and_survives(
     assert old_world.read() == compute_survivors(build_versions(0, 15))
 
 
-def test_a_quiet_topic_of_an_earlier_winnow_has_copies_after_one_commit_of_a_sweep(tmp_path: Path) -> None:
+def test_a_quiet_topic_without_copies_has_them_after_one_commit_of_a_sweep(tmp_path: Path) -> None:
     """Nothing else was to be committed; the next sweep commits nothing."""
     with open_world(tmp_path) as quiet:
-        with write_as_earlier_winnow():
+        with write_without_copies():
             quiet.create(1)
             quiet.ingest(RECORDS)
         before = len(quiet.snapshot_ids())
         sweep(quiet)
         assert (len(quiet.snapshot_ids()), quiet.head().state.copies) == (before + 1, quiet.head().copies)
-        names = {storage.get_name(each) for folder in ("winnow", "_winnow") for each in documents_of(quiet, folder)}
-        assert {storage.get_name(each) for each in copies_of(quiet)} == names
+        assert copies_of(quiet) == documents_of(quiet)
         sweep(quiet)
         assert len(quiet.snapshot_ids()) == before + 1
 
 
-def test_the_first_commit_after_an_earlier_winnow_has_copies_and_old_documents_are_still_read(old_world: World) -> None:
+def test_the_first_commit_with_copies_leaves_documents_without_them_to_be_read(old_world: World) -> None:
+    before = documents_of(old_world)
     old_world.ingest(build_versions(12, 3))
-    assert documents_of(old_world).keys() == copies_of(old_world).keys() != set()
+    assert documents_of(old_world).keys() - before.keys() == copies_of(old_world).keys() != set()
     log = old_world.ctx.log.open(TOPIC)
     assert len(log.receipts()) == 3
     assert len(list(reference_chains.read_ledgers(log.head().state))) == 4

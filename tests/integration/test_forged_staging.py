@@ -462,14 +462,14 @@ def test_a_run_from_before_digests_goes_on_and_a_changed_plan_is_known_by_its_id
 
 
 def test_a_verdict_that_does_not_say_what_it_is_about_is_not_enough_to_publish(world: World) -> None:
-    """An older Winnow judged; the next run plans and judges anew."""
+    """The next run plans and judges anew."""
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
     verdict = validate_attempt(world.ctx, plan.plan_id, "a1")
     assert verdict.plan_sha256 == plan.sha256
     world.ctx.store.verdicts.record(replace(verdict, plan_sha256=None))
-    with pytest.raises(PlanVoidError, match="does not name the plan"):
+    with pytest.raises(PlanVoidError, match="is not the one of which attempt a1 passed validation"):
         publish_attempt(world.ctx, plan.plan_id, "a1")
     assert run_of(world).status is RunState.VOID
     assert world.read() == ALL

@@ -148,7 +148,7 @@ def test_documents_on_s3_are_read_from_their_copies_and_put_back(
     read = winnow("read", TOPIC).stdout
     with open_context() as ctx:
         head = ctx.log.open(TOPIC).head()
-    documents = [file.uri for file in storage.list_files(head.documents.folders[0])]
+    documents = [file.uri for file in storage.list_files(head.documents.folder)]
     copies = [file.uri for file in storage.list_files(head.copies)]
     assert [storage.read_bytes(each) for each in documents] == [storage.read_bytes(each) for each in copies] != []
     for each in documents:
@@ -157,7 +157,7 @@ def test_documents_on_s3_are_read_from_their_copies_and_put_back(
     answer = winnow("read", TOPIC)
     assert (answer.stdout, head.copies in answer.stderr) == (read, True)
     assert winnow("sweep", TOPIC, "--json").document[0]["documents_restored"] == len(documents) > 1
-    assert [file.uri for file in storage.list_files(head.documents.folders[0])] == documents
+    assert [file.uri for file in storage.list_files(head.documents.folder)] == documents
 
 
 def test_nothing_in_the_lake_or_the_store_says_how_the_object_store_is_reached(

@@ -24,9 +24,9 @@ DOCUMENTS = (
     Mutant("documents-copies-of-any-table", "copies may lie in a folder of another table")
     .changes("require_same_table", drop_operand("get_name", "own"))
     .caught_by("test_copies_that_are_not_of_this_table_are_refused"),
-    Mutant("documents-never-begun", "a topic of an earlier release gets no copies by a sweep")
+    Mutant("documents-never-begun", "a topic whose state names no copies gets none by a sweep")
     .changes("mend_documents", never("state", "copies"))
-    .caught_by("test_a_quiet_topic_of_an_earlier_winnow_has_copies_after_one_commit_of_a_sweep"),
+    .caught_by("test_a_quiet_topic_without_copies_has_them_after_one_commit_of_a_sweep"),
     Mutant("documents-unbounded", "one sweep copies everything")
     .changes("_mend", never("MAXIMUM_FILES_PER_SWEEP"))
     .caught_by("test_a_sweep_writes_a_bounded_number_of_files_and_the_next_goes_on"),

@@ -1,4 +1,4 @@
-"""Documents as an earlier Winnow wrote them: below ``winnow`` in the table's folder, without copies."""
+"""Documents in the formats of states before the present one, as a topic may still have them on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from winnow.files import storage
-from winnow.log import document_copies, document_places
+from winnow.log import document_copies
 from winnow.log import state as carried
 from winnow.log.document_copies import Document
 from winnow.log.document_places import DocumentKind, DocumentPlaces
@@ -18,8 +18,8 @@ from winnow.values.model import TopicState
 
 
 @contextmanager
-def write_as_earlier_winnow() -> Iterator[None]:
-    """Commit so within the block."""
+def write_without_copies() -> Iterator[None]:
+    """Commit as before documents had copies, within the block."""
     genuine = carried.write_state
 
     def write_alone(places: DocumentPlaces, path: str, _copy: str, data: bytes) -> None:
@@ -29,7 +29,6 @@ def write_as_earlier_winnow() -> Iterator[None]:
         return replace(genuine(places, replace(state, copies=None)), copies=None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document_places, "FOLDER", document_places.FORMER_FOLDER)
         patch.setattr(document_copies, "_write_both", write_alone)
         patch.setattr(carried, "write_state", write_state)
         yield

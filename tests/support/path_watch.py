@@ -25,7 +25,7 @@ _PART = r"\w[\w.-]*"
 _DRAFT = rf"(?:\.{_HEX})?"
 _IN_TABLE = (
     rf"metadata/(?:(?:optimized-m-)?{_UUID}(?:-m\d+)?\.avro|snap-\d+-\d+-{_UUID}\.avro|\d+-{_UUID}\.metadata\.json)",
-    rf"_?winnow/(?:state|receipts|ingests|chains)/\.?{_PART}\.json{_DRAFT}",
+    rf"_winnow/(?:state|receipts|ingests|chains)/\.?{_PART}\.json{_DRAFT}",
     rf"data/(?:{_PART}/)*\.?{_PART}\.(?:parquet|json){_DRAFT}",
 )
 _FILES = {
@@ -39,7 +39,7 @@ _FILES = {
     ),
 }
 _FOLDERS = {
-    "warehouse": re.compile(rf"(?:{_PART})(?:/[\w.-]+(?:/(?:metadata|_?winnow(?:/\w+)?|data(?:/{_PART})*))?)?"),
+    "warehouse": re.compile(rf"(?:{_PART})(?:/[\w.-]+(?:/(?:metadata|_winnow(?:/\w+)?|data(?:/{_PART})*))?)?"),
     "staging": re.compile(rf"(?:plans|compare)(?:/[\w.-]+(?:/{_PART}(?:/{_PART})?)?)?"),
 }
 _CREATED = os.O_WRONLY | os.O_RDWR

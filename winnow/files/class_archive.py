@@ -141,11 +141,11 @@ def _open_folder(env: Mapping[str, str]) -> Path | None:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove all but the newest archives and counts of tries, and drafts that an earlier Winnow left unlocked.
+    """Remove all but the newest archives and counts of tries.
 
     Whoever misses one of them afterwards tries again, and that is all.
     """
-    for pattern, kept in (("*.jsa", KEPT), ("*.tries", KEPT), ("*.draft", 0)):
-        found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for each in found[kept:]:
-            each.unlink(missing_ok=True)
+    for pattern in ("*.jsa", "*.tries"):
+        newest = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for path in newest[KEPT:]:
+            path.unlink(missing_ok=True)

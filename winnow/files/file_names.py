@@ -26,7 +26,7 @@ def _or_draft(name: str) -> str:
 
 _STATE: Final = _or_draft(rf"{_HEX}\.json")
 _DOCUMENTS: Final = (
-    rf"_?winnow/(?:state/{_STATE}"
+    rf"_winnow/(?:state/{_STATE}"
     rf"|receipts/{_or_draft(rf'{_PART}-[0-9a-f]{{8}}[.]json')}"
     rf"|ingests/{_or_draft(rf'{_PART}[.]json')}"
     rf"|chains/{_or_draft(rf'(?:receipts|ingests)-{_HEX}[.]json')})"
@@ -42,14 +42,14 @@ _PLAN_ID: Final = re.compile(_HEX)
 _FOLDER: Final = re.compile(rf"{_PART}(?:/{_PART})*")
 _TASK_FOLDER: Final = re.compile(rf"{_PART}(?:/t\d+)?")
 _TABLE_FOLDER: Final = re.compile(
-    rf"metadata|data(?:/(?:ingest-)?{_HEX}(?:/{_PART})*)?|_?winnow(?:/(?:state|receipts|ingests|chains))?"
+    rf"metadata|data(?:/(?:ingest-)?{_HEX}(?:/{_PART})*)?|_winnow(?:/(?:state|receipts|ingests|chains))?"
 )
 _DATA: Final = re.compile(rf"data/(?:{_PART}/)*{_PART}\.parquet")
 _METADATA: Final = re.compile(rf"metadata/(?:{_MANIFEST}|{_TABLE_METADATA})")
 _RETIRED: Final = {
     "manifest": re.compile(rf"metadata/{_MANIFEST}"),
     "manifest_list": re.compile(rf"metadata/{_MANIFEST}"),
-    "state": re.compile(rf"_?winnow/state/{_HEX}\.json"),
+    "state": re.compile(rf"_winnow/state/{_HEX}\.json"),
 }
 _LATEST: Final = re.compile(rf"data/{_HEX}/{_HEX}\.parquet")
 _STAGED: Final = re.compile(rf"(?P<attempt>{_PART})/{_or_draft('(?:manifest|facts)[.]json')}")

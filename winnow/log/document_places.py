@@ -2,8 +2,7 @@
 
 Iceberg does not know them. Orphan removal of other engines takes whatever Iceberg does not know below a table's folder,
 but leaves alone what lies below a folder whose name begins with ``_``. So they lie there, and a copy of each lies
-outside of the table's folder. Documents of an earlier Winnow stay where they were written: every reference holds the
-whole path.
+outside of the table's folder. Every reference holds the whole path.
 """
 
 from __future__ import annotations
@@ -16,11 +15,6 @@ from winnow.files import storage
 
 FOLDER: Final = "_winnow"
 """Folder of the documents, below the table's and below that of its copies."""
-FORMER_FOLDER: Final = "winnow"
-"""Folder in which an earlier Winnow wrote them."""
-
-
-_FOLDERS: Final = (FOLDER, FORMER_FOLDER)
 
 MAXIMUM_TOPIC_LENGTH: Final = 200
 """Maximum characters of a topic's name in the name of a folder, which may have 255 bytes."""
@@ -53,15 +47,13 @@ class DocumentPlaces:
         return storage.join(self.location, FOLDER, kind.value, name)
 
     @property
-    def folders(self) -> tuple[str, ...]:
-        """The folders below the table's in which documents lie."""
-        return tuple(storage.join(self.location, folder) for folder in _FOLDERS)
+    def folder(self) -> str:
+        """The folder below the table's in which documents lie."""
+        return storage.join(self.location, FOLDER)
 
-    def locate_ledgers(self, ingest_id: str) -> tuple[str, ...]:
-        """Return every place at which an ingest call may have left its ledger; copies first."""
-        name = make_ledger_name(ingest_id)
-        paths = [storage.join(self.location, folder, DocumentKind.LEDGER, name) for folder in _FOLDERS]
-        return (*(locate_copy(self.copies, path) for path in paths), *paths)
+    def locate_ledger(self, ingest_id: str) -> tuple[str, str]:
+        """Return both places of the ledger of an ingest call; the copy first."""
+        return self.list_places(self.locate(DocumentKind.LEDGER, make_ledger_name(ingest_id)))
 
     def list_places(self, path: str) -> tuple[str, str]:
         """Return both places of the document at ``path``. The copy is first: so they are deleted.
@@ -89,8 +81,3 @@ def make_copies_name(topic: str, table_uuid: str) -> str:
 def locate_copy(copies: str, path: str) -> str:
     """Return the place of the copy of the document at ``path``, below the folder ``copies`` of its table's copies."""
     return storage.join(copies, *path.split("/")[-3:])
-
-
-def is_former(path: str) -> bool:
-    """Check whether the document at ``path`` lies where an earlier Winnow wrote it."""
-    return path.split("/")[-3] == FORMER_FOLDER

@@ -63,11 +63,6 @@ class Epoch:
     begins: dict[int, int] = field(default_factory=dict)
     leader_epochs: dict[int, tuple[LeaderEpoch, ...]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Have the id in Kafka's own alphabet: states that an earlier Winnow wrote may hold the client's."""
-        if self.topic_id is not None:
-            object.__setattr__(self, "topic_id", format_topic_id(self.topic_id))
-
     def get_base(self, partition: int) -> int:
         """Return what is added to an offset of ``partition`` at the brokers to make that of the log."""
         return self.bases.get(partition, 0)

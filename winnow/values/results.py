@@ -125,7 +125,7 @@ class Verdict:
     """Validation's result for one attempt. ``broken``: a check raised, nothing is known about the data.
 
     ``plan_sha256`` and ``manifest_digest``: of the plan's bytes and of the staging manifest that were judged; None:
-    an older verdict, which does not allow publishing.
+    nothing was.
     """
 
     plan_id: str
@@ -193,7 +193,7 @@ class OpenAlert:
     """An alert that has not recovered: one kind of problem of one topic partition, or of the topic (None).
 
     ``since_ms``: when it began. ``released``: by whom or why it was released by hand, None if it was not.
-    ``safe``, ``next``, ``plan_id``: as its message says; empty for alerts of an older Winnow.
+    ``safe``, ``next``, ``plan_id``: as its message says.
     """
 
     kind: str

@@ -1,7 +1,8 @@
 """Puts documents back from their copies, and copies documents that have none; each sweep does a bounded part of it.
 
-A document of an earlier Winnow has no copy, and other programs may have taken a document or its copy. Two listings find
-which may be in one place only; what is written is named by a reference of the head, and has the committed digest.
+A topic whose state is of a format without copies has none yet, and other programs may have taken a document or its
+copy. Two listings find which may be in one place only; what is written is named by a reference of the head, and has
+the committed digest.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _begin_copies(head: Head) -> Change:
 def _list_suspected(ctx: Context, head: Head) -> set[str]:
     """List names of files that are in one place only, or that a scrub or a reader found damaged."""
     topic = head.state.topic
-    originals = {storage.get_name(file.uri) for folder in head.documents.folders for file in storage.list_files(folder)}
+    originals = {storage.get_name(file.uri) for file in storage.list_files(head.documents.folder)}
     copies = {storage.get_name(file.uri) for file in storage.list_files(head.copies)}
     checks = ctx.store.segment_checks.list_checks(topic).values()
     damaged = [each.path for each in checks if each.kind == DOCUMENT and each.finding is not None]

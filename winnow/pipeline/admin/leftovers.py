@@ -147,7 +147,7 @@ def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[Ingest
 
 
 def _find_ledgers(head: Head, ingest_id: str) -> Iterator[Leftover]:
-    for uri in head.documents.locate_ledgers(ingest_id):
+    for uri in head.documents.locate_ledger(ingest_id):
         size_bytes = storage.read_size_bytes(uri)
         for root in (head.copies, head.location):
             path = storage.find_path_below(root, uri)

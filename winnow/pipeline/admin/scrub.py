@@ -22,7 +22,6 @@ from winnow.errors import DamagedSegmentError, UsageError, join_first
 from winnow.files import storage
 from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_file, read_segment
 from winnow.log import reference_chains
-from winnow.log.document_places import is_former
 from winnow.log.head import Head
 from winnow.log.snapshot_expiry import list_state_documents
 from winnow.pipeline.context import Context
@@ -367,16 +366,12 @@ def _read_segment(segment: Segment, on_progress: Callable[[int], None]) -> None:
 
 
 def _list_documents(topic: str, head: Head) -> list[LiveFile]:
-    """List the documents of the head and their copies; those of an earlier Winnow have copies after some sweeps."""
+    """List the documents of the head and their copies, if it has any."""
     documents = [*list_state_documents(head.table), *reference_chains.list_documents(head.state)]
     places = [
         (place, document.sha256)
         for document in documents
-        for place in (
-            head.documents.list_places(document.path)
-            if head.state.copies is not None and not is_former(document.path)
-            else (document.path,)
-        )
+        for place in (head.documents.list_places(document.path) if head.state.copies is not None else (document.path,))
     ]
     return [
         LiveFile(topic, place, DOCUMENT, None, 0, partial(_read_document, place, sha256)) for place, sha256 in places

@@ -64,7 +64,7 @@ def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> t
 
     Raises:
         ValidationFailedError: the attempt has not passed, or its staging manifest was changed since.
-        PlanVoidError: the plan was changed, or the verdict records no digests.
+        PlanVoidError: the plan was changed.
         WinnowError, FormatVersionError, ServiceError: as :func:`winnow.engine.staging.read_plan`.
     """
     what = f"attempt {attempt} at plan {run.plan_id} of topic {run.topic}"
@@ -76,12 +76,6 @@ def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> t
             next="Run the compaction again.",
         )
     plan, sha256 = read_run_plan(run)
-    if verdict.plan_sha256 is None or verdict.manifest_digest is None:
-        raise PlanVoidError(
-            f"The verdict on {what} does not name the plan and the staging manifest that it is about: an older Winnow "
-            "gave it. That is not enough to publish, and nothing was published.",
-            next="Run it again: the next run plans anew.",
-        )
     if verdict.plan_sha256 != sha256:
         raise PlanVoidError(
             f"Plan {run.plan_id} of topic {run.topic} is not the one of which attempt {attempt} passed validation: "

@@ -254,7 +254,7 @@ class IngestCommit:
         What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
         """
         removed = remove_files(
-            [*paths, *self.head.documents.locate_ledgers(self.prepared.ingest_id)],
+            [*paths, *self.head.documents.locate_ledger(self.prepared.ingest_id)],
             below=(self.head.location, self.head.copies),
         )
         if removed and not self.prepared.quarantined:

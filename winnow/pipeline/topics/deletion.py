@@ -324,7 +324,7 @@ def _is_own_folder(top: str, path: str) -> bool:
     return is_table_folder(f"{top}/{path}")
 
 
-_FOLDERS: Final = ("data", "metadata", "winnow", "_winnow")
+_FOLDERS: Final = ("data", "metadata", "_winnow")
 
 
 def _rank(uri: str) -> int:
