@@ -94,6 +94,8 @@ def _isolate() -> None:
     # The embedded PostgreSQL keeps its locks in the runtime folder of the user, which a build machine lacks.
     os.environ |= {"WINNOW_HOME": str(home), "AIRFLOW_HOME": str(home / "airflow"), "XDG_RUNTIME_DIR": str(home)}
     os.environ |= make_spark_environment(os.environ, find_java(os.environ, ROOT / ".winnow"))
+    # A JVM of a test ends before its optimising compiler or several collecting threads pay off.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
 
 
 class _SharedStatements(LRUCache[Any, Any]):

@@ -100,6 +100,7 @@ class Machine:
             "TMPDIR": str(self.folder / "tmp"),
             "LANG": "C.UTF-8",
             "JAVA_HOME": str(self.java_home),
+            "JDK_JAVA_OPTIONS": os.environ["JDK_JAVA_OPTIONS"],
             "PYSPARK_PYTHON": sys.executable,
             "TEAM_SERVER_SECRETS": self.here("/run/winnow"),
             # Spark's user interfaces listen on every interface unless this names one.
