@@ -20,11 +20,11 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
-  tests/integration/test_state_machine.py tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
+  tests/integration/test_state_machine.py tests/integration/test_latest_table.py tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
   tests/faults/test_distributed_ingest_killed.py tests/faults/test_recovery_killed.py tests/airflow/test_backfill.py \
   tests/faults/test_backup_killed.py tests/faults/test_backup_under_load.py \
   tests/kafka/test_database_to_rows.py tests/kafka/test_ingest_killed.py tests/kafka/test_restore_killed.py \
-  tests/kafka/test_three_brokers.py tests/kafka/live_cluster.py \
+  tests/kafka/test_three_brokers.py tests/kafka/live_cluster.py tests/bench/test_keyed_tables.py \
   tests/kafka/real_mirror.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=

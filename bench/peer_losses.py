@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,8 +87,10 @@ def _write(
     ]
 
 
-def measure_losses(folder: Path, report: Callable[[str], None]) -> dict[str, Any]:
-    """Bring the history into each and judge what is left: figures by competitor."""
+def measure_losses(
+    folder: Path, report: Callable[[str], None], ways: Collection[str] = tuple(SPARK_WAYS)
+) -> dict[str, Any]:
+    """Bring the history into Winnow and into ``ways`` of Spark, and judge what is left: figures by competitor."""
     place = folder / "losses"
     shutil.rmtree(place, ignore_errors=True)
     history = build_history()
@@ -97,7 +99,8 @@ def measure_losses(folder: Path, report: Callable[[str], None]) -> dict[str, Any
     ]
     report("what is lost: winnow")
     found = {"winnow": judge(history, _run_winnow(place / "home", batches))}
-    for name, (way, more) in SPARK_WAYS.items():
+    for name in ways:
+        way, more = SPARK_WAYS[name]
         report(f"what is lost: {name}")
         found[name] = judge(history, _run_spark(place, name, way, batches, **more))
     shutil.rmtree(place)

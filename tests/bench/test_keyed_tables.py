@@ -1,4 +1,8 @@
-"""Keyed tables that Spark maintains hold what the oracle holds, and what they lose of a log is what the page says."""
+"""Keyed tables that Spark maintains hold what the oracle holds, and what they lose of a log is what the page says.
+
+Every way of Spark is an application of its own or several. `make test` starts those that share least with one another;
+`make test-long` all.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,22 @@ import pytest
 
 from bench import competitors
 from bench.docs_page import STORED_RESULTS
-from bench.keyed_tables import compare_states, split_log
+from bench.keyed_tables import WAYS, compare_states, split_log
 from bench.lake import get_lake, prepare
-from bench.peer_losses import ENDS, Kept, build_history, judge, measure_losses
+from bench.peer_losses import ENDS, SPARK_WAYS, Kept, build_history, judge, measure_losses
 from bench.progress import ProgressPrinter
 from bench.results import Results
 from bench.small_suite import find_keyed_errors
 from bench.workloads import SMALL
 from oracle.latest_state import compute_latest_state
+from tests.support.examples import IS_LONG
 from winnow.values.strategies import Strategy
 
 
 def test_each_keyed_table_holds_the_latest_state_of_a_log_with_deletes(tmp_path: Path) -> None:
-    """Half of the log first, the rest after it, by MERGE INTO in both modes and by INSERT OVERWRITE."""
-    assert find_keyed_errors(tmp_path, "tombstones", ProgressPrinter()) == []
+    """Half of the log first, the rest after it, by MERGE INTO (another mode: the next test) and by INSERT OVERWRITE."""
+    ways = tuple(WAYS) if IS_LONG else ("spark-merge-cow", "spark-overwrite")
+    assert find_keyed_errors(tmp_path, "tombstones", ProgressPrinter(), ways) == []
 
 
 def test_measured_merge_brings_new_records_into_a_table_that_was_there(tmp_path: Path) -> None:
@@ -43,10 +49,13 @@ def test_measured_merge_brings_new_records_into_a_table_that_was_there(tmp_path:
 
 def test_what_is_lost_is_what_the_page_says(tmp_path: Path) -> None:
     """The same history again, through Winnow and through Spark: the same answers as in the kept results."""
-    found = measure_losses(tmp_path, lambda _: None)
-    for name, stored in Results.load(STORED_RESULTS).control["keyed-losses"].items():
+    stored = Results.load(STORED_RESULTS).control["keyed-losses"]
+    assert stored.keys() == {"winnow", *SPARK_WAYS}
+    found = measure_losses(tmp_path, lambda _: None, tuple(SPARK_WAYS) if IS_LONG else ("spark-merge-blind",))
+    for name, figures in found.items():
         # How many files Spark writes, and in which order its rows are, depends on the number of cores.
-        assert {**found[name], "files": 0, "files_in_order": 0} == {**stored, "files": 0, "files_in_order": 0}, name
+        known = {**stored[name], "files": 0, "files_in_order": 0}
+        assert {**figures, "files": 0, "files_in_order": 0} == known, name
     assert found["winnow"]["files_in_order"] == found["winnow"]["files"] > 0
 
 

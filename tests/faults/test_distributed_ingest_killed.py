@@ -20,6 +20,7 @@ import pytest
 from tests.faults.distributed_ingest_steps import ingest, write_archive
 from tests.faults.forked_processes import ForkServer
 from tests.faults.test_spark_killed import command, descendants
+from tests.support.examples import IS_LONG
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import ServiceError
@@ -30,7 +31,6 @@ from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.planning import ingest_ranges
 
 GRACE_MS = 3_600_000
-IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 SOME_STEPS = (17, 52, 61)
 LEAST_STEPS = 30
 LAST_STEP = 400

@@ -19,6 +19,7 @@ from broker.kafka_broker import KafkaBroker
 from tests.kafka.killed_ingest import let_three_processes_read
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
+from tests.support.examples import IS_LONG
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
@@ -27,7 +28,7 @@ from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.ingest.kafka import run as kafka_run
 
 GRACE_MS = 24 * 3_600_000
-PLACES = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 2
+PLACES = 60 if IS_LONG else 2
 
 
 @pytest.fixture(scope="module")

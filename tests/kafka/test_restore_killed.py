@@ -14,10 +14,10 @@ import pytest
 
 from broker.kafka_broker import KafkaBroker
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
+from tests.support.examples import IS_LONG
 from tests.support.world import World
 from winnow.values.model import Record
 
-IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 PLACES = 30 if IS_LONG else 3
 
 

@@ -24,6 +24,7 @@ from tests.kafka.cluster_activities import Activity, follow_once, ingest_once, r
 from tests.kafka.cluster_schedule import Schedule
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
 from tests.support.cli_runner import winnow
+from tests.support.examples import IS_LONG
 from tests.support.kafka_cluster import (
     KafkaCluster,
     create_unclean_topic,
@@ -41,7 +42,6 @@ from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topic
 from winnow.pipeline.ingest.kafka.reading import ReadingRules
 from winnow.pipeline.restore import write_records as restore_writing
 
-IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 FIRST_SEED = int(os.environ.get("CROWD_SEED") or 0) if IS_LONG else 0
 SEEDS = range(FIRST_SEED, FIRST_SEED + (20 if IS_LONG else 3))
 ROUNDS = 4 if IS_LONG else 1

@@ -1,8 +1,14 @@
-"""How many examples an expensive property gets."""
+"""How much an expensive test does: little in `make test`, everything in `make test-long`."""
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
 from hypothesis import settings
+
+IS_LONG: Final = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+"""Whether this is `make test-long`."""
 
 QUICK_EXAMPLES = 50
 """What the profile of `make test` gives any other property (tests/conftest.py)."""
