@@ -2,7 +2,7 @@
 
 The month is the same for every topic but for its date, since a run exists once per DAG and date. Two of its days have
 something to compact; the others, before the third and after it, have not and end quickly. BACKFILL_DAYS: how many days
-each backfill has besides the first, which has ten.
+each backfill has besides the first, which has one more, on which nothing is left to do.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from winnow.values.strategies import Strategy
 
 BACKFILL = "backfill_topics"
 SCHEDULED = "compact_topics"
-ALL_DAYS = 10
 DAYS = int(os.environ.get("BACKFILL_DAYS", "3"))
+ALL_DAYS = DAYS + 1
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 CONFIG = {"min.cleanable.dirty.ratio": "0", "segment.ms": str(HOUR_MS), "compaction.strategy": "timestamp"}

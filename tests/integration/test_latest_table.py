@@ -173,7 +173,7 @@ class History:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=settings().max_examples // 4)
+@settings(max_examples=settings().max_examples // 8)
 @given(steps=_steps, small_files=st.integers(1, 8))
 def test_table_equals_the_oracle_after_any_history(
     steps: list[tuple[str, Any]], strategy: Strategy, small_files: int
