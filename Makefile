@@ -14,13 +14,14 @@ SIZE ?= 12m
 # Mutants for `make mutants`; all when left out.
 NAMES ?=
 # What `make test-long` runs: everything that Hypothesis drives, ten processes on one topic for three minutes,
-# backfills of ten days in every direction, a database whose followers are all killed five times, an hour with a
-# cluster of three brokers that fail, and MirrorMaker 2.
+# backfills of ten days in every direction, a database whose followers are all killed five times, keyed tables by every
+# way of Spark, an hour with a cluster of three brokers that fail, and MirrorMaker 2.
 LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py tests/unit/test_semantics.py \
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
-  tests/integration/test_state_machine.py tests/integration/test_latest_table.py tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
+  tests/integration/test_state_machine.py tests/integration/test_latest_table.py \
+  tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
   tests/faults/test_distributed_ingest_killed.py tests/faults/test_recovery_killed.py tests/airflow/test_backfill.py \
   tests/faults/test_backup_killed.py tests/faults/test_backup_under_load.py \
   tests/kafka/test_database_to_rows.py tests/kafka/test_ingest_killed.py tests/kafka/test_restore_killed.py \

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
+import resource
 import shutil
 import sys
 import tempfile
@@ -113,6 +115,8 @@ class _SharedStatements(LRUCache[Any, Any]):
 
 def _prepare_libraries_once() -> None:
     """Keep what libraries prepare anew in each test, and once a process outside of tests."""
+    # The garbage collector would look through half a million objects that stay, dozens of times.
+    gc.set_threshold(5_000, 20, 100)
     # Typer builds all commands for each call.
     typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]
     shared = _SharedStatements(capacity=2_000)
@@ -137,6 +141,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if TESTS in item.path.parents:
             for mark in marks_of(item.path):
                 item.add_marker(mark)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what these tests cost: on a machine at work time says little."""
+    itself, others = (sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    terminalreporter.write_line(f"CPU: {itself + others:.0f} s, {others:.0f} s of them in other processes")
 
 
 @pytest.hookimpl(wrapper=True)
