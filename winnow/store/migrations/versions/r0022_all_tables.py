@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,561 +12,13 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-_SORTED_BY_BYTES = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
-
-def upgrade() -> None:  # noqa: PLR0915 - one statement a table
+def upgrade() -> None:
     """Make the tables. Later columns come in revisions of their own."""
-    op.create_table(
-        "winnow_alert",
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("sent_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=True),
-        sa.Column("topic", sa.Text(), nullable=True),
-        sa.Column("partition", sa.Integer(), nullable=True),
-        sa.Column("message", sa.Text(), nullable=True),
-        sa.Column("since_ms", sa.BigInteger(), nullable=True),
-        sa.Column("released", sa.Text(), nullable=True),
-        sa.Column("safe", sa.Text(), nullable=True),
-        sa.Column("next", sa.Text(), nullable=True),
-        sa.Column("plan_id", sa.Text(), nullable=True),
-        sa.Column("acknowledged_by", sa.Text(), nullable=True),
-        sa.Column("acknowledged_why", sa.Text(), nullable=True),
-        sa.Column("acknowledged_at_ms", sa.BigInteger(), nullable=True),
-        sa.Column("muted_by", sa.Text(), nullable=True),
-        sa.Column("muted_why", sa.Text(), nullable=True),
-        sa.Column("muted_until_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("key", name=op.f("pk_winnow_alert")),
-    )
-    op.create_table(
-        "winnow_alert_delivery",
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("channel", sa.Text(), nullable=False),
-        sa.Column("created_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("claimed_until_ms", sa.BigInteger(), nullable=False),
-        sa.Column("document", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("key", name=op.f("pk_winnow_alert_delivery")),
-    )
-    op.create_index(
-        op.f("ix_winnow_alert_delivery_channel_key"), "winnow_alert_delivery", ["channel", "key"], unique=False
-    )
-    op.create_table(
-        "winnow_alert_event",
-        sa.Column("event_id", sa.Text(), nullable=False),
-        sa.Column("at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("event", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=True),
-        sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("text", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("event_id", name=op.f("pk_winnow_alert_event")),
-    )
-    op.create_index(op.f("ix_winnow_alert_event_at_ms"), "winnow_alert_event", ["at_ms"], unique=False)
-    op.create_index(op.f("ix_winnow_alert_event_topic_at_ms"), "winnow_alert_event", ["topic", "at_ms"], unique=False)
-    op.create_table(
-        "winnow_assessment",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("as_of_ms", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("recorded_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("eligible", sa.Boolean(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("log_start_offset", sa.BigInteger(), nullable=False),
-        sa.Column("first_dirty_offset", sa.BigInteger(), nullable=False),
-        sa.Column("first_uncleanable_offset", sa.BigInteger(), nullable=False),
-        sa.Column("log_end_offset", sa.BigInteger(), nullable=False),
-        sa.Column("dirty_ratio", sa.Double(), nullable=False),
-        sa.Column("clean_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("cleanable_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("max_compaction_delay_ms", sa.BigInteger(), nullable=False),
-        sa.Column("deadline_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("topic", "partition", "as_of_ms", name=op.f("pk_winnow_assessment")),
-    )
-    op.create_index(
-        op.f("ix_winnow_assessment_topic_recorded_at_ms"),
-        "winnow_assessment",
-        ["topic", "recorded_at_ms"],
-        unique=False,
-    )
-    op.create_table(
-        "winnow_attempt",
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("attempt", sa.Text(), nullable=False),
-        sa.Column("fence", sa.BigInteger(), nullable=False),
-        sa.Column("opened_at_ms", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("plan_id", "attempt", name=op.f("pk_winnow_attempt")),
-    )
-    op.create_table(
-        "winnow_audit",
-        sa.Column("entry_id", sa.Text(), nullable=False),
-        sa.Column("at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("action", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("origin", sa.Text(), nullable=False),
-        sa.Column("detail", sa.Text(), nullable=False),
-        sa.Column("number", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("digest", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.PrimaryKeyConstraint("entry_id", name=op.f("pk_winnow_audit")),
-    )
-    op.create_index(op.f("ix_winnow_audit_at_ms"), "winnow_audit", ["at_ms"], unique=False)
-    op.create_index(op.f("ix_winnow_audit_number"), "winnow_audit", ["number"], unique=True)
-    op.create_index(op.f("ix_winnow_audit_topic_at_ms"), "winnow_audit", ["topic", "at_ms"], unique=False)
-    op.create_table(
-        "winnow_audit_chain",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("number", sa.BigInteger(), nullable=False),
-        sa.Column("digest", sa.Text(), nullable=False),
-        sa.Column("removed_number", sa.BigInteger(), nullable=False),
-        sa.Column("removed_digest", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("name", name=op.f("pk_winnow_audit_chain")),
-    )
-    op.create_table(
-        "winnow_checkpoint",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("first_dirty_offset", sa.BigInteger(), nullable=True),
-        sa.Column("log_start_offset", sa.BigInteger(), nullable=False),
-        sa.Column("log_end_offset", sa.BigInteger(), nullable=False),
-        sa.Column("strategy", sa.Text(), nullable=True),
-        sa.Column("updated_at_ms", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", "partition", name=op.f("pk_winnow_checkpoint")),
-    )
-    op.create_table(
-        "winnow_complete_topic",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("metadata_location", sa.Text(), nullable=False),
-        sa.Column("brokers_digest", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", name=op.f("pk_winnow_complete_topic")),
-    )
-    op.create_table(
-        "winnow_deadline",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("deadline_ms", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("settled_at_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("topic", "partition", "deadline_ms", name=op.f("pk_winnow_deadline")),
-    )
-    op.create_index(op.f("ix_winnow_deadline_deadline_ms"), "winnow_deadline", ["deadline_ms"], unique=False)
-    op.create_table(
-        "winnow_divergence",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("first_offset", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", "partition", name=op.f("pk_winnow_divergence")),
-    )
-    op.create_table(
-        "winnow_idle_topic",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("metadata_location", sa.Text(), nullable=False),
-        sa.Column("rules_digest", sa.Text(), nullable=False),
-        sa.Column("from_ms", sa.BigInteger(), nullable=False),
-        sa.Column("until_ms", sa.BigInteger(), nullable=True),
-        sa.Column("reasons", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", name=op.f("pk_winnow_idle_topic")),
-    )
-    op.create_table(
-        "winnow_ingest",
-        sa.Column("ingest_id", sa.Text(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("number", sa.BigInteger(), nullable=False),
-        sa.Column("holder", sa.Text(), nullable=False),
-        sa.Column("opened_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("renewed_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("voided_at_ms", sa.BigInteger(), nullable=True),
-        sa.Column("found_empty_at_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("ingest_id", name=op.f("pk_winnow_ingest")),
-    )
-    op.create_index(op.f("ix_winnow_ingest_topic_number"), "winnow_ingest", ["topic", "number"], unique=False)
-    op.create_table(
-        "winnow_ingest_lag",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("looked_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("records_behind", sa.BigInteger(), nullable=False),
-        sa.Column("complete_until_ms", sa.BigInteger(), nullable=False),
-        sa.Column("deadline_ms", sa.BigInteger(), nullable=True),
-        sa.Column("records_uncommitted", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("open_since_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("topic", "partition", name=op.f("pk_winnow_ingest_lag")),
-    )
-    op.create_index(op.f("ix_winnow_ingest_lag_deadline_ms"), "winnow_ingest_lag", ["deadline_ms"], unique=False)
-    op.create_table(
-        "winnow_installation",
-        sa.Column("only", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("installation_id", sa.Text(), nullable=False),
-        sa.Column("created_at_ms", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("only", name=op.f("pk_winnow_installation")),
-    )
-    op.create_table(
-        "winnow_lease",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("holder", sa.Text(), nullable=True),
-        sa.Column("token", sa.BigInteger(), nullable=False),
-        sa.Column("expires_ms", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", name=op.f("pk_winnow_lease")),
-    )
-    op.create_table(
-        "winnow_partition_overview",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("eligible", sa.Boolean(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("log_start_offset", sa.BigInteger(), nullable=False),
-        sa.Column("first_dirty_offset", sa.BigInteger(), nullable=False),
-        sa.Column("first_uncleanable_offset", sa.BigInteger(), nullable=False),
-        sa.Column("active_offset", sa.BigInteger(), nullable=True),
-        sa.Column("log_end_offset", sa.BigInteger(), nullable=False),
-        sa.Column("dirty_ratio", sa.Double(), nullable=False),
-        sa.Column("clean_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("cleanable_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("max_compaction_delay_ms", sa.BigInteger(), nullable=False),
-        sa.Column("deadline_ms", sa.BigInteger(), nullable=True),
-        sa.Column("reclaimable_bytes", sa.BigInteger(), nullable=True),
-        sa.Column("records", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("files", sa.BigInteger(), server_default="0", nullable=False),
-        sa.PrimaryKeyConstraint("topic", "partition", name=op.f("pk_winnow_partition_overview")),
-    )
-    op.create_table(
-        "winnow_receipt",
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("snapshot_id", sa.BigInteger(), nullable=True),
-        sa.Column("finished_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("document", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("plan_id", name=op.f("pk_winnow_receipt")),
-    )
-    op.create_index(
-        op.f("ix_winnow_receipt_topic_finished_at_ms"), "winnow_receipt", ["topic", "finished_at_ms"], unique=False
-    )
-    op.create_table(
-        "winnow_receipt_figures",
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("finished_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("partitions", sa.Integer(), nullable=False),
-        sa.Column("records_in", sa.BigInteger(), nullable=False),
-        sa.Column("records_kept", sa.BigInteger(), nullable=False),
-        sa.Column("records_retired", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_in", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_out", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_retired", sa.BigInteger(), nullable=False),
-        sa.Column("seconds", sa.Double(), nullable=False),
-        sa.Column("cpu_seconds", sa.Double(), nullable=True),
-        sa.Column("bytes_written", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("plan_id", name=op.f("pk_winnow_receipt_figures")),
-    )
-    op.create_index(
-        op.f("ix_winnow_receipt_figures_finished_at_ms"), "winnow_receipt_figures", ["finished_at_ms"], unique=False
-    )
-    op.create_index(
-        op.f("ix_winnow_receipt_figures_topic_finished_at_ms"),
-        "winnow_receipt_figures",
-        ["topic", "finished_at_ms"],
-        unique=False,
-    )
-    op.create_table(
-        "winnow_retired_file",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("path", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("retired_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("deleted_at_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("topic", "path", name=op.f("pk_winnow_retired_file")),
-    )
-    op.create_index(
-        op.f("ix_winnow_retired_file_topic_deleted_at_ms"),
-        "winnow_retired_file",
-        ["topic", "deleted_at_ms"],
-        unique=False,
-    )
-    op.create_table(
-        "winnow_run",
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("attempt", sa.Text(), nullable=False),
-        sa.Column("status", sa.Text(), nullable=False),
-        sa.Column("as_of_ms", sa.BigInteger(), nullable=False),
-        sa.Column("plan_uri", sa.Text(), nullable=False),
-        sa.Column("opened_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("updated_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("message", sa.Text(), nullable=False),
-        sa.Column("snapshot_id", sa.BigInteger(), nullable=True),
-        sa.Column("holder", sa.Text(), nullable=True),
-        sa.Column("plan_sha256", sa.Text(), nullable=True),
-        sa.Column("fence", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("found_empty_at_ms", sa.BigInteger(), nullable=True),
-        sa.Column("swept_at_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("plan_id", name=op.f("pk_winnow_run")),
-    )
-    op.create_index(op.f("ix_winnow_run_holder"), "winnow_run", ["holder"], unique=False)
-    op.create_index(op.f("ix_winnow_run_status_topic"), "winnow_run", ["status", "topic"], unique=False)
-    op.create_index(op.f("ix_winnow_run_topic_updated_at_ms"), "winnow_run", ["topic", "updated_at_ms"], unique=False)
-    op.create_index(op.f("ix_winnow_run_updated_at_ms"), "winnow_run", ["updated_at_ms"], unique=False)
-    op.create_table(
-        "winnow_run_transition",
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("at_ms", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("attempt", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("plan_id", "at_ms", "state", name=op.f("pk_winnow_run_transition")),
-    )
-    op.create_table(
-        "winnow_sample",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("at_ms", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("recorded_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("topics", sa.Integer(), nullable=False),
-        sa.Column("partitions", sa.Integer(), nullable=False),
-        sa.Column("records", sa.BigInteger(), nullable=False),
-        sa.Column("files", sa.BigInteger(), nullable=False),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("clean_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("cleanable_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("dirty_ratio", sa.Double(), nullable=False),
-        sa.Column("reclaimable_bytes", sa.BigInteger(), nullable=True),
-        sa.Column("retired_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("end_offsets", sa.BigInteger(), nullable=False),
-        sa.Column("deadline_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("topic", "at_ms", name=op.f("pk_winnow_sample")),
-    )
-    op.create_table(
-        "winnow_segment_check",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("path", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), nullable=True),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("checked_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("finding", sa.Text(), nullable=True),
-        sa.Column("text", sa.Text(), nullable=True),
-        sa.Column("since_ms", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("topic", "path", name=op.f("pk_winnow_segment_check")),
-    )
-    op.create_index(
-        op.f("ix_winnow_segment_check_checked_at_ms"), "winnow_segment_check", ["checked_at_ms"], unique=False
-    )
-    op.create_table(
-        "winnow_source_state",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("since_ms", sa.BigInteger(), nullable=False),
-        sa.Column("metadata_location", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", name=op.f("pk_winnow_source_state")),
-    )
-    op.create_table(
-        "winnow_spark_job",
-        sa.Column("job_id", sa.Text(), nullable=False),
-        sa.Column("attempt", sa.Text(), nullable=False),
-        sa.Column("holder", sa.Text(), nullable=False),
-        sa.Column("dag_id", sa.Text(), nullable=True),
-        sa.Column("run_id", sa.Text(), nullable=True),
-        sa.Column("task_id", sa.Text(), nullable=True),
-        sa.Column("map_index", sa.Integer(), nullable=True),
-        sa.Column("try_number", sa.Integer(), nullable=True),
-        sa.Column("submitted_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("started_at_ms", sa.BigInteger(), nullable=True),
-        sa.Column("updated_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("ended_at_ms", sa.BigInteger(), nullable=True),
-        sa.Column("application_id", sa.Text(), nullable=True),
-        sa.Column("ui_url", sa.Text(), nullable=True),
-        sa.Column("event_log", sa.Text(), nullable=True),
-        sa.Column("driver_log", sa.Text(), nullable=True),
-        sa.Column("partitions", sa.Integer(), nullable=False),
-        sa.Column("partitions_done", sa.Integer(), nullable=False),
-        sa.Column("partitions_failed", sa.Integer(), nullable=False),
-        sa.Column("bytes_total", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_read", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_written", sa.BigInteger(), nullable=False),
-        sa.Column("error", sa.Text(), nullable=True),
-        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_winnow_spark_job")),
-    )
-    op.create_table(
-        "winnow_spark_job_plan",
-        sa.Column("job_id", sa.Text(), nullable=False),
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partitions", sa.Integer(), nullable=False),
-        sa.Column("partitions_done", sa.Integer(), nullable=False),
-        sa.Column("partitions_failed", sa.Integer(), nullable=False),
-        sa.Column("bytes_total", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_read", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_written", sa.BigInteger(), nullable=False),
-        sa.Column("error", sa.Text(), nullable=True),
-        sa.PrimaryKeyConstraint("job_id", "plan_id", name=op.f("pk_winnow_spark_job_plan")),
-    )
-    op.create_index(op.f("ix_winnow_spark_job_plan_plan_id"), "winnow_spark_job_plan", ["plan_id"], unique=False)
-    op.create_table(
-        "winnow_table_health",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("recorded_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("segment_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("files", sa.BigInteger(), nullable=False),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("small_files", sa.BigInteger(), nullable=False),
-        sa.Column("small_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("largest_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("file_sizes", sa.Text(), nullable=False),
-        sa.Column("manifests", sa.BigInteger(), nullable=True),
-        sa.Column("snapshots", sa.BigInteger(), nullable=False),
-        sa.Column("oldest_snapshot_ms", sa.BigInteger(), nullable=True),
-        sa.Column("metadata_files", sa.BigInteger(), nullable=False),
-        sa.Column("retired_files", sa.BigInteger(), nullable=False),
-        sa.Column("retired_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("oldest_retired_ms", sa.BigInteger(), nullable=True),
-        sa.Column("condemned_files", sa.BigInteger(), nullable=False),
-        sa.Column("condemned_bytes", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", name=op.f("pk_winnow_table_health")),
-    )
-    op.create_table(
-        "winnow_topic_head",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("table_uuid", sa.Text(), nullable=False),
-        sa.Column("life", sa.Integer(), nullable=False),
-        sa.Column("metadata_location", sa.Text(), nullable=False),
-        sa.Column("last_sequence_number", sa.BigInteger(), nullable=False),
-        sa.Column("fence", sa.BigInteger(), nullable=False),
-        sa.Column("snapshot_id", sa.BigInteger(), nullable=True),
-        sa.Column("ingest_number", sa.BigInteger(), nullable=False),
-        sa.Column("updated_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("recorded_at_ms", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", "table_uuid", name=op.f("pk_winnow_topic_head")),
-    )
-    op.create_table(
-        "winnow_topic_overview",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("as_of_ms", sa.BigInteger(), nullable=False),
-        sa.Column("recorded_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("partitions", sa.Integer(), nullable=False),
-        sa.Column("eligible", sa.Integer(), nullable=False),
-        sa.Column("dirty_ratio", sa.Double(), nullable=False),
-        sa.Column("threshold", sa.Double(), nullable=False),
-        sa.Column("compacts", sa.Boolean(), nullable=False),
-        sa.Column("policy", sa.Text(), nullable=False),
-        sa.Column("strategy", sa.Text(), nullable=False),
-        sa.Column("deadline_ms", sa.BigInteger(), nullable=True),
-        sa.Column("size_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("reclaimable_bytes", sa.BigInteger(), nullable=True),
-        sa.Column("retired_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("configuration", sa.Text(), nullable=False),
-        sa.Column("table_name", sa.Text(), nullable=False),
-        sa.Column("location", sa.Text(), nullable=False),
-        sa.Column("sort_key", _SORTED_BY_BYTES, server_default=sa.text("''"), nullable=False),
-        sa.Column("owner", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("tags", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column("records", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("files", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("clean_bytes", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("cleanable_bytes", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("end_offsets", sa.BigInteger(), server_default="0", nullable=False),
-        sa.PrimaryKeyConstraint("topic", name=op.f("pk_winnow_topic_overview")),
-    )
-    op.create_table(
-        "winnow_topic_sweep",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("swept_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("files_deleted", sa.BigInteger(), nullable=False),
-        sa.Column("bytes_deleted", sa.BigInteger(), nullable=False),
-        sa.Column("snapshots_expired", sa.BigInteger(), nullable=False),
-        sa.Column("orphaned_files", sa.BigInteger(), nullable=False),
-        sa.Column("orphaned_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("unnamed_files", sa.BigInteger(), server_default="0", nullable=False),
-        sa.PrimaryKeyConstraint("topic", name=op.f("pk_winnow_topic_sweep")),
-    )
-    op.create_table(
-        "winnow_verdict",
-        sa.Column("plan_id", sa.Text(), nullable=False),
-        sa.Column("attempt", sa.Text(), nullable=False),
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("passed", sa.Boolean(), nullable=False),
-        sa.Column("broken", sa.Boolean(), nullable=False),
-        sa.Column("checked_at_ms", sa.BigInteger(), nullable=False),
-        sa.Column("document", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("plan_id", "attempt", name=op.f("pk_winnow_verdict")),
-    )
-    op.create_index(op.f("ix_winnow_verdict_checked_at_ms"), "winnow_verdict", ["checked_at_ms"], unique=False)
-    op.create_index(
-        op.f("ix_winnow_verdict_topic_checked_at_ms"), "winnow_verdict", ["topic", "checked_at_ms"], unique=False
-    )
-    op.create_table(
-        "winnow_cleaning",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("end_offset", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("cleaning_time_ms", sa.BigInteger(), nullable=True),
-        sa.Column("delete_horizon_ms", sa.BigInteger(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["topic", "partition"],
-            ["winnow_checkpoint.topic", "winnow_checkpoint.partition"],
-            name=op.f("fk_winnow_cleaning_winnow_checkpoint"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("topic", "partition", "end_offset", name=op.f("pk_winnow_cleaning")),
-    )
-    op.create_table(
-        "winnow_latest_assessment",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("as_of_ms", sa.BigInteger(), nullable=False),
-        sa.Column("recorded_at_ms", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["topic", "partition", "as_of_ms"],
-            ["winnow_assessment.topic", "winnow_assessment.partition", "winnow_assessment.as_of_ms"],
-            name=op.f("fk_winnow_latest_assessment_winnow_assessment"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("topic", "partition", name=op.f("pk_winnow_latest_assessment")),
-    )
-    op.create_table(
-        "winnow_paused",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("since_ms", sa.BigInteger(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["topic", "partition"],
-            ["winnow_checkpoint.topic", "winnow_checkpoint.partition"],
-            name=op.f("fk_winnow_paused_winnow_checkpoint"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("topic", "partition", name=op.f("pk_winnow_paused")),
-    )
-    op.create_table(
-        "winnow_paused_by",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["topic", "partition"],
-            ["winnow_checkpoint.topic", "winnow_checkpoint.partition"],
-            name=op.f("fk_winnow_paused_by_winnow_checkpoint"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("topic", "partition", "number", name=op.f("pk_winnow_paused_by")),
-    )
-    op.create_table(
-        "winnow_uncleanable",
-        sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("partition", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("since_ms", sa.BigInteger(), nullable=False),
-        sa.Column("plan_id", sa.Text(), nullable=True),
-        sa.Column("attempts", sa.Integer(), nullable=False),
-        sa.Column("next_attempt_ms", sa.BigInteger(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["topic", "partition"],
-            ["winnow_checkpoint.topic", "winnow_checkpoint.partition"],
-            name=op.f("fk_winnow_uncleanable_winnow_checkpoint"),
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("topic", "partition", name=op.f("pk_winnow_uncleanable")),
-    )
+    is_sqlite = op.get_context().dialect.name == "sqlite"
+    double, sorted_text = ("DOUBLE", "TEXT") if is_sqlite else ("DOUBLE PRECISION", 'TEXT COLLATE "C"')
+    for statement in _TABLES.format(double=double, sorted_text=sorted_text).split(";"):
+        op.execute(statement.strip())
     chain = sa.table(
         "winnow_audit_chain", *map(sa.column, ("name", "number", "digest", "removed_number", "removed_digest"))
     )
@@ -573,40 +27,248 @@ def upgrade() -> None:  # noqa: PLR0915 - one statement a table
 
 def downgrade() -> None:
     """Remove the tables; what a table of the log knows can be rebuilt."""
-    op.drop_table("winnow_uncleanable")
-    op.drop_table("winnow_paused_by")
-    op.drop_table("winnow_paused")
-    op.drop_table("winnow_latest_assessment")
-    op.drop_table("winnow_cleaning")
-    op.drop_table("winnow_verdict")
-    op.drop_table("winnow_topic_sweep")
-    op.drop_table("winnow_topic_overview")
-    op.drop_table("winnow_topic_head")
-    op.drop_table("winnow_table_health")
-    op.drop_table("winnow_spark_job_plan")
-    op.drop_table("winnow_spark_job")
-    op.drop_table("winnow_source_state")
-    op.drop_table("winnow_segment_check")
-    op.drop_table("winnow_sample")
-    op.drop_table("winnow_run_transition")
-    op.drop_table("winnow_run")
-    op.drop_table("winnow_retired_file")
-    op.drop_table("winnow_receipt_figures")
-    op.drop_table("winnow_receipt")
-    op.drop_table("winnow_partition_overview")
-    op.drop_table("winnow_lease")
-    op.drop_table("winnow_installation")
-    op.drop_table("winnow_ingest_lag")
-    op.drop_table("winnow_ingest")
-    op.drop_table("winnow_idle_topic")
-    op.drop_table("winnow_divergence")
-    op.drop_table("winnow_deadline")
-    op.drop_table("winnow_complete_topic")
-    op.drop_table("winnow_checkpoint")
-    op.drop_table("winnow_audit_chain")
-    op.drop_table("winnow_audit")
-    op.drop_table("winnow_attempt")
-    op.drop_table("winnow_assessment")
-    op.drop_table("winnow_alert_event")
-    op.drop_table("winnow_alert_delivery")
-    op.drop_table("winnow_alert")
+    for name in reversed(re.findall(r"CREATE TABLE (\w+)", _TABLES)):
+        op.drop_table(name)
+
+
+_TABLES = """
+CREATE TABLE winnow_alert (
+    "key" TEXT NOT NULL, sent_at_ms BIGINT NOT NULL, kind TEXT, topic TEXT, partition INTEGER, message TEXT,
+    since_ms BIGINT, released TEXT, safe TEXT, next TEXT, plan_id TEXT, acknowledged_by TEXT, acknowledged_why TEXT,
+    acknowledged_at_ms BIGINT, muted_by TEXT, muted_why TEXT, muted_until_ms BIGINT,
+    CONSTRAINT pk_winnow_alert PRIMARY KEY ("key")
+);
+CREATE TABLE winnow_alert_delivery (
+    "key" TEXT NOT NULL, channel TEXT NOT NULL, created_at_ms BIGINT NOT NULL, claimed_until_ms BIGINT NOT NULL,
+    document TEXT NOT NULL,
+    CONSTRAINT pk_winnow_alert_delivery PRIMARY KEY ("key")
+);
+CREATE INDEX ix_winnow_alert_delivery_channel_key ON winnow_alert_delivery (channel, "key");
+CREATE TABLE winnow_alert_event (
+    event_id TEXT NOT NULL, at_ms BIGINT NOT NULL, event TEXT NOT NULL, kind TEXT NOT NULL, topic TEXT NOT NULL,
+    partition INTEGER, actor TEXT NOT NULL, text TEXT NOT NULL,
+    CONSTRAINT pk_winnow_alert_event PRIMARY KEY (event_id)
+);
+CREATE INDEX ix_winnow_alert_event_at_ms ON winnow_alert_event (at_ms);
+CREATE INDEX ix_winnow_alert_event_topic_at_ms ON winnow_alert_event (topic, at_ms);
+CREATE TABLE winnow_assessment (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, as_of_ms BIGINT NOT NULL, recorded_at_ms BIGINT NOT NULL,
+    eligible BOOLEAN NOT NULL, reason TEXT NOT NULL, log_start_offset BIGINT NOT NULL,
+    first_dirty_offset BIGINT NOT NULL, first_uncleanable_offset BIGINT NOT NULL, log_end_offset BIGINT NOT NULL,
+    dirty_ratio {double} NOT NULL, clean_bytes BIGINT NOT NULL, cleanable_bytes BIGINT NOT NULL,
+    max_compaction_delay_ms BIGINT NOT NULL, deadline_ms BIGINT,
+    CONSTRAINT pk_winnow_assessment PRIMARY KEY (topic, partition, as_of_ms)
+);
+CREATE INDEX ix_winnow_assessment_topic_recorded_at_ms ON winnow_assessment (topic, recorded_at_ms);
+CREATE TABLE winnow_attempt (
+    plan_id TEXT NOT NULL, attempt TEXT NOT NULL, fence BIGINT NOT NULL, opened_at_ms BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_attempt PRIMARY KEY (plan_id, attempt)
+);
+CREATE TABLE winnow_audit (
+    entry_id TEXT NOT NULL, at_ms BIGINT NOT NULL, topic TEXT NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
+    reason TEXT NOT NULL, origin TEXT NOT NULL, detail TEXT NOT NULL, number BIGINT DEFAULT '0' NOT NULL,
+    digest TEXT DEFAULT '' NOT NULL,
+    CONSTRAINT pk_winnow_audit PRIMARY KEY (entry_id)
+);
+CREATE INDEX ix_winnow_audit_at_ms ON winnow_audit (at_ms);
+CREATE UNIQUE INDEX ix_winnow_audit_number ON winnow_audit (number);
+CREATE INDEX ix_winnow_audit_topic_at_ms ON winnow_audit (topic, at_ms);
+CREATE TABLE winnow_audit_chain (
+    name TEXT NOT NULL, number BIGINT NOT NULL, digest TEXT NOT NULL, removed_number BIGINT NOT NULL,
+    removed_digest TEXT NOT NULL,
+    CONSTRAINT pk_winnow_audit_chain PRIMARY KEY (name)
+);
+CREATE TABLE winnow_checkpoint (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, first_dirty_offset BIGINT, log_start_offset BIGINT NOT NULL,
+    log_end_offset BIGINT NOT NULL, strategy TEXT, updated_at_ms BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_checkpoint PRIMARY KEY (topic, partition)
+);
+CREATE TABLE winnow_complete_topic (
+    topic TEXT NOT NULL, metadata_location TEXT NOT NULL, brokers_digest TEXT NOT NULL,
+    CONSTRAINT pk_winnow_complete_topic PRIMARY KEY (topic)
+);
+CREATE TABLE winnow_deadline (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, deadline_ms BIGINT NOT NULL, settled_at_ms BIGINT,
+    CONSTRAINT pk_winnow_deadline PRIMARY KEY (topic, partition, deadline_ms)
+);
+CREATE INDEX ix_winnow_deadline_deadline_ms ON winnow_deadline (deadline_ms);
+CREATE TABLE winnow_divergence (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, first_offset BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_divergence PRIMARY KEY (topic, partition)
+);
+CREATE TABLE winnow_idle_topic (
+    topic TEXT NOT NULL, metadata_location TEXT NOT NULL, rules_digest TEXT NOT NULL, from_ms BIGINT NOT NULL,
+    until_ms BIGINT, reasons TEXT NOT NULL,
+    CONSTRAINT pk_winnow_idle_topic PRIMARY KEY (topic)
+);
+CREATE TABLE winnow_ingest (
+    ingest_id TEXT NOT NULL, topic TEXT NOT NULL, number BIGINT NOT NULL, holder TEXT NOT NULL,
+    opened_at_ms BIGINT NOT NULL, renewed_at_ms BIGINT NOT NULL, voided_at_ms BIGINT, found_empty_at_ms BIGINT,
+    CONSTRAINT pk_winnow_ingest PRIMARY KEY (ingest_id)
+);
+CREATE INDEX ix_winnow_ingest_topic_number ON winnow_ingest (topic, number);
+CREATE TABLE winnow_ingest_lag (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, looked_at_ms BIGINT NOT NULL, records_behind BIGINT NOT NULL,
+    complete_until_ms BIGINT NOT NULL, deadline_ms BIGINT, records_uncommitted BIGINT DEFAULT '0' NOT NULL,
+    open_since_ms BIGINT,
+    CONSTRAINT pk_winnow_ingest_lag PRIMARY KEY (topic, partition)
+);
+CREATE INDEX ix_winnow_ingest_lag_deadline_ms ON winnow_ingest_lag (deadline_ms);
+CREATE TABLE winnow_installation (
+    "only" INTEGER NOT NULL, installation_id TEXT NOT NULL, created_at_ms BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_installation PRIMARY KEY ("only")
+);
+CREATE TABLE winnow_lease (
+    topic TEXT NOT NULL, holder TEXT, token BIGINT NOT NULL, expires_ms BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_lease PRIMARY KEY (topic)
+);
+CREATE TABLE winnow_partition_overview (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, eligible BOOLEAN NOT NULL, reason TEXT NOT NULL,
+    log_start_offset BIGINT NOT NULL, first_dirty_offset BIGINT NOT NULL, first_uncleanable_offset BIGINT NOT NULL,
+    active_offset BIGINT, log_end_offset BIGINT NOT NULL, dirty_ratio {double} NOT NULL, clean_bytes BIGINT NOT NULL,
+    cleanable_bytes BIGINT NOT NULL, size_bytes BIGINT NOT NULL, max_compaction_delay_ms BIGINT NOT NULL,
+    deadline_ms BIGINT, reclaimable_bytes BIGINT, records BIGINT DEFAULT '0' NOT NULL,
+    files BIGINT DEFAULT '0' NOT NULL,
+    CONSTRAINT pk_winnow_partition_overview PRIMARY KEY (topic, partition)
+);
+CREATE TABLE winnow_receipt (
+    plan_id TEXT NOT NULL, topic TEXT NOT NULL, status TEXT NOT NULL, snapshot_id BIGINT,
+    finished_at_ms BIGINT NOT NULL, document TEXT NOT NULL,
+    CONSTRAINT pk_winnow_receipt PRIMARY KEY (plan_id)
+);
+CREATE INDEX ix_winnow_receipt_topic_finished_at_ms ON winnow_receipt (topic, finished_at_ms);
+CREATE TABLE winnow_receipt_figures (
+    plan_id TEXT NOT NULL, topic TEXT NOT NULL, finished_at_ms BIGINT NOT NULL, partitions INTEGER NOT NULL,
+    records_in BIGINT NOT NULL, records_kept BIGINT NOT NULL, records_retired BIGINT NOT NULL,
+    bytes_in BIGINT NOT NULL, bytes_out BIGINT NOT NULL, bytes_retired BIGINT NOT NULL, seconds {double} NOT NULL,
+    cpu_seconds {double}, bytes_written BIGINT,
+    CONSTRAINT pk_winnow_receipt_figures PRIMARY KEY (plan_id)
+);
+CREATE INDEX ix_winnow_receipt_figures_finished_at_ms ON winnow_receipt_figures (finished_at_ms);
+CREATE INDEX ix_winnow_receipt_figures_topic_finished_at_ms ON winnow_receipt_figures (topic, finished_at_ms);
+CREATE TABLE winnow_retired_file (
+    topic TEXT NOT NULL, path TEXT NOT NULL, kind TEXT NOT NULL, size_bytes BIGINT NOT NULL,
+    retired_at_ms BIGINT NOT NULL, plan_id TEXT NOT NULL, deleted_at_ms BIGINT,
+    CONSTRAINT pk_winnow_retired_file PRIMARY KEY (topic, path)
+);
+CREATE INDEX ix_winnow_retired_file_topic_deleted_at_ms ON winnow_retired_file (topic, deleted_at_ms);
+CREATE TABLE winnow_run (
+    plan_id TEXT NOT NULL, topic TEXT NOT NULL, attempt TEXT NOT NULL, status TEXT NOT NULL, as_of_ms BIGINT NOT NULL,
+    plan_uri TEXT NOT NULL, opened_at_ms BIGINT NOT NULL, updated_at_ms BIGINT NOT NULL, message TEXT NOT NULL,
+    snapshot_id BIGINT, holder TEXT, plan_sha256 TEXT, fence BIGINT DEFAULT '0' NOT NULL, found_empty_at_ms BIGINT,
+    swept_at_ms BIGINT,
+    CONSTRAINT pk_winnow_run PRIMARY KEY (plan_id)
+);
+CREATE INDEX ix_winnow_run_holder ON winnow_run (holder);
+CREATE INDEX ix_winnow_run_status_topic ON winnow_run (status, topic);
+CREATE INDEX ix_winnow_run_topic_updated_at_ms ON winnow_run (topic, updated_at_ms);
+CREATE INDEX ix_winnow_run_updated_at_ms ON winnow_run (updated_at_ms);
+CREATE TABLE winnow_run_transition (
+    plan_id TEXT NOT NULL, at_ms BIGINT NOT NULL, state TEXT NOT NULL, attempt TEXT NOT NULL,
+    CONSTRAINT pk_winnow_run_transition PRIMARY KEY (plan_id, at_ms, state)
+);
+CREATE TABLE winnow_sample (
+    topic TEXT NOT NULL, at_ms BIGINT NOT NULL, recorded_at_ms BIGINT NOT NULL, topics INTEGER NOT NULL,
+    partitions INTEGER NOT NULL, records BIGINT NOT NULL, files BIGINT NOT NULL, size_bytes BIGINT NOT NULL,
+    clean_bytes BIGINT NOT NULL, cleanable_bytes BIGINT NOT NULL, dirty_ratio {double} NOT NULL,
+    reclaimable_bytes BIGINT, retired_bytes BIGINT NOT NULL, end_offsets BIGINT NOT NULL, deadline_ms BIGINT,
+    CONSTRAINT pk_winnow_sample PRIMARY KEY (topic, at_ms)
+);
+CREATE TABLE winnow_segment_check (
+    topic TEXT NOT NULL, path TEXT NOT NULL, kind TEXT NOT NULL, partition INTEGER, size_bytes BIGINT NOT NULL,
+    checked_at_ms BIGINT NOT NULL, finding TEXT, text TEXT, since_ms BIGINT,
+    CONSTRAINT pk_winnow_segment_check PRIMARY KEY (topic, path)
+);
+CREATE INDEX ix_winnow_segment_check_checked_at_ms ON winnow_segment_check (checked_at_ms);
+CREATE TABLE winnow_source_state (
+    topic TEXT NOT NULL, kind TEXT NOT NULL, since_ms BIGINT NOT NULL, metadata_location TEXT NOT NULL,
+    CONSTRAINT pk_winnow_source_state PRIMARY KEY (topic)
+);
+CREATE TABLE winnow_spark_job (
+    job_id TEXT NOT NULL, attempt TEXT NOT NULL, holder TEXT NOT NULL, dag_id TEXT, run_id TEXT, task_id TEXT,
+    map_index INTEGER, try_number INTEGER, submitted_at_ms BIGINT NOT NULL, started_at_ms BIGINT,
+    updated_at_ms BIGINT NOT NULL, ended_at_ms BIGINT, application_id TEXT, ui_url TEXT, event_log TEXT,
+    driver_log TEXT, partitions INTEGER NOT NULL, partitions_done INTEGER NOT NULL,
+    partitions_failed INTEGER NOT NULL, bytes_total BIGINT NOT NULL, bytes_read BIGINT NOT NULL,
+    bytes_written BIGINT NOT NULL, error TEXT,
+    CONSTRAINT pk_winnow_spark_job PRIMARY KEY (job_id)
+);
+CREATE TABLE winnow_spark_job_plan (
+    job_id TEXT NOT NULL, plan_id TEXT NOT NULL, topic TEXT NOT NULL, partitions INTEGER NOT NULL,
+    partitions_done INTEGER NOT NULL, partitions_failed INTEGER NOT NULL, bytes_total BIGINT NOT NULL,
+    bytes_read BIGINT NOT NULL, bytes_written BIGINT NOT NULL, error TEXT,
+    CONSTRAINT pk_winnow_spark_job_plan PRIMARY KEY (job_id, plan_id)
+);
+CREATE INDEX ix_winnow_spark_job_plan_plan_id ON winnow_spark_job_plan (plan_id);
+CREATE TABLE winnow_table_health (
+    topic TEXT NOT NULL, recorded_at_ms BIGINT NOT NULL, segment_bytes BIGINT NOT NULL, files BIGINT NOT NULL,
+    size_bytes BIGINT NOT NULL, small_files BIGINT NOT NULL, small_bytes BIGINT NOT NULL,
+    largest_bytes BIGINT NOT NULL, file_sizes TEXT NOT NULL, manifests BIGINT, snapshots BIGINT NOT NULL,
+    oldest_snapshot_ms BIGINT, metadata_files BIGINT NOT NULL, retired_files BIGINT NOT NULL,
+    retired_bytes BIGINT NOT NULL, oldest_retired_ms BIGINT, condemned_files BIGINT NOT NULL,
+    condemned_bytes BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_table_health PRIMARY KEY (topic)
+);
+CREATE TABLE winnow_topic_head (
+    topic TEXT NOT NULL, table_uuid TEXT NOT NULL, life INTEGER NOT NULL, metadata_location TEXT NOT NULL,
+    last_sequence_number BIGINT NOT NULL, fence BIGINT NOT NULL, snapshot_id BIGINT, ingest_number BIGINT NOT NULL,
+    updated_at_ms BIGINT NOT NULL, recorded_at_ms BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_topic_head PRIMARY KEY (topic, table_uuid)
+);
+CREATE TABLE winnow_topic_overview (
+    topic TEXT NOT NULL, as_of_ms BIGINT NOT NULL, recorded_at_ms BIGINT NOT NULL, partitions INTEGER NOT NULL,
+    eligible INTEGER NOT NULL, dirty_ratio {double} NOT NULL, threshold {double} NOT NULL, compacts BOOLEAN NOT NULL,
+    policy TEXT NOT NULL, strategy TEXT NOT NULL, deadline_ms BIGINT, size_bytes BIGINT NOT NULL,
+    reclaimable_bytes BIGINT, retired_bytes BIGINT NOT NULL, configuration TEXT NOT NULL, table_name TEXT NOT NULL,
+    location TEXT NOT NULL, sort_key {sorted_text} DEFAULT '' NOT NULL, owner TEXT DEFAULT '' NOT NULL,
+    tags TEXT DEFAULT '' NOT NULL, records BIGINT DEFAULT '0' NOT NULL, files BIGINT DEFAULT '0' NOT NULL,
+    clean_bytes BIGINT DEFAULT '0' NOT NULL, cleanable_bytes BIGINT DEFAULT '0' NOT NULL,
+    end_offsets BIGINT DEFAULT '0' NOT NULL,
+    CONSTRAINT pk_winnow_topic_overview PRIMARY KEY (topic)
+);
+CREATE TABLE winnow_topic_sweep (
+    topic TEXT NOT NULL, swept_at_ms BIGINT NOT NULL, files_deleted BIGINT NOT NULL, bytes_deleted BIGINT NOT NULL,
+    snapshots_expired BIGINT NOT NULL, orphaned_files BIGINT NOT NULL, orphaned_bytes BIGINT NOT NULL,
+    unnamed_files BIGINT DEFAULT '0' NOT NULL,
+    CONSTRAINT pk_winnow_topic_sweep PRIMARY KEY (topic)
+);
+CREATE TABLE winnow_verdict (
+    plan_id TEXT NOT NULL, attempt TEXT NOT NULL, topic TEXT NOT NULL, passed BOOLEAN NOT NULL,
+    broken BOOLEAN NOT NULL, checked_at_ms BIGINT NOT NULL, document TEXT NOT NULL,
+    CONSTRAINT pk_winnow_verdict PRIMARY KEY (plan_id, attempt)
+);
+CREATE INDEX ix_winnow_verdict_checked_at_ms ON winnow_verdict (checked_at_ms);
+CREATE INDEX ix_winnow_verdict_topic_checked_at_ms ON winnow_verdict (topic, checked_at_ms);
+CREATE TABLE winnow_cleaning (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, end_offset BIGINT NOT NULL, cleaning_time_ms BIGINT,
+    delete_horizon_ms BIGINT,
+    CONSTRAINT pk_winnow_cleaning PRIMARY KEY (topic, partition, end_offset),
+    CONSTRAINT fk_winnow_cleaning_winnow_checkpoint FOREIGN KEY(topic, partition)
+        REFERENCES winnow_checkpoint (topic, partition) ON DELETE CASCADE
+);
+CREATE TABLE winnow_latest_assessment (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, as_of_ms BIGINT NOT NULL, recorded_at_ms BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_latest_assessment PRIMARY KEY (topic, partition),
+    CONSTRAINT fk_winnow_latest_assessment_winnow_assessment FOREIGN KEY(topic, partition, as_of_ms)
+        REFERENCES winnow_assessment (topic, partition, as_of_ms) ON DELETE CASCADE
+);
+CREATE TABLE winnow_paused (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, since_ms BIGINT NOT NULL,
+    CONSTRAINT pk_winnow_paused PRIMARY KEY (topic, partition),
+    CONSTRAINT fk_winnow_paused_winnow_checkpoint FOREIGN KEY(topic, partition)
+        REFERENCES winnow_checkpoint (topic, partition) ON DELETE CASCADE
+);
+CREATE TABLE winnow_paused_by (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
+    CONSTRAINT pk_winnow_paused_by PRIMARY KEY (topic, partition, number),
+    CONSTRAINT fk_winnow_paused_by_winnow_checkpoint FOREIGN KEY(topic, partition)
+        REFERENCES winnow_checkpoint (topic, partition) ON DELETE CASCADE
+);
+CREATE TABLE winnow_uncleanable (
+    topic TEXT NOT NULL, partition INTEGER NOT NULL, reason TEXT NOT NULL, since_ms BIGINT NOT NULL, plan_id TEXT,
+    attempts INTEGER NOT NULL, next_attempt_ms BIGINT,
+    CONSTRAINT pk_winnow_uncleanable PRIMARY KEY (topic, partition),
+    CONSTRAINT fk_winnow_uncleanable_winnow_checkpoint FOREIGN KEY(topic, partition)
+        REFERENCES winnow_checkpoint (topic, partition) ON DELETE CASCADE
+)
+"""
