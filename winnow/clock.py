@@ -12,6 +12,9 @@ from winnow.errors import UsageError
 Clock = Callable[[], int]
 """Gives the present in ms since the epoch."""
 
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
 MAXIMUM_CLOCK_SKEW_MS = 60_000
 """An as-of further ahead of the present than this is simulated, and reported as such."""
 

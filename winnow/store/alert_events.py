@@ -6,14 +6,15 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import count
 
-from sqlalchemy import Index, Text, func, select
+from sqlalchemy import Index, Text, select
 from sqlalchemy.orm import Session, mapped_column
 
 from winnow.store import bulk_statements
 from winnow.store.database import StorePart
-from winnow.store.row_values import read_value
+from winnow.store.row_values import list_window, match_given, read_value
 from winnow.store.rows import Listed, Window
 from winnow.store.tables import Base
 from winnow.values.results import OpenAlert
@@ -66,15 +67,10 @@ class AlertHistory(StorePart):
     ) -> Listed[AlertEvent]:
         """List one page of what happened to the alerts of a topic or a kind, the newest first; None: any."""
         row = AlertEventTable
-        found = select(row)
-        for column, wanted in ((row.topic, topic), (row.kind, kind), (row.event, event)):
-            if wanted is not None:
-                found = found.where(column == wanted)
-        page = found.order_by(row.event_id.desc()).offset(window.offset).limit(window.size)
+        wanted = match_given((row.topic, topic), (row.kind, kind), (row.event, event))
+        newest = select(row).where(*wanted).order_by(row.event_id.desc())
         with self._database.reading() as session:
-            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
-            rows = tuple(read_value(AlertEvent, found) for found in session.scalars(page))
-        return Listed(total, rows)
+            return list_window(session, newest, window, partial(read_value, AlertEvent))
 
 
 def make_ordered_key(now_ms: int) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventKind, note_events
 from winnow.store.database import StorePart
-from winnow.store.row_values import read_value
+from winnow.store.row_values import list_window, match_given, read_value
 from winnow.store.rows import HandledAlert, Listed, Window
 from winnow.values.results import OpenAlert
 
@@ -70,16 +71,12 @@ class AlertHandling(StorePart):
     ) -> Listed[HandledAlert]:
         """List one page of the open alerts of a topic, a kind or a state, the newest first; None: any."""
         row = tables.AlertTable
-        found = select(row)
-        for column, wanted in ((row.topic, topic), (row.kind, kind)):
-            if wanted is not None:
-                found = found.where(column == wanted)
+        wanted = match_given((row.topic, topic), (row.kind, kind))
         if state is not None:
-            found = found.where(_match_state(now_ms)[state])
-        page = found.order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
+            wanted.append(_match_state(now_ms)[state])
+        newest = select(row).where(*wanted).order_by(row.sent_at_ms.desc(), row.key)
         with self._database.reading() as session:
-            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
-            return Listed(total, tuple(_make_handled(each, now_ms) for each in session.scalars(page)))
+            return list_window(session, newest, window, partial(_make_handled, now_ms=now_ms))
 
     def count(self, now_ms: int) -> AlertCounts:
         """Count the open alerts."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from winnow.store import tables
 from winnow.store.audit_chain import AuditChainReport, append_entry, check_chain, lock_chain
 from winnow.store.database import StorePart
-from winnow.store.row_values import list_fields, read_value
+from winnow.store.row_values import list_fields, list_window, match_given, read_value
 from winnow.store.rows import AuditEntry, Listed, Window
 
 MAXIMUM_TEXT_CHARACTERS: Final = 1_000
@@ -98,15 +99,10 @@ class AuditLog(StorePart):
     ) -> Listed[AuditEntry]:
         """List one page of the entries of a topic, an actor or an action, the newest first; None: any."""
         row = tables.AuditTable
-        found = select(row)
-        for column, wanted in ((row.topic, topic), (row.actor, actor), (row.action, action)):
-            if wanted is not None:
-                found = found.where(column == wanted)
-        page = found.order_by(row.at_ms.desc(), row.entry_id).offset(window.offset).limit(window.size)
+        wanted = match_given((row.topic, topic), (row.actor, actor), (row.action, action))
+        newest = select(row).where(*wanted).order_by(row.at_ms.desc(), row.entry_id)
         with self._database.reading() as session:
-            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
-            rows = tuple(read_value(AuditEntry, each) for each in session.scalars(page))
-        return Listed(total, rows)
+            return list_window(session, newest, window, partial(read_value, AuditEntry))
 
 
 def _list_with_id(session: Session, entry_id: str) -> list[tables.AuditTable]:

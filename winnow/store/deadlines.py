@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Index, and_, case, delete, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
+from winnow.clock import DAY_MS
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.rows import PartitionOverview
@@ -41,9 +42,6 @@ class DeadlineTable(tables.Base, of=MissedDeadline, key=[*tables.PARTITION, "dea
 
     __tablename__ = "winnow_deadline"
     __table_args__ = (Index(None, "deadline_ms"),)
-
-
-_DAY_MS: Final = 86_400_000
 
 
 def read_deadlines(session: Session, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -110,7 +108,7 @@ class Deadlines(StorePart):
         missed = _is_missed(now_ms, grace_ms)
         at_ms = case((row.settled_at_ms < row.deadline_ms, row.settled_at_ms), else_=row.deadline_ms)
         kept = and_(row.settled_at_ms.is_not(None), row.settled_at_ms <= row.deadline_ms + grace_ms)
-        day = (at_ms // _DAY_MS).label("day")
+        day = (at_ms // DAY_MS).label("day")
         counted = (
             select(day, func.sum(case((kept, 1), else_=0)), func.sum(case((missed, 1), else_=0)))
             .where(at_ms >= since_ms, row.deadline_ms >= since_ms)
@@ -121,7 +119,7 @@ class Deadlines(StorePart):
             counted = counted.where(row.topic == topic)
         with self._database.reading() as session:
             found = session.execute(counted)
-            return [DeadlineDay(number * _DAY_MS, int(kept), int(late)) for number, kept, late in found]
+            return [DeadlineDay(number * DAY_MS, int(kept), int(late)) for number, kept, late in found]
 
     def list_missed(self, since_ms: int, now_ms: int, *, grace_ms: int, limit: int) -> list[MissedDeadline]:
         """List missed deadlines since ``since_ms``: those that still wait first, and within that the oldest."""

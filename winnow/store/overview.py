@@ -302,13 +302,8 @@ def _make_partition_view(row: tuple[Any, ...], names: Mapping[int, tuple[str, ..
         overview=read_value(PartitionOverview, pictured),
         state=STATES[rank],
         paused=None if paused_since_ms is None else PauseView(paused_since_ms, names.get(pictured.partition, ())),
-        uncleanable=None if marked is None else make_mark_view(marked),
+        uncleanable=None if marked is None else read_value(MarkView, marked),
     )
-
-
-def make_mark_view(row: tables.UncleanableTable) -> MarkView:
-    """Make the mark in ``row``."""
-    return read_value(MarkView, row)
 
 
 def _list_conditions(only: TopicFilter) -> list[ColumnElement[bool]]:

@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
+from winnow.clock import DAY_MS
 from winnow.store import bulk_statements, tables
 from winnow.store.alert_events import AlertEventTable
 from winnow.store.audit_chain import remove_oldest
@@ -19,7 +20,7 @@ from winnow.store.database import StorePart
 from winnow.store.deadlines import DeadlineTable
 from winnow.store.rows import RunState
 from winnow.store.run_progress import remove_progress
-from winnow.store.samples import ALL_TOPICS, DAY_MS, HOURLY_MS, SampleTable
+from winnow.store.samples import ALL_TOPICS, HOURLY_MS, SampleTable
 from winnow.values.documents import load_json
 from winnow.values.results import Verdict
 

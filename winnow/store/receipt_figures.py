@@ -10,11 +10,10 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Index, func, select
 from sqlalchemy.orm import Session
 
+from winnow.clock import DAY_MS
 from winnow.store import tables
 from winnow.store.database import StorePart
 from winnow.values.results import Receipt
-
-DAY_MS: Final = 86_400_000
 
 
 class RunRank(StrEnum):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
+
+from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy.orm import Session
+
+from winnow.store.rows import Listed, Window
 
 T = TypeVar("T")
 
@@ -36,3 +41,15 @@ def read_value(kind: type[T], row: object, **others: object) -> T:
             found = row[name] if isinstance(row, Mapping) else getattr(row, name)
             values[name] = found if enumeration is None else enumeration(found)
     return kind(**values)
+
+
+def match_given(*given: tuple[Any, object]) -> list[ColumnElement[bool]]:
+    """Make the conditions that columns have the values that are given with them; None: any value."""
+    return [column == value for column, value in given if value is not None]
+
+
+def list_window(session: Session, ordered: Select[Any], window: Window, make: Callable[[Any], T]) -> Listed[T]:
+    """List one page of the rows that ``ordered`` selects, and how many there are."""
+    total = session.scalar(select(func.count()).select_from(ordered.order_by(None).subquery())) or 0
+    page = session.scalars(ordered.offset(window.offset).limit(window.size))
+    return Listed(total, tuple(make(row) for row in page))

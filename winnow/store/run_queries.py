@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from sqlalchemy import ColumnElement, Integer, Select, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
+from winnow.clock import DAY_MS
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
-from winnow.store.overview import make_mark_view
-from winnow.store.row_values import read_value
+from winnow.store.row_values import list_window, read_value
 from winnow.store.rows import (
     AlertView,
     DayView,
@@ -172,8 +173,6 @@ def _list_verdicts(session: Session, found: Select[tables.VerdictTable]) -> tupl
     return tuple(load_json(Verdict, each.document.encode()) for each in session.scalars(newest))
 
 
-DAY_MS: Final = 86_400_000
-
 _SOME_FAILURES: Final = '"failures":[{'
 """Part of a verdict's document with a failed expectation: inside a text its quotes would be escaped."""
 
@@ -213,21 +212,18 @@ class Quality(StorePart):
     def list_uncleanable(self, window: Window, *, search: str = "") -> Listed[MarkView]:
         """List one page of uncleanable partitions whose topic's name holds ``search``, latest mark first."""
         row = tables.UncleanableTable
-        found = select(row)
+        newest = select(row).order_by(row.since_ms.desc(), row.topic, row.partition)
         if search:
-            found = found.where(func.lower(row.topic).contains(search.lower(), autoescape=True))
-        page = found.order_by(row.since_ms.desc(), row.topic, row.partition).offset(window.offset).limit(window.size)
+            newest = newest.where(func.lower(row.topic).contains(search.lower(), autoescape=True))
         with self._database.reading() as session:
-            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
-            return Listed(total, tuple(make_mark_view(each) for each in session.scalars(page)))
+            return list_window(session, newest, window, partial(read_value, MarkView))
 
     def list_alerts(self, window: Window) -> Listed[AlertView]:
         """List one page of the alerts that have not recovered, newest first."""
         row = tables.AlertTable
-        page = select(row).order_by(row.sent_at_ms.desc(), row.key).offset(window.offset).limit(window.size)
+        newest = select(row).order_by(row.sent_at_ms.desc(), row.key)
         with self._database.reading() as session:
-            total = session.scalar(select(func.count()).select_from(row)) or 0
-            return Listed(total, tuple(read_value(AlertView, found) for found in session.scalars(page)))
+            return list_window(session, newest, window, partial(read_value, AlertView))
 
 
 @dataclass(slots=True)

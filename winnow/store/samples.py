@@ -9,13 +9,11 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ColumnElement, Double, case, cast, func, or_, select
 from sqlalchemy.orm import Session
 
+from winnow.clock import DAY_MS, HOUR_MS
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.row_values import list_fields, read_value
 from winnow.store.rows import TopicOverview
-
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
 
 ALL_TOPICS: Final = ""
 """The name under which the samples of all topics together are kept."""
