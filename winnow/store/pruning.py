@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, cast
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Table, and_, delete, exists, func, literal, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from winnow.clock import DAY_MS
@@ -38,6 +39,10 @@ class Pruned:
     pages: tuple[str, ...] = ()
 
 
+Prune = Callable[[Session, ColumnElement[bool], int], Pruned]
+"""Removes the rows for which the condition holds, at most so many."""
+
+
 class History(StorePart):
     """Removes old rows that are needed only for questions about the distant past."""
 
@@ -54,29 +59,23 @@ class History(StorePart):
 
         Nothing is yielded when there is nothing to remove; that costs one statement.
         """
-        parts: tuple[tuple[ColumnElement[bool], Callable[[Session], Pruned]], ...] = (
-            (_old_runs(topic, before_ms), lambda session: _prune_runs(session, topic, before_ms, rows_at_once)),
-            (_old_verdicts(topic, before_ms), lambda session: _prune_verdicts(session, topic, before_ms, rows_at_once)),
-            (
-                _old_assessments(topic, before_ms),
-                lambda session: _prune_assessments(session, topic, before_ms, rows_at_once),
-            ),
-            (_old_ledger(topic, before_ms), lambda session: _prune_ledger(session, topic, before_ms, rows_at_once)),
-            (_old_samples(topic, before_ms), lambda session: _prune_samples(session, topic, before_ms, rows_at_once)),
-            (
-                _old_deadlines(topic, before_ms),
-                lambda session: _prune_deadlines(session, topic, before_ms, rows_at_once),
-            ),
-            (_old_audit(before_ms), lambda session: Pruned(remove_oldest(session, before_ms, rows_at_once))),
-            (AlertEventTable.at_ms < before_ms, lambda session: _prune_events(session, before_ms, rows_at_once)),
+        parts: tuple[tuple[ColumnElement[bool], Prune], ...] = (
+            (_old_runs(topic, before_ms), _prune_runs),
+            (_old_verdicts(topic, before_ms), _prune_verdicts),
+            (_old_assessments(topic, before_ms), partial(_prune_rows, tables.AssessmentTable)),
+            (_old_ledger(topic, before_ms), partial(_prune_rows, tables.RetiredFileTable)),
+            (_old_samples(topic, before_ms), lambda *prune: Pruned(_remove_samples(*prune))),
+            (_old_deadlines(topic, before_ms), partial(_prune_rows, DeadlineTable)),
+            (_old_audit(before_ms), lambda session, _, most: Pruned(remove_oldest(session, before_ms, most))),
+            (AlertEventTable.at_ms < before_ms, _prune_events),
         )
         with self._database.reading() as session:
             due = session.execute(select(*(exists(select(literal(1)).where(old)) for old, _ in parts))).one()
-        for is_due, (_, prune) in zip(due, parts, strict=True):
+        for is_due, (old, prune) in zip(due, parts, strict=True):
             full = bool(is_due)
             while full:
                 with self._database.writing() as session:
-                    pruned = prune(session)
+                    pruned = prune(session, old, rows_at_once)
                 if pruned.rows:
                     yield pruned
                 full = pruned.rows >= rows_at_once
@@ -152,8 +151,8 @@ def _old_deadlines(topic: str, before_ms: int) -> ColumnElement[bool]:
 # Each statement checks again that a row is old: between choosing and removing, a run may be opened again.
 
 
-def _prune_runs(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.RunTable, _old_runs(topic, before_ms)
+def _prune_runs(session: Session, old: ColumnElement[bool], most: int) -> Pruned:
+    row = tables.RunTable
     chosen = select(row.plan_id).where(old).order_by(row.updated_at_ms).limit(most).scalar_subquery()
     removed = delete(row).where(row.plan_id.in_(chosen), old).returning(row.plan_id)
     plan_ids = list(session.scalars(removed, execution_options={"synchronize_session": False}))
@@ -163,26 +162,22 @@ def _prune_runs(session: Session, topic: str, before_ms: int, most: int) -> Prun
     return Pruned(len(plan_ids), _remove_verdicts(session, verdicts.plan_id.in_(plan_ids))[1])
 
 
-def _prune_verdicts(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.VerdictTable, _old_verdicts(topic, before_ms)
+def _prune_verdicts(session: Session, old: ColumnElement[bool], most: int) -> Pruned:
+    row = tables.VerdictTable
     chosen = select(row.plan_id, row.attempt).where(old).order_by(row.checked_at_ms).limit(most)
     return Pruned(*_remove_verdicts(session, and_(tuple_(row.plan_id, row.attempt).in_(chosen), old)))
 
 
-def _prune_assessments(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.AssessmentTable, _old_assessments(topic, before_ms)
-    chosen = select(row.topic, row.partition, row.as_of_ms).where(old).limit(most)
-    return Pruned(_execute(session, and_(tuple_(row.topic, row.partition, row.as_of_ms).in_(chosen), old), row))
+def _prune_rows(model: type[tables.Base], session: Session, old: ColumnElement[bool], most: int) -> Pruned:
+    keys = cast(Table, model.__table__).primary_key.columns
+    chosen = select(*keys).where(old).limit(most)
+    return Pruned(_execute(session, and_(tuple_(*keys).in_(chosen), old), model))
 
 
-def _prune_ledger(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = tables.RetiredFileTable, _old_ledger(topic, before_ms)
-    chosen = select(row.topic, row.path).where(old).limit(most)
-    return Pruned(_execute(session, and_(tuple_(row.topic, row.path).in_(chosen), old), row))
-
-
-def _prune_samples(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    return Pruned(_remove_samples(session, _old_samples(topic, before_ms), most))
+def _prune_events(session: Session, old: ColumnElement[bool], most: int) -> Pruned:
+    row = AlertEventTable
+    chosen = select(row.event_id).where(old).order_by(row.at_ms).limit(most).scalar_subquery()
+    return Pruned(_execute(session, row.event_id.in_(chosen), row))
 
 
 def _remove_samples(session: Session, old: ColumnElement[bool], most: int) -> int:
@@ -195,22 +190,10 @@ def _remove_samples(session: Session, old: ColumnElement[bool], most: int) -> in
     )
 
 
-def _prune_deadlines(session: Session, topic: str, before_ms: int, most: int) -> Pruned:
-    row, old = DeadlineTable, _old_deadlines(topic, before_ms)
-    chosen = select(row.topic, row.partition, row.deadline_ms).where(old).limit(most)
-    return Pruned(_execute(session, and_(tuple_(row.topic, row.partition, row.deadline_ms).in_(chosen), old), row))
-
-
 def _old_audit(before_ms: int) -> ColumnElement[bool]:
     # The oldest entries are removed first, so that what is left follows from one digest.
     row = tables.AuditTable
     return and_(row.at_ms < before_ms, row.number == select(func.min(row.number)).scalar_subquery())
-
-
-def _prune_events(session: Session, before_ms: int, most: int) -> Pruned:
-    row = AlertEventTable
-    chosen = select(row.event_id).where(row.at_ms < before_ms).order_by(row.at_ms).limit(most).scalar_subquery()
-    return Pruned(_execute(session, row.event_id.in_(chosen), row))
 
 
 def _remove_verdicts(session: Session, which: ColumnElement[bool]) -> tuple[int, tuple[str, ...]]:
