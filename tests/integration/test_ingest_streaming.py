@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.world import TOPIC, World, open_world
 from winnow.arrivals.spool import SpooledFile
-from winnow.arrivals.write_range import PartitionAppender
+from winnow.arrivals.write_range import PartitionAppender, PartitionResult
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
 from winnow.pipeline.ingest import ingest, run_local
@@ -209,13 +209,12 @@ def test_call_that_would_lose_a_record_lands_nothing(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The records of the input are counted against those that are placed, whatever went wrong between."""
-    note = PartitionAppender.note
+    make_result = PartitionAppender.make_result
 
-    def forgetful(self: PartitionAppender, files: Sequence[SpooledFile]) -> None:
-        if self.partition != 1:
-            note(self, files)
+    def forgetful(self: PartitionAppender, files: Sequence[SpooledFile]) -> PartitionResult:
+        return PartitionResult() if self.partition == 1 else make_result(self, files)
 
-    monkeypatch.setattr(PartitionAppender, "note", forgetful)
+    monkeypatch.setattr(PartitionAppender, "make_result", forgetful)
     world.create(3)
     before = world.listing()
     with pytest.raises(WinnowError, match="30 records were read for topic orders, but 20 would be accounted for"):

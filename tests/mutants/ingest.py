@@ -19,7 +19,7 @@ INGEST = (
     .changes("ArchiveInput.open_pass", replace("self.source_topic", "None"))
     .caught_by("test_an_archive_of_several_topics_names_them"),
     Mutant("table-position-unchecked", "two calls that read one table at once set its position back")
-    .changes("IngestCommit._build_change", drop_statement("check_position"))
+    .changes("IngestCommit._build_change", drop_statement("check"))
     .caught_by("test_an_older_call_never_sets_the_position_back"),
     Mutant("undone-table-position-counts", "what an undone ingest of a table had appended is not read again")
     .changes("find_earlier_ingest", replace("position.after in {None, before}", "True"))
@@ -42,7 +42,7 @@ INGEST = (
     )
     .caught_by("test_reader_and_overlap_refuse_a_value_that_changed"),
     Mutant("spark-ingest-into-a-log-that-moved", "an ingest on Spark commits though the log end has moved")
-    .changes("SparkSegments.has_moved", replace("A != B", "False"))
+    .changes("PartitionResult.has_moved", replace("base.log_end_offset != A", "False"))
     .caught_by("test_another_ingest_meanwhile_makes_it_plan_again"),
     Mutant("spark-result-unchecked", "what a Spark application reports is not compared with its plan")
     .changes("SparkIngest._submit", drop_statement("check_result"))

@@ -70,7 +70,7 @@ class Spool:
         self.topic = topic
         self.source = source
         self.records_of = TopicFilter(topic)
-        self.repeats: dict[int | None, int] = {}
+        self.repeats: dict[int, int] = {}
         self._partitions = partitions
         self._budget = budget
         self.files: list[SpooledFile] = []

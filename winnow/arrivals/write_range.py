@@ -20,12 +20,11 @@ import pyarrow.compute as pc
 from winnow.arrivals.spool import SpooledFile
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
-from winnow.values.model import Append, PartitionState, Segment, TopicState
+from winnow.values.model import Append, PartitionState, Segment
 
 if TYPE_CHECKING:
-    from winnow.store.rows import AppendedRecords
+    pass
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -43,49 +42,53 @@ MAXIMUM_OFFSET = 2**63 - 2
 """The highest offset of a record: the log end offset after it is still a 64-bit number."""
 
 
-@dataclass
-class PreparedSegments:
-    """Segments prepared for one head of the log, not yet committed."""
+NO_PARTITION = -1
+"""Stands for the partition of records that name none."""
 
-    ingest_id: str
-    segments: dict[int, list[Segment]] = field(default_factory=dict)
-    slices: dict[int, list[Append]] = field(default_factory=dict)
-    log_end: dict[int, int] = field(default_factory=dict)
-    lowest: dict[int, int] = field(default_factory=dict)
-    appended: dict[int, int] = field(default_factory=dict)
-    skipped: dict[int | None, int] = field(default_factory=dict)
-    quarantined: dict[int | None, int] = field(default_factory=dict)
-    base: dict[int, PartitionState] = field(default_factory=dict)
-    recognised: dict[int, list[Append]] = field(default_factory=dict)
-    """Slices that add nothing and that no ledger names yet."""
 
-    @property
-    def adds_records(self) -> bool:
-        """Whether the call has a new record, for the log or the quarantine."""
-        return any(self.segments.values()) or bool(self.quarantined)
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What one try of a call made for one partition, not yet committed.
 
-    @property
-    def partitions(self) -> list[int]:
-        """The partitions of the records that were read, as far as they name one, in order."""
-        return sorted(p for p in {*self.base, *self.skipped, *self.quarantined} if p is not None and p >= 0)
+    ``base``: the partition over which it was made; None: nothing was made, its records are in files that were skipped.
+    ``slices``: what the ledger says of ``segments``. ``recognised``: slices that add nothing and that no ledger names
+    yet. ``first_offset``, ``end_offset``: of what the log gets, with offsets that have no record in it. ``skipped``,
+    ``quarantined``: records that exist already, and those that go to the quarantine. ``was_compared``: whether records
+    were compared with the log.
+    """
 
-    def list_appended(self, after: TopicState) -> list[AppendedRecords]:
-        """List what each partition got by the commit that led to the state ``after``."""
-        # Spark executors import this module, and have no metadata store.
-        from winnow.store.rows import AppendedRecords
-
-        found: list[AppendedRecords] = []
-        for partition, base in sorted(self.base.items()):
-            added = self.segments.get(partition, [])
-            records, size_bytes = sum(each.records for each in added), sum(each.size_bytes for each in added)
-            log_end = after.partitions[partition].log_end_offset
-            found.append(AppendedRecords(partition, base.log_end_offset, log_end, records, len(added), size_bytes))
-        return found
+    base: PartitionState | None = None
+    segments: tuple[Segment, ...] = ()
+    slices: tuple[Append, ...] = ()
+    recognised: tuple[Append, ...] = ()
+    first_offset: int | None = None
+    end_offset: int = 0
+    skipped: int = 0
+    quarantined: int = 0
+    was_compared: bool = True
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
-        return not self.adds_records and not self.recognised
+    def records(self) -> int:
+        """The records that are appended."""
+        return sum(segment.records for segment in self.segments)
+
+    def extend(self, first_offset: int, end_offset: int) -> PartitionResult:
+        """Return this with the log taking the offsets from ``first_offset`` to ``end_offset``, which is exclusive."""
+        first = first_offset if self.first_offset is None else min(self.first_offset, first_offset)
+        return replace(self, first_offset=first, end_offset=max(self.end_offset, end_offset))
+
+    def has_moved(self, current: PartitionState) -> bool:
+        """Check whether what was made does not hold over ``current``.
+
+        Where every record is above the log end, nothing was compared: a compaction meanwhile changes nothing.
+        """
+        base = self.base
+        if base is None:
+            return False
+        if not self.was_compared:
+            return base.log_end_offset != current.log_end_offset
+        known = (base.log_end_offset, base.first_dirty_offset, base.log_start_offset)
+        return known != (current.log_end_offset, current.first_dirty_offset, current.log_start_offset)
 
 
 class PartitionAppender:
@@ -99,8 +102,8 @@ class PartitionAppender:
         partition: int,
         state: PartitionState,
         paths: Sequence[str],
-        prepared: PreparedSegments,
         *,
+        folder: str,
         location: str,
         segment_bytes: int,
         as_of_ms: int,
@@ -110,20 +113,19 @@ class PartitionAppender:
         self.partition = partition
         self._state = state
         self._paths = paths
-        self._prepared = prepared
         self._as_of_ms = as_of_ms
         self._arrived_ms = now_ms if now_ms < as_of_ms else None
         self._joins_slices = joins_slices
         self._next = self._state.log_end_offset
         self._last_arrived = -1
         self._slices: dict[int, tuple[int, int, int]] = {}
-        self._appended = 0
+        self._skipped = 0
         self._segments: tuple[Segment, ...] = ()
         self._writer = SegmentWriter(
             partition=partition,
             segment_bytes=segment_bytes,
             name=lambda number: storage.join(
-                locate_ingest_folder(location, prepared.ingest_id),
+                folder,
                 f"{partition:05d}-{state.log_end_offset:020d}-{number:05d}.parquet",
             ),
             below=location,
@@ -139,16 +141,12 @@ class PartitionAppender:
             self._check_increasing(batch, offsets)
             self._check_room(batch, int(offsets[-1]))
         fresh = offsets >= self._state.log_end_offset
-        skipped = int((~fresh).sum())
-        if skipped:
-            prepared = self._prepared
-            prepared.skipped[self.partition] = prepared.skipped.get(self.partition, 0) + skipped
-            mask = pa.array(fresh)
-            batch, offsets = batch.filter(mask), offsets[fresh]
+        if not fresh.all():
+            self._skipped += int((~fresh).sum())
+            batch, offsets = batch.filter(pa.array(fresh)), offsets[fresh]
         if not len(offsets):
             return
         self._next = int(offsets[-1]) + 1
-        self._appended += len(offsets)
         self._note_slices(batch.column("file").to_numpy(zero_copy_only=False), offsets)
         self._writer.write(build_segment_batch(batch, offsets))
 
@@ -191,34 +189,17 @@ class PartitionAppender:
         """Write the buffered records and close the file."""
         self._segments = self._writer.finish()
 
-    def note(self, files: Sequence[SpooledFile]) -> None:
-        """Record what was appended after :meth:`close`; ``files``: all of the input, with their digests."""
-        segments = self._segments
-        prepared = self._prepared
-        if not segments:
-            return
-        prepared.segments[self.partition] = list(segments)
-        prepared.appended[self.partition] = self._appended
-        prepared.lowest[self.partition] = min(
-            segments[0].first_offset, prepared.lowest.get(self.partition, segments[0].first_offset)
-        )
-        prepared.log_end[self.partition] = max(prepared.log_end[self.partition], segments[-1].last_offset + 1)
-        found = sorted(self._slices.items())
-        slices = [(files[number].slices[self.partition], *extent) for number, extent in found]
+    def make_result(self, files: Sequence[SpooledFile]) -> PartitionResult:
+        """Return what was made after :meth:`close`; ``files``: all of the input, with their digests."""
+        result = PartitionResult(self._state, self._segments, skipped=self._skipped)
+        if not result.segments:
+            return result
+        first, last = result.segments[0].first_offset, result.segments[-1].last_offset
+        slices = [(files[number].slices[self.partition], *extent) for number, extent in sorted(self._slices.items())]
         if self._joins_slices:
-            digest = join_slice_digests([each[0] for each in slices])
-            slices = [(digest, segments[0].first_offset, segments[-1].last_offset, self._appended)]
-        prepared.slices[self.partition] = [
-            Append(
-                digest=digest,
-                first_offset=first,
-                last_offset=last,
-                records=count,
-                as_of_ms=self._as_of_ms,
-                arrived_ms=self._arrived_ms,
-            )
-            for digest, first, last, count in slices
-        ]
+            slices = [(join_slice_digests([digest for digest, *_ in slices]), first, last, result.records)]
+        appends = tuple(Append(*extent, self._as_of_ms, self._arrived_ms) for extent in slices)
+        return replace(result.extend(first, last + 1), slices=appends)
 
 
 def join_slice_digests(digests: Sequence[str]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from winnow.arrivals.spool import SpooledFile
-from winnow.arrivals.write_range import PartitionAppender, PreparedSegments
+from winnow.arrivals.write_range import NO_PARTITION, PartitionAppender, PartitionResult
 from winnow.config.topic import TopicConfig
 from winnow.errors import (
     BadInputError,
@@ -21,6 +21,7 @@ from winnow.errors import (
     say_left,
 )
 from winnow.files import storage
+from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
 from winnow.pipeline.context import Context
@@ -32,6 +33,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.winnow.parquet import list_extra_columns
 from winnow.sources.topic_filter import TopicFilter
 from winnow.store import OpenIngest
+from winnow.store.rows import AppendedRecords
 from winnow.values.model import (
     Append,
     IngestLedger,
@@ -39,47 +41,6 @@ from winnow.values.model import (
     Segment,
     TopicState,
 )
-
-
-def build_report(
-    topic: str,
-    snapshot_id: int | None,
-    prepared: PreparedSegments,
-    *,
-    states: Mapping[int, PartitionState],
-    files: int,
-    notices: Sequence[str],
-    records_of: TopicFilter | None = None,
-    layout: str = "winnow",
-    ingest_id: str | None = None,
-) -> IngestReport:
-    """Build the report of a call that committed ``prepared`` over partitions in ``states``, or nothing."""
-    numbers = prepared.partitions
-    partitions = tuple(
-        PartitionIngest(
-            partition=number,
-            first_offset=prepared.segments[number][0].first_offset if prepared.segments.get(number) else None,
-            log_end_offset=prepared.log_end.get(number, states[number].log_end_offset),
-            records_appended=prepared.appended.get(number, 0),
-            records_skipped=prepared.skipped.get(number, 0),
-            records_quarantined=prepared.quarantined.get(number, 0),
-        )
-        for number in numbers
-    )
-    return IngestReport(
-        topic=topic,
-        snapshot_id=snapshot_id,
-        files=files,
-        records_appended=sum(prepared.appended.values()),
-        records_skipped=sum(prepared.skipped.values()),
-        records_quarantined=sum(prepared.quarantined.values()),
-        partitions=partitions,
-        notices=tuple(notices),
-        records_left_out=0 if records_of is None else records_of.records_left_out,
-        source_topic=None if records_of is None else records_of.source_topic,
-        layout=layout,
-        ingest_id=ingest_id,
-    )
 
 
 class IngestHeartbeat:
@@ -146,7 +107,8 @@ class IngestCommit:
     files: list[SpooledFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     records_of: TopicFilter | None = None
-    prepared: PreparedSegments = field(default_factory=lambda: PreparedSegments(ingest_id=uuid.uuid4().hex))
+    ingest_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    results: dict[int, PartitionResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ctx = self.request.ctx
@@ -156,8 +118,33 @@ class IngestCommit:
         self.config: TopicConfig = self.log.config(self.head)
         self.kept: list[Segment] = []
         self.row = IngestHeartbeat(
-            self.ctx, self.log.topic, self.prepared.ingest_id, least_number=self.head.state.first_valid_ingest
+            self.ctx, self.log.topic, self.ingest_id, least_number=self.head.state.first_valid_ingest
         )
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The new segments of all partitions."""
+        return [segment for result in self.results.values() for segment in result.segments]
+
+    @property
+    def appended(self) -> int:
+        """Records in the new segments."""
+        return sum(result.records for result in self.results.values())
+
+    @property
+    def skipped(self) -> int:
+        """Records that exist already."""
+        return sum(result.skipped for result in self.results.values())
+
+    @property
+    def quarantined(self) -> int:
+        """New records for the quarantine."""
+        return sum(result.quarantined for result in self.results.values())
+
+    @property
+    def adds_records(self) -> bool:
+        """Whether the call has a new record, for the log or the quarantine."""
+        return bool(self.segments or self.quarantined)
 
     def open_appender(self, partition: int, paths: Sequence[str]) -> PartitionAppender:
         """Open the appender of ``partition``; ``paths``: the input files, by number."""
@@ -166,7 +153,7 @@ class IngestCommit:
             partition,
             self.head.state.partitions[partition],
             paths,
-            self.prepared,
+            folder=locate_ingest_folder(self.head.location, self.ingest_id),
             location=self.head.location,
             segment_bytes=self.config.segment_bytes,
             as_of_ms=self.as_of_ms,
@@ -193,7 +180,7 @@ class IngestCommit:
             return
         wanted = records_of.wanted
         others = ", ".join(f"{name} ({count:,})" for name, count in records_of.left_out.items())
-        if not self.request.continues and not any(file.records for file in self.files):
+        if not self.request.position.continues and not any(file.records for file in self.files):
             raise BadInputError(
                 f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}.",
                 left=NOTHING_INGESTED,
@@ -215,12 +202,12 @@ class IngestCommit:
         self._check_counts(discard)
         self._require_offsets(taken, discard)
         self._note_offsets_read()
-        if self.prepared.is_empty and self.request.continues is None:
+        recognises = any(result.recognised for result in self.results.values())
+        if not self.adds_records and not recognises and self.request.position.continues is None:
             return self._report(None)
         try:
             self._write_kept()
-            written = [segment for found in self.prepared.segments.values() for segment in found]
-            storage.sync(segment.path for segment in [*written, *self.kept])
+            storage.sync(segment.path for segment in [*self.segments, *self.kept])
             committed = self.log.commit(lambda head: self._build_change(head, taken))
         except (LogMovedError, BadInputError, CommitConflictError, DeletedTopicError):
             # Only where certainly nothing refers to these files; after any other error they stay.
@@ -230,7 +217,7 @@ class IngestCommit:
             raise
         with say_left("The records of this call are in the log, and do not land twice."):
             self.row.close()
-            refresh_after_append(self.ctx, self.log.topic, committed.head, self.prepared.list_appended(committed.state))
+            refresh_after_append(self.ctx, self.log.topic, committed.head, self._list_appended(committed.state))
             return self._report(committed.snapshot_id)
 
     @contextlib.contextmanager
@@ -254,10 +241,10 @@ class IngestCommit:
         What cannot be removed is left for the sweep, and so are files that the quarantine has adopted.
         """
         removed = remove_files(
-            [*paths, *self.head.documents.locate_ledger(self.prepared.ingest_id)],
+            [*paths, *self.head.documents.locate_ledger(self.ingest_id)],
             below=(self.head.location, self.head.copies),
         )
-        if removed and not self.prepared.quarantined:
+        if removed and not self.quarantined:
             self.row.close()
 
     def _note_known_slices(self, taken: Sequence[SpooledFile]) -> None:
@@ -266,20 +253,20 @@ class IngestCommit:
         Once a compaction has removed their records, only the ledger can tell that they were there. A slice is noted
         once, so repeating the call commits nothing.
         """
-        state = self.head.state
-        noted = {p: {entry.digest for entry in entries} for p, entries in self.prepared.slices.items()}
-        for partition in sorted(self.prepared.base):
+        state, adds_records = self.head.state, self.adds_records
+        for partition, result in sorted(self.results.items()):
+            if result.base is None:
+                continue
             digests = {file.slices[partition] for file in taken if partition in file.slices and not file.lacks_offsets}
-            unknown = digests - noted.get(partition, set())
+            unknown = digests - {entry.digest for entry in result.slices}
             unknown -= {entry.digest for entry in state.partitions[partition].appends}
-            if unknown and (self.request.source.is_ordered or not self.prepared.adds_records):
+            if unknown and (self.request.source.is_ordered or not adds_records):
                 unknown -= list_seen_digests(state, partition)
             if unknown:
                 # An empty range: the ledger names the slice without claiming offsets for it.
                 end = state.partitions[partition].log_end_offset
-                self.prepared.recognised[partition] = [
-                    Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown)
-                ]
+                appends = tuple(Append(digest, end, end - 1, 0, self.as_of_ms) for digest in sorted(unknown))
+                self.results[partition] = replace(result, recognised=appends)
 
     def _require_offsets(self, taken: Sequence[SpooledFile], discard: Callable[[], None]) -> None:
         """Refuse records that would be given offsets where the offsets of the log are those of brokers."""
@@ -294,44 +281,40 @@ class IngestCommit:
             )
 
     def _note_offsets_read(self) -> None:
-        prepared = self.prepared
-        for partition, read in self.request.offsets_read.items():
-            state = self.head.state.partitions[partition]
-            prepared.base.setdefault(partition, state)
-            prepared.log_end[partition] = max(prepared.log_end.get(partition, state.log_end_offset), read.end)
-            prepared.lowest[partition] = min(prepared.lowest.get(partition, read.start), read.start)
+        for partition, read in self.request.position.offsets_read.items():
+            unread = PartitionResult(self.head.state.partitions[partition], was_compared=False)
+            self.results[partition] = self.results.get(partition, unread).extend(read.start, read.end)
 
     def _write_kept(self) -> None:
         """Write the records that stay of segments that are cut."""
         cut = self.request.cut
         if cut is not None and any(part.divided for part in cut.parts):
             self.row.open()
-            self.kept = cut.write_kept(
-                self.log.topic, self.head.location, self.prepared.ingest_id, self.config.segment_bytes
-            )
+            self.kept = cut.write_kept(self.log.topic, self.head.location, self.ingest_id, self.config.segment_bytes)
 
     def _build_change(self, newest: Head, taken: Sequence[SpooledFile]) -> Change:
         if self.row.is_voided(newest.state):
             raise LogMovedError  # a sweep voided this call, and may have deleted its files
         head, cut = self.request.prepare_head(newest), self.request.cut
-        self.request.check_position(head.state)
-        for partition, base in self.prepared.base.items():
-            if self.has_moved(partition, base, head.state.partitions[partition]):
-                raise LogMovedError
+        self.request.position.check(head.state)
+        placed = {number: result for number, result in sorted(self.results.items()) if result.base is not None}
+        if any(result.has_moved(head.state.partitions[number]) for number, result in placed.items()):
+            raise LogMovedError
         if self._is_known_meanwhile(head, taken):
             raise LogMovedError
         check_same_log(self.request.opened, head)
-        if not self.prepared.adds_records and not has_same_ingests(head.state, self.head.state):
+        if not self.adds_records and not has_same_ingests(head.state, self.head.state):
             raise LogMovedError  # another call may have ingested the same file
-        described = self.request.describe()
+        described = self.request.position.describe()
         states = self._build_states(head.state)
         lacking = {file.digest: self.as_of_ms for file in taken if file.lacks_offsets}
         ledger = IngestLedger(
-            ingest_id=self.prepared.ingest_id,
+            ingest_id=self.ingest_id,
             topic=self.log.topic,
             slices={
-                p: (*self.prepared.slices.get(p, ()), *self.prepared.recognised.get(p, ()))
-                for p in sorted({*self.prepared.slices, *self.prepared.recognised})
+                number: (*result.slices, *result.recognised)
+                for number, result in placed.items()
+                if result.slices or result.recognised
             },
             layout=described.layout,
             choices=dict(described.choices),
@@ -339,45 +322,39 @@ class IngestCommit:
             objects=described.objects,
             table=described.table,
             before=keep_offsets(head.state, states),
-            partitions=tuple(self.prepared.partitions),
+            partitions=tuple(self._list_partitions()),
             receipts_before=count_receipts(head.state),
             file_digests={digest: head.state.file_digests.get(digest) for digest in lacking},
             files=len(self.files),
-            records_skipped=sum(self.prepared.skipped.values()),
-            records_quarantined=sum(self.prepared.quarantined.values()),
+            records_skipped=self.skipped,
+            records_quarantined=self.quarantined,
         )
         reference = write_ledger(head.documents, ledger, self.as_of_ms)
         state = replace(
-            self.request.advance(head.state, self.prepared.ingest_id),
+            self.request.position.advance(head.state, self.ingest_id),
             partitions={**head.state.partitions, **states},
             ingests=(*head.state.ingests, reference),
             quarantine_ingests=(
                 *head.state.quarantine_ingests,
-                *([self.prepared.ingest_id] if self.prepared.quarantined else []),
+                *([self.ingest_id] if self.quarantined else []),
             ),
             file_digests={**head.state.file_digests, **lacking},
         )
-        added = [segment for found in self.prepared.segments.values() for segment in found]
         removed = [] if cut is None else cut.segments
         if cut is not None:
-            retired = cut.retire_segments(self.prepared.ingest_id, self.ctx.now_ms())
+            retired = cut.retire_segments(self.ingest_id, self.ctx.now_ms())
             state = replace(state, retired=(*state.retired, *retired))
         return Change(
             state=state,
-            add=[*self.kept, *added],
+            add=[*self.kept, *self.segments],
             remove=[segment.path for segment in removed],
             remove_from={segment.partition for segment in removed} or None,
             summary={
                 "winnow.operation": "ingest",
-                "winnow.ingest-id": self.prepared.ingest_id,
-                "winnow.records": str(sum(segment.records for segment in added)),
+                "winnow.ingest-id": self.ingest_id,
+                "winnow.records": str(self.appended),
             },
         )
-
-    def has_moved(self, _partition: int, base: PartitionState, current: PartitionState) -> bool:
-        """Check whether what was prepared for a partition in state ``base`` does not hold in state ``current``."""
-        found = (current.log_end_offset, current.first_dirty_offset, current.log_start_offset)
-        return found != (base.log_end_offset, base.first_dirty_offset, base.log_start_offset)
 
     def _is_known_meanwhile(self, head: Head, taken: Sequence[SpooledFile]) -> bool:
         """Check whether another call ingested one of the files without offsets since this try began."""
@@ -389,26 +366,22 @@ class IngestCommit:
 
     def _build_states(self, state: TopicState) -> dict[int, PartitionState]:
         changed: dict[int, PartitionState] = {}
-        for partition, log_end in self.prepared.log_end.items():
-            current = state.partitions[partition]
-            if log_end == current.log_end_offset:
+        for partition, result in self.results.items():
+            if result.base is None or result.end_offset <= state.partitions[partition].log_end_offset:
                 continue
-            starts_here = current.log_end_offset == 0
-            lowest = self.prepared.lowest.get(partition, 0)
+            current = state.partitions[partition]
             changed[partition] = replace(
                 current,
-                log_start_offset=lowest if starts_here else current.log_start_offset,
-                log_end_offset=log_end,
-                appends=(*current.appends, *self.prepared.slices.get(partition, ())),
+                log_start_offset=current.log_start_offset if current.log_end_offset else result.first_offset or 0,
+                log_end_offset=result.end_offset,
+                appends=(*current.appends, *result.slices),
             )
         return changed
 
     def _check_counts(self, discard: Callable[[], None]) -> None:
         """Check that every record of the input is in a segment, existed already, or is in the quarantine."""
-        prepared = self.prepared
         read = sum(file.records for file in self.files)
-        written = sum(segment.records for found in prepared.segments.values() for segment in found)
-        placed = written + sum(prepared.skipped.values()) + sum(prepared.quarantined.values())
+        placed = self.appended + self.skipped + self.quarantined
         if placed != read:
             discard()
             raise WinnowError(
@@ -417,17 +390,50 @@ class IngestCommit:
                 left="Nothing of this call landed, and the files are as they were.",
             )
 
+    def _list_partitions(self) -> list[int]:
+        """List the partitions of the records that were read, as far as they name one, in order."""
+        return sorted(number for number in self.results if number != NO_PARTITION)
+
+    def _list_appended(self, after: TopicState) -> list[AppendedRecords]:
+        """List what each partition got by the commit that led to the state ``after``."""
+        return [
+            AppendedRecords(
+                partition,
+                result.base.log_end_offset,
+                after.partitions[partition].log_end_offset,
+                result.records,
+                len(result.segments),
+                sum(segment.size_bytes for segment in result.segments),
+            )
+            for partition, result in sorted(self.results.items())
+            if result.base is not None
+        ]
+
     def _report(self, snapshot_id: int | None) -> IngestReport:
-        return build_report(
-            self.log.topic,
-            snapshot_id,
-            self.prepared,
-            states=self.head.state.partitions,
+        states, records_of = self.head.state.partitions, self.records_of
+        return IngestReport(
+            topic=self.log.topic,
+            snapshot_id=snapshot_id,
             files=len(self.files),
-            records_of=self.records_of,
-            notices=self.notices,
-            layout=self.request.describe().layout or "winnow",
-            ingest_id=None if snapshot_id is None else self.prepared.ingest_id,
+            records_appended=self.appended,
+            records_skipped=self.skipped,
+            records_quarantined=self.quarantined,
+            partitions=tuple(
+                PartitionIngest(
+                    partition=number,
+                    first_offset=result.segments[0].first_offset if result.segments else None,
+                    log_end_offset=max(states[number].log_end_offset, result.end_offset),
+                    records_appended=result.records,
+                    records_skipped=result.skipped,
+                    records_quarantined=result.quarantined,
+                )
+                for number, result in ((number, self.results[number]) for number in self._list_partitions())
+            ),
+            notices=tuple(self.notices),
+            records_left_out=0 if records_of is None else records_of.records_left_out,
+            source_topic=None if records_of is None else records_of.source_topic,
+            layout=self.request.position.describe().layout or "winnow",
+            ingest_id=None if snapshot_id is None else self.ingest_id,
         )
 
 

@@ -16,7 +16,7 @@ from winnow.errors import BadInputError, UnknownTopicError, UsageError
 from winnow.log.head import Head
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.epoch_input import EpochInput, choose_epoch
-from winnow.pipeline.ingest.open import TOPIC_ID, open_input
+from winnow.pipeline.ingest.open import open_input
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest
 from winnow.pipeline.ingest.run_local import append_records
 from winnow.pipeline.ingest.run_spark import (
@@ -96,9 +96,9 @@ def ingest_files(
     opened = open_input(
         head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic, archive=archive
     )
-    number = choose_epoch(head.state, epoch, opened.describe().choices.get(TOPIC_ID))
+    number = choose_epoch(head.state, epoch, opened.topic_id)
     source = opened.source if number is None else EpochInput(opened.source, topic, head.state.epochs, number)
-    request = IngestRequest(ctx, log, source, as_of_ms, again, trust_compacted, opened.describe, head)
+    request = IngestRequest(ctx, log, source, opened, head, as_of_ms, again, trust_compacted)
     try:
         done = _append_by_size(request, head, on, progress)
     except OtherTopicError as problem:

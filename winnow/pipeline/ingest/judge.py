@@ -8,7 +8,7 @@ the whole call.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -89,12 +89,13 @@ def _find_range_fault(plan: IngestPlan, result: IngestResult, planned: IngestRan
     return None
 
 
-def group_segments(plan: IngestPlan, result: IngestResult) -> Mapping[int, list[Segment]]:
-    """Return the new segments by partition, in the order of offsets."""
-    found: dict[int, list[Segment]] = {}
+def group_ranges(plan: IngestPlan, result: IngestResult) -> dict[int, list[RangeResult]]:
+    """Return the ranges that had records by partition, in the order of offsets."""
+    grouped: dict[int, list[RangeResult]] = {}
     for each in sorted(result.ranges, key=lambda each: _key(plan.ranges[each.number])):
-        found.setdefault(plan.ranges[each.number].partition, []).extend(each.segments)
-    return {partition: segments for partition, segments in sorted(found.items()) if segments}
+        if each.records:
+            grouped.setdefault(plan.ranges[each.number].partition, []).append(each)
+    return grouped
 
 
 def _key(planned: IngestRange) -> tuple[int, int]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from winnow.arrivals.spool import Spool, SpooledFile, format_file_numbers
 from winnow.arrivals.write_range import (
     MAXIMUM_OFFSET,
-    PreparedSegments,
+    NO_PARTITION,
+    PartitionResult,
     build_offset_overflow_error,
     convert_to_timestamps,
 )
@@ -28,17 +31,26 @@ class KeylessRecords:
     A record's own offset counts as used: the log end moves beyond it, so that ingesting it again changes nothing.
     """
 
-    def __init__(
-        self, spool: Spool, state: TopicState, taken: Sequence[SpooledFile], prepared: PreparedSegments
-    ) -> None:
+    def __init__(self, spool: Spool, state: TopicState, taken: Sequence[SpooledFile], ingest_id: str) -> None:
         self._spool = spool
         self._state = state
         self._numbers = [file.number for file in taken]
         self._digests = {file.number: file.digest for file in taken}
-        self._prepared = prepared
+        self._ingest_id = ingest_id
 
-    def skip_known(self) -> None:
-        """Move log ends beyond the offsets of quarantined records."""
+    def add_to(self, results: dict[int, PartitionResult]) -> None:
+        """Move log ends beyond the offsets of the records, and count new and existing ones."""
+        self._move_ends(results)
+        for batch in self._spool.stream(_KEYLESS_CONDITION, self._numbers, MAXIMUM_BATCH_ROWS):
+            partitions = batch.column("partition").fill_null(NO_PARTITION).to_pylist()
+            for (partition, is_new), count in Counter(zip(partitions, self._is_new(batch), strict=True)).items():
+                result = results.get(partition, PartitionResult())
+                quarantined, skipped = (count, 0) if is_new else (0, count)
+                results[partition] = replace(
+                    result, quarantined=result.quarantined + quarantined, skipped=result.skipped + skipped
+                )
+
+    def _move_ends(self, results: dict[int, PartitionResult]) -> None:
         files = format_file_numbers(self._numbers)
         rows = self._spool.connection.execute(
             f"""
@@ -49,18 +61,8 @@ class KeylessRecords:
         for partition, lowest, highest, file, row in rows:
             if highest > MAXIMUM_OFFSET:
                 raise build_offset_overflow_error(self._spool.files[file].path, row, partition, highest)
-            log_end = self._state.partitions[partition].log_end_offset
-            if highest >= log_end:
-                self._prepared.log_end[partition] = max(self._prepared.log_end[partition], highest + 1)
-            if lowest >= log_end:
-                self._prepared.lowest[partition] = min(lowest, self._prepared.lowest.get(partition, lowest))
-
-    def count(self) -> None:
-        """Count new and existing records per partition (None: the record names no partition)."""
-        for batch in self._spool.stream(_KEYLESS_CONDITION, self._numbers, MAXIMUM_BATCH_ROWS):
-            for partition, new in zip(batch.column("partition").to_pylist(), self._is_new(batch), strict=True):
-                counted = self._prepared.quarantined if new else self._prepared.skipped
-                counted[partition] = counted.get(partition, 0) + 1
+            if highest >= self._state.partitions[partition].log_end_offset:
+                results[partition] = results[partition].extend(lowest, highest + 1)
 
     def write(self, quarantine: Quarantine) -> None:
         """Write the new records to the quarantine, invisible until the log's state names this ingest call."""
@@ -70,10 +72,10 @@ class KeylessRecords:
             if fresh.num_rows:
                 rows.append(self._build_rows(fresh))
             if sum(part.num_rows for part in rows) >= MAXIMUM_ROWS_PER_APPEND:
-                quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._prepared.ingest_id)
+                quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._ingest_id)
                 rows = []
         if rows:
-            quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._prepared.ingest_id)
+            quarantine.append(pa.Table.from_batches(rows, QUARANTINE_SCHEMA), self._ingest_id)
 
     def _is_new(self, batch: pa.RecordBatch) -> list[bool]:
         """Return which records of ``batch`` are new: those below the log end were compared and exist already."""
@@ -87,7 +89,7 @@ class KeylessRecords:
     def _build_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([self._prepared.ingest_id] * batch.num_rows, pa.string()),
+                pa.array([self._ingest_id] * batch.num_rows, pa.string()),
                 pa.array([self._digests[number] for number in batch.column("file").to_pylist()], pa.string()),
                 batch.column("row"),
                 batch.column("partition"),

@@ -7,7 +7,7 @@ their last change. What the user decided in the last call for the same layout ho
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from winnow.config.kafka_settings import KafkaRecord
 from winnow.errors import BadInputError
 from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest.request import InputDescription
+from winnow.pipeline.ingest.request import InputDescription, SourcePosition
 from winnow.pipeline.topics.audit import record_creation
 from winnow.sources.archive import Archive, ArchiveInput, count_partitions, open_archive, select_objects
 from winnow.sources.choices import Choices
@@ -37,13 +37,29 @@ TOPIC_ID = "topic-id"
 
 
 @dataclass
-class OpenedInput:
-    """An input, and what the ledger is to say of it. ``known_objects``: those that are not read again."""
+class OpenedInput(SourcePosition):
+    """An input, and what the ledger is to say of it.
+
+    ``known_objects``: those that are not read again. ``topic_id``: what a broker's own files tell of it.
+    """
 
     source: RecordInput
-    describe: Callable[[], InputDescription]
+    source_topic: str | None
     known_objects: int = 0
+    topic_id: str | None = None
     notices: list[str] = field(default_factory=list)
+
+    def describe(self) -> InputDescription:
+        """Describe the layout, choices and objects of an archive."""
+        source = self.source
+        if not isinstance(source, ArchiveInput):
+            return InputDescription(source_topic=self.source_topic)
+        return InputDescription(
+            layout=source.archive.layout.name,
+            choices={**source.describe_choices(), **({} if self.topic_id is None else {TOPIC_ID: self.topic_id})},
+            source_topic=self.source_topic,
+            objects=tuple(part for each in source.objects for part in list_parts(each)),
+        )
 
     def list_notices(self) -> list[str]:
         """Return what a user should know about how the input was read."""
@@ -99,8 +115,7 @@ def open_input(
     if archive is None and layout != WINNOW.name:
         archive = open_archive(paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition)
     if archive is None or archive.layout is WINNOW:
-        source = FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic)
-        return OpenedInput(source, lambda: InputDescription(source_topic=source_topic))
+        return OpenedInput(FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic), source_topic)
     ledgers = [each for each in ledgers if (each.layout, each.source_topic) == (archive.layout.name, source_topic)]
     if ledgers:
         choices = choices.fill_from(ledgers[-1].choices)
@@ -115,10 +130,9 @@ def open_input(
             epoch = epochs[0] if epochs else Epoch()
             fresh = [_skip_taken(each, topic_id, ledgers, epoch) for each in fresh]
     placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
-    known_objects = len(selected) - len(fresh)
-    opened = open_archive_input(archive, placed, state.topic, source_topic, choices, known_objects, topic_id)
-    opened.notices += _offer_checkpoints(archive, selected, state)
-    return opened
+    source = ArchiveInput(archive, placed, state.topic, source_topic, choices)
+    notices = _offer_checkpoints(archive, selected, state)
+    return OpenedInput(source, source_topic, len(selected) - len(fresh), topic_id, notices)
 
 
 def _offer_checkpoints(archive: Archive, objects: Sequence[ArchiveObject], state: TopicState) -> list[str]:
@@ -174,29 +188,6 @@ def _skip_taken(obj: ArchiveObject, topic_id: str, ledgers: Sequence[IngestLedge
         if entry.records
     ]
     return replace(obj, first_offset=max([obj.first_offset or 0, *taken]))
-
-
-def open_archive_input(
-    archive: Archive,
-    objects: Sequence[ArchiveObject],
-    topic: str,
-    source_topic: str | None,
-    choices: Choices,
-    known_objects: int = 0,
-    topic_id: str | None = None,
-) -> OpenedInput:
-    """Make the input of the objects ``objects`` of an archive. ``topic_id``: recorded in the ledger."""
-    source = ArchiveInput(archive, objects, topic, source_topic, choices)
-
-    def describe() -> InputDescription:
-        return InputDescription(
-            layout=archive.layout.name,
-            choices={**source.describe_choices(), **({} if topic_id is None else {TOPIC_ID: topic_id})},
-            source_topic=source_topic,
-            objects=tuple(part for each in objects for part in list_parts(each)),
-        )
-
-    return OpenedInput(source, describe, known_objects)
 
 
 def list_parts(obj: ArchiveObject) -> list[KnownObject]:

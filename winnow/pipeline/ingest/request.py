@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from winnow.log.head import Head
@@ -78,41 +78,6 @@ class LogMovedError(Exception):
     """The log has changed under the prepared segments; prepare again."""
 
 
-@dataclass(frozen=True)
-class IngestRequest:
-    """The parameters of one ingest call.
-
-    ``describe``: what the ledger says of the call's input beside its slices, once all of it is read. ``continues``:
-    None; for a source with a position, whether an earlier call read its beginning: then the position is committed also
-    if nothing was new. ``check_position``: raises if another call has moved it since. ``opened``: the head for which
-    the input was opened. ``offsets_read``: per partition the offsets of the log that a source without gaps of its own
-    tells to be complete: the log then ends where they end, also if the last of them have no record. ``advance``: the
-    state after the call, which has the given id, as far as the source's position is concerned. ``cut``: what leaves the
-    log in the commit; ``opened`` and every head that segments are prepared for are without it.
-    """
-
-    ctx: Context
-    log: TopicLog
-    source: RecordInput
-    as_of_ms: int
-    again: bool
-    trust_compacted: bool
-    describe: Callable[[], InputDescription]
-    opened: Head
-    continues: bool | None = None
-    check_position: Callable[[TopicState], None] = lambda _: None
-    offsets_read: Mapping[int, OffsetRange] = field(default_factory=dict)
-    advance: Callable[[TopicState, str], TopicState] = lambda state, _: state
-    cut: LogCut | None = None
-
-    def prepare_head(self, head: Head) -> Head:
-        """Return ``head`` without what the call cuts off.
-
-        Raises as :meth:`winnow.pipeline.ingest.log_cut.LogCut.apply`.
-        """
-        return head if self.cut is None else self.cut.apply(self.log, head)
-
-
 @dataclass(frozen=True, slots=True)
 class InputDescription:
     """What the ledger says of an input; as :class:`winnow.values.model.IngestLedger`."""
@@ -122,3 +87,60 @@ class InputDescription:
     source_topic: str | None = None
     objects: tuple[KnownObject, ...] = ()
     table: TablePosition | None = None
+
+
+class SourcePosition:
+    """What the commit of a call says of its source, and how far it moves it. As it is: of one without a position."""
+
+    @property
+    def continues(self) -> bool | None:
+        """Whether an earlier call read the source's beginning: then the position is committed also if nothing was new.
+
+        None: there is no position, or it does not move.
+        """
+        return None
+
+    @property
+    def offsets_read(self) -> Mapping[int, OffsetRange]:
+        """Per partition the offsets of the log that a source without gaps of its own tells to be complete.
+
+        The log then ends where they end, also if the last of them have no record.
+        """
+        return {}
+
+    def describe(self) -> InputDescription:
+        """Describe for the ledger what was read, once all of it is."""
+        return InputDescription()
+
+    def check(self, _state: TopicState) -> None:
+        """Raise if another call has moved the position since it was read."""
+
+    def advance(self, state: TopicState, _ingest_id: str) -> TopicState:
+        """Return ``state`` with the position as it is after the call of that id."""
+        return state
+
+
+@dataclass(frozen=True)
+class IngestRequest:
+    """The parameters of one ingest call.
+
+    ``opened``: the head for which the input was opened. ``cut``: what leaves the log in the commit; ``opened`` and
+    every head that segments are prepared for are without it.
+    """
+
+    ctx: Context
+    log: TopicLog
+    source: RecordInput
+    position: SourcePosition
+    opened: Head
+    as_of_ms: int
+    again: bool = False
+    trust_compacted: bool = False
+    cut: LogCut | None = None
+
+    def prepare_head(self, head: Head) -> Head:
+        """Return ``head`` without what the call cuts off.
+
+        Raises as :meth:`winnow.pipeline.ingest.log_cut.LogCut.apply`.
+        """
+        return head if self.cut is None else self.cut.apply(self.log, head)

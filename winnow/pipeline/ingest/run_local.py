@@ -13,14 +13,21 @@ and a few batches of 16 MiB.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from winnow.arrivals.read_range import OrderedWorker
 from winnow.arrivals.spool import PartitionArrivals, Progress, Spool, SpooledFile, add_file_columns
-from winnow.arrivals.write_range import MAXIMUM_SLICE_ROWS, PartitionAppender, PreparedSegments, split_by_partition
+from winnow.arrivals.write_range import (
+    MAXIMUM_SLICE_ROWS,
+    NO_PARTITION,
+    PartitionAppender,
+    PartitionResult,
+    split_by_partition,
+)
 from winnow.errors import BadInputError, CommitConflictError
 from winnow.files.parquet_writer import ROW_GROUP_BYTES
 from winnow.log.head import Head
@@ -44,11 +51,10 @@ class NotStreamableError(Exception):
 
 
 class StreamingAppender:
-    """One pass over an input into the segments of ``prepared``.
+    """One pass over an input into segments.
 
     Args:
         state: the state of the log.
-        prepared: receives what is written.
         make: makes the appender of a partition.
         held_bytes: maximum bytes buffered for row groups.
         needs_keys: whether a record without a key needs the spool.
@@ -57,14 +63,12 @@ class StreamingAppender:
     def __init__(
         self,
         state: TopicState,
-        prepared: PreparedSegments,
         make: MakeAppender,
         *,
         held_bytes: int,
         needs_keys: bool,
     ) -> None:
         self._state = state
-        self._prepared = prepared
         self._make = make
         self._held_bytes = max(held_bytes, ROW_GROUP_BYTES)
         self._needs_keys = needs_keys
@@ -110,9 +114,11 @@ class StreamingAppender:
             for appender in self._open.values():
                 writing.put(appender.close)
             writing.settle()
-        for _, appender in sorted((self._closed | self._open).items()):
-            appender.note(files)
         return files
+
+    def list_results(self, files: Sequence[SpooledFile]) -> dict[int, PartitionResult]:
+        """Return what was written of ``files``, which :meth:`read` returned, by partition."""
+        return {number: each.make_result(files) for number, each in sorted((self._closed | self._open).items())}
 
     def abandon(self) -> list[str]:
         """Stop and return all files written, which nothing refers to."""
@@ -156,9 +162,6 @@ class StreamingAppender:
                 idle = next(iter(self._open))
                 self._closed[idle] = self._open.pop(idle)
                 self._closed[idle].close()
-            state = self._state.partitions[partition]
-            self._prepared.base[partition] = state
-            self._prepared.log_end[partition] = state.log_end_offset
             found = self._make(partition, self._paths)
         # Re-inserted last: the least recently written appender is closed first.
         self._open[partition] = found
@@ -211,13 +214,13 @@ class _StreamingIngest(IngestCommit):
         opened = self.request.source.open_pass(len(self.head.state.partitions))
         appender = StreamingAppender(
             self.head.state,
-            self.prepared,
             self.open_appender,
             held_bytes=self.ctx.budget.memory_limit_bytes // 2,
             needs_keys=self.config.compacts,
         )
         try:
             self.files = self._read(appender, opened, progress)
+            self.results = appender.list_results(self.files)
             self.note_other_topics(opened.records_of)
             self._reject_known_files()
             for file in self.files:
@@ -248,7 +251,7 @@ class _SpooledIngest(IngestCommit):
         super().__init__(request, head, spool.files)
         self.spool = spool
         self._appender: PartitionAppender | None = None
-        self.prepared.skipped.update(spool.repeats)
+        self._count_skipped(spool.repeats)
         self.quarantines = self.config.compacts and self.config.keyless == "quarantine"
 
     def run(self) -> IngestReport:
@@ -297,10 +300,14 @@ class _SpooledIngest(IngestCommit):
 
     def _skip_file(self, file: SpooledFile) -> None:
         rows = self.spool.connection.execute(
-            f"SELECT coalesce(partition, -1), count(*) FROM spool WHERE file = {file.number} GROUP BY 1"
+            f"SELECT coalesce(partition, {NO_PARTITION}), count(*) FROM spool WHERE file = {file.number} GROUP BY 1"
         ).fetchall()
-        for partition, count in rows:
-            self.prepared.skipped[partition] = self.prepared.skipped.get(partition, 0) + count
+        self._count_skipped(dict(rows))
+
+    def _count_skipped(self, counts: Mapping[int, int]) -> None:
+        for partition, count in counts.items():
+            result = self.results.get(partition, PartitionResult())
+            self.results[partition] = replace(result, skipped=result.skipped + count)
 
     # -------------------------------------------------------------- checks
 
@@ -330,9 +337,8 @@ class _SpooledIngest(IngestCommit):
 
     def _write(self, arrivals: Sequence[PartitionArrivals], taken: Sequence[SpooledFile]) -> None:
         for arrival in arrivals:
-            state = self.head.state.partitions[arrival.partition]
-            self.prepared.base[arrival.partition] = state
-            self.prepared.log_end[arrival.partition] = state.log_end_offset
+            result = self.results.get(arrival.partition, PartitionResult())
+            self.results[arrival.partition] = replace(result, base=self.head.state.partitions[arrival.partition])
         paths = [file.path for file in self.files]
         condition = "partition IS NOT NULL" + (" AND key IS NOT NULL" if self.quarantines else "")
         for batch in self.spool.stream(condition, [file.number for file in taken], MAXIMUM_BATCH_ROWS):
@@ -344,18 +350,19 @@ class _SpooledIngest(IngestCommit):
                 self._appender.add(part)
         self._finish()
         if self.quarantines:
-            keyless = KeylessRecords(self.spool, self.head.state, taken, self.prepared)
-            keyless.skip_known()
-            keyless.count()
-            if self.prepared.quarantined:
+            keyless = KeylessRecords(self.spool, self.head.state, taken, self.ingest_id)
+            keyless.add_to(self.results)
+            if self.quarantined:
                 self.row.open()
                 keyless.write(self.ctx.log.quarantine(self.log.topic, self.head))
 
     def _finish(self) -> None:
         if self._appender is not None:
             self._appender.close()
-            self._appender.note(self.files)
+            made = self._appender.make_result(self.files)
+            skipped = made.skipped + self.results[self._appender.partition].skipped
+            self.results[self._appender.partition] = replace(made, skipped=skipped)
 
     def _discard(self) -> None:
-        paths = [segment.path for found in self.prepared.segments.values() for segment in found]
-        self.remove([*paths, *(self._appender.abandon() if self._appender is not None else [])])
+        unfinished = [] if self._appender is None else self._appender.abandon()
+        self.remove([*(segment.path for segment in self.segments), *unfinished])

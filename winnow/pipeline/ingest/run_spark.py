@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from winnow.arrivals.compare_with_log import AbsentRecord, AbsentRecords
 from winnow.arrivals.plan import IngestPlanner, InputKnowledge, restore_findings
 from winnow.arrivals.spool import Progress, SpooledFile
-from winnow.arrivals.write_range import join_slice_digests
+from winnow.arrivals.write_range import PartitionResult, join_slice_digests
 from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_result, write_ingest_plan
 from winnow.engine.staging import format_plan_argument
@@ -36,7 +37,12 @@ from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.epoch_input import EpochInput
-from winnow.pipeline.ingest.judge import build_keyless_error, check_result, group_segments, require_known_slices
+from winnow.pipeline.ingest.judge import (
+    build_keyless_error,
+    check_result,
+    group_ranges,
+    require_known_slices,
+)
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, run_job
 from winnow.planning.ingest_ranges import find_uncovered
@@ -49,7 +55,7 @@ from winnow.sources.objects import Offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import OtherTopicError
 from winnow.values.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace
-from winnow.values.model import Append, PartitionState
+from winnow.values.model import Append
 
 JOB_NAME = "ingest"
 """The program, below jobs/, that carries out ingest plans."""
@@ -131,47 +137,28 @@ class SparkSegments(IngestCommit):
 
     def __init__(self, request: IngestRequest, head: Head) -> None:
         super().__init__(request, head)
-        self.folder = locate_ingest_folder(head.location, self.prepared.ingest_id)
-        self._compared: set[int] = set()
-
-    def has_moved(self, partition: int, base: PartitionState, current: PartitionState) -> bool:
-        """Check whether what was prepared does not hold any more.
-
-        Where every record is above the log end, nothing was compared: a compaction meanwhile changes nothing.
-        """
-        if partition in self._compared:
-            return super().has_moved(partition, base, current)
-        return base.log_end_offset != current.log_end_offset
+        self.folder = locate_ingest_folder(head.location, self.ingest_id)
 
     def prepare_commit(self, plan: IngestPlan, result: IngestResult) -> None:
         """Fill in what the commit of ``result`` needs; :attr:`files` has the digests of its objects."""
-        prepared = self.prepared
-        appended: dict[int, set[int]] = {}
-        for each in result.ranges:
-            partition = plan.ranges[each.number].partition
-            if not each.records:
-                continue
-            state = self.head.state.partitions[partition]
-            prepared.base[partition] = state
-            prepared.log_end.setdefault(partition, state.log_end_offset)
-            appended.setdefault(partition, set()).update(each.appended_objects)
-            if each.skipped:
-                self._compared.add(partition)
-            if each.skipped or each.repeats:
-                prepared.skipped[partition] = prepared.skipped.get(partition, 0) + each.skipped + each.repeats
         now_ms = self.ctx.now_ms()
-        for partition, segments in group_segments(plan, result).items():
-            first, last = segments[0].first_offset, segments[-1].last_offset
-            records = sum(segment.records for segment in segments)
-            prepared.segments[partition] = segments
-            prepared.appended[partition] = records
-            prepared.lowest[partition] = first
-            prepared.log_end[partition] = max(prepared.log_end[partition], last + 1)
-            digests = [self.files[number].slices[partition] for number in sorted(appended[partition])]
-            arrived_ms = now_ms if now_ms < self.as_of_ms else None
-            prepared.slices[partition] = [
-                Append(join_slice_digests(digests), first, last, records, self.as_of_ms, arrived_ms)
-            ]
+        arrived_ms = now_ms if now_ms < self.as_of_ms else None
+        for partition, ranges in group_ranges(plan, result).items():
+            skipped = sum(each.skipped for each in ranges)
+            segments = tuple(segment for each in ranges for segment in each.segments)
+            made = PartitionResult(
+                self.head.state.partitions[partition],
+                segments,
+                skipped=skipped + sum(each.repeats for each in ranges),
+                was_compared=skipped > 0,
+            )
+            if segments:
+                numbers = sorted({number for each in ranges for number in each.appended_objects})
+                digest = join_slice_digests([self.files[number].slices[partition] for number in numbers])
+                first, last = segments[0].first_offset, segments[-1].last_offset
+                appended = Append(digest, first, last, made.records, self.as_of_ms, arrived_ms)
+                made = replace(made.extend(first, last + 1), slices=(appended,))
+            self.results[partition] = made
 
     def remove_others(self) -> None:
         """Remove plans, results and files of repeated tasks: after the commit nobody would. Other files stay.
@@ -180,7 +167,7 @@ class SparkSegments(IngestCommit):
             WinnowError: a segment is not there, or not as its task wrote it.
         """
         listed = {entry.uri: entry.size_bytes for entry in self._list_files()}
-        segments = [segment for found in self.prepared.segments.values() for segment in found]
+        segments = self.segments
         wrong = [segment.path for segment in segments if listed.get(segment.path) != segment.size_bytes]
         if wrong:
             raise WinnowError(
@@ -201,11 +188,11 @@ class SparkSegments(IngestCommit):
     def _list_files(self) -> tuple[storage.FileEntry, ...]:
         """List what the application may have written, under the names that it gives."""
         return storage.list_named_files(
-            self.head.location, name_ingest_folder(self.prepared.ingest_id), partial(is_ingest_file, quarantined=False)
+            self.head.location, name_ingest_folder(self.ingest_id), partial(is_ingest_file, quarantined=False)
         ).files
 
     def _remove_empty_folders(self) -> None:
-        storage.remove_empty_folders(self.head.location, name_ingest_folder(self.prepared.ingest_id), is_task_folder)
+        storage.remove_empty_folders(self.head.location, name_ingest_folder(self.ingest_id), is_task_folder)
 
 
 class SparkIngest(SparkSegments):
@@ -238,7 +225,7 @@ class SparkIngest(SparkSegments):
             self.head.state,
             self.head.location,
             self.knowledge,
-            self.prepared.ingest_id,
+            self.ingest_id,
             self.knowledge.source.source_topic,
             self.config.segment_bytes,
             needs_keys=self.config.compacts,

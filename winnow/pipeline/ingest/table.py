@@ -17,7 +17,7 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.epoch_input import choose_epoch
 from winnow.pipeline.ingest.ingest import finish_ingest
 from winnow.pipeline.ingest.open import CreatedTopics, create_topic, describe_default_policy
-from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription
+from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription, SourcePosition
 from winnow.pipeline.ingest.run_local import append_records
 from winnow.sources.archive import ArchiveInput
 from winnow.sources.choices import Choices
@@ -106,18 +106,8 @@ def ingest_table(
         wanted.source_topic,
         wanted.choices.fill_from(earlier.choices),
     )
-
-    def describe() -> InputDescription:
-        mapped = {f"{_MAP_PREFIX}{name}": column for name, column in sorted(chosen.items())}
-        choices = {**source.choices.to_document(), **mapped}
-        return InputDescription(NAME, choices, wanted.source_topic, table=make_position(table, earlier))
-
-    def check(state: TopicState) -> None:
-        check_position(state, table, wanted.source_topic, earlier)
-
-    moves = table.snapshot_id is not None and table.snapshot_id != earlier.snapshot_id
-    continues = earlier.position is not None if moves else None
-    request = IngestRequest(ctx, log, source, as_of_ms, False, False, describe, head, continues, check)
+    position = _TableRead(table, earlier, source, chosen)
+    request = IngestRequest(ctx, log, source, position, head, as_of_ms)
     try:
         done = append_records(request, head, progress)
     except OtherTopicError as problem:
@@ -246,23 +236,42 @@ def find_earlier_ingest(state: TopicState, table: SourceTable, source_topic: str
     return found
 
 
-def check_position(state: TopicState, table: SourceTable, source_topic: str | None, read_from: EarlierIngest) -> None:
-    """Raise if another call has ingested from ``table`` since its position was read.
+@dataclass(frozen=True)
+class _TableRead(SourcePosition):
+    """What a call reads of a table since ``earlier``; ``columns``: those that were chosen for fields."""
 
-    Raises:
-        CommitConflictError: it has; nothing landed.
-    """
-    if find_earlier_ingest(state, table, source_topic).position != read_from.position:
-        raise CommitConflictError(
-            f"Another call ingested from table {table.name} into topic {state.topic} meanwhile.",
-            left=NOTHING_INGESTED,
-            next="Run it again: it continues where that one ended.",
-        )
+    table: SourceTable
+    earlier: EarlierIngest
+    source: ArchiveInput
+    columns: Mapping[str, str]
 
+    @property
+    def continues(self) -> bool | None:
+        """Whether an earlier call read its beginning; None if the table has no newer snapshot."""
+        moves = self.table.snapshot_id is not None and self.table.snapshot_id != self.earlier.snapshot_id
+        return self.earlier.position is not None if moves else None
 
-def make_position(table: SourceTable, earlier: EarlierIngest) -> TablePosition | None:
-    """Make the position after all of ``table`` since ``earlier`` was ingested; None while it has no snapshot."""
-    if table.snapshot_id is None:
-        return None
-    after = None if earlier.position is None else earlier.position.snapshot_id
-    return TablePosition(table.name, table.uuid, table.location, str(table.snapshot_id), table.metadata_location, after)
+    def describe(self) -> InputDescription:
+        """Describe choices, columns, and the position after all of the table: None while it has no snapshot."""
+        table, before = self.table, self.earlier.position
+        position = None
+        if table.snapshot_id is not None:
+            after = None if before is None else before.snapshot_id
+            place = table.name, table.uuid, table.location, str(table.snapshot_id), table.metadata_location
+            position = TablePosition(*place, after)
+        mapped = {f"{_MAP_PREFIX}{name}": column for name, column in sorted(self.columns.items())}
+        choices = {**self.source.choices.to_document(), **mapped}
+        return InputDescription(NAME, choices, self.source.source_topic, table=position)
+
+    def check(self, state: TopicState) -> None:
+        """Raise if another call has ingested from the table since its position was read.
+
+        Raises:
+            CommitConflictError: it has; nothing landed.
+        """
+        if find_earlier_ingest(state, self.table, self.source.source_topic).position != self.earlier.position:
+            raise CommitConflictError(
+                f"Another call ingested from table {self.table.name} into topic {state.topic} meanwhile.",
+                left=NOTHING_INGESTED,
+                next="Run it again: it continues where that one ended.",
+            )

@@ -47,7 +47,7 @@ from winnow.pipeline.ingest.kafka.run import append_here, append_on_one_applicat
 from winnow.pipeline.ingest.kafka.taking import Taking, describe_taken, plan_taking, record_taking
 from winnow.pipeline.ingest.log_cut import complete_cuts
 from winnow.pipeline.ingest.open import CreatedTopics
-from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription
+from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription, SourcePosition
 from winnow.pipeline.ingest.run_spark import LOCAL, SPARK
 from winnow.pipeline.parallel import map_parallel
 from winnow.pipeline.topics.audit import record_action
@@ -320,11 +320,7 @@ def _add_partitions(ctx: Context, log: TopicLog, found: BrokerTopic, count: int)
 
 def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:
     """Build the request that appends what ``prepared`` reads."""
-    reading, topic = prepared.reading, prepared.log.topic
-    ends = reading.epoch.ends
-    described = describe_source(reading, cluster.settings, prepared.taking)
-    cut = None if prepared.taking is None else prepared.taking.cut
-    source_topic = None if reading.topic.name == topic else reading.topic.name
+    reading = prepared.reading
 
     def check_source() -> None:
         now = cluster.describe_topics([reading.topic.name]).get(reading.topic.name)
@@ -335,35 +331,55 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
                 next="Run it again: it says what the brokers have now.",
             )
 
-    def check_position(state: TopicState) -> None:
-        if state.epochs != prepared.head.state.epochs:
+    source = KafkaInput(cluster.settings, prepared.log.topic, reading.ranges, check_source)
+    cut = None if prepared.taking is None else prepared.taking.cut
+    position = _KafkaPosition(prepared, source)
+    return IngestRequest(ctx, prepared.log, source, position, prepared.head, as_of_ms, cut=cut)
+
+
+class _KafkaPosition(SourcePosition):
+    """The end of the log, and the epochs, which move with what a call reads of a topic."""
+
+    def __init__(self, prepared: PreparedTopic, source: KafkaInput) -> None:
+        self._prepared, self._source = prepared, source
+
+    @property
+    def continues(self) -> bool | None:
+        """True if there is anything to commit."""
+        return True if self._prepared.reading.is_due or self._prepared.taking is not None else None
+
+    @property
+    def offsets_read(self) -> Mapping[int, OffsetRange]:
+        """The offsets up to the brokers' last stable ones."""
+        reading = self._prepared.reading
+        return {
+            partition: OffsetRange(max(state.log_end_offset, _find_start(reading, partition)), end)
+            for partition, state in self._prepared.head.state.partitions.items()
+            if (end := reading.epoch.ends.get(partition, 0)) > state.log_end_offset
+        }
+
+    def describe(self) -> InputDescription:
+        """Describe where the records came from, what was lost, and what was removed."""
+        reading, taking = self._prepared.reading, self._prepared.taking
+        source_topic = None if reading.topic.name == self._source.topic else reading.topic.name
+        return InputDescription(KAFKA_LAYOUT, describe_source(reading, self._source.settings, taking), source_topic)
+
+    def check(self, state: TopicState) -> None:
+        """Raise if another call has read the topic meanwhile.
+
+        Raises:
+            CommitConflictError: it has; nothing landed.
+        """
+        if state.epochs != self._prepared.head.state.epochs:
             raise CommitConflictError(
-                f"Another call ingested topic {topic} from Kafka meanwhile.",
+                f"Another call ingested topic {state.topic} from Kafka meanwhile.",
                 left=NOTHING_INGESTED,
                 next="Run it again: it goes on where that one ended.",
             )
 
-    offsets = {
-        partition: OffsetRange(max(state.log_end_offset, _find_start(reading, partition)), ends[partition])
-        for partition, state in prepared.head.state.partitions.items()
-        if partition in ends and ends[partition] > state.log_end_offset
-    }
-    source = KafkaInput(cluster.settings, topic, reading.ranges, check_source)
-    return IngestRequest(
-        ctx,
-        prepared.log,
-        source,
-        as_of_ms,
-        again=False,
-        trust_compacted=False,
-        describe=lambda: InputDescription(KAFKA_LAYOUT, described, source_topic),
-        opened=prepared.head,
-        continues=True if reading.is_due or cut is not None else None,
-        check_position=check_position,
-        offsets_read=offsets,
-        advance=lambda state, ingest_id: advance_epochs(state, reading, ingest_id, source.list_leader_epochs()),
-        cut=cut,
-    )
+    def advance(self, state: TopicState, ingest_id: str) -> TopicState:
+        """Return ``state`` with the epochs as they are once the reading is committed."""
+        return advance_epochs(state, self._prepared.reading, ingest_id, self._source.list_leader_epochs())
 
 
 def _find_start(reading: KafkaReading, partition: int) -> int:

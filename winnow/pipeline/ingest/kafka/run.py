@@ -192,7 +192,7 @@ class KafkaSegments(SparkSegments):
         plan = IngestPlan(
             plan_id="",
             topic=self.log.topic,
-            ingest_id=self.prepared.ingest_id,
+            ingest_id=self.ingest_id,
             folder=self.folder,
             layout=KAFKA_LAYOUT,
             source_topic=parts[0].topic,
