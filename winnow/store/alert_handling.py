@@ -81,10 +81,10 @@ class AlertHandling(StorePart):
     def count(self, now_ms: int) -> AlertCounts:
         """Count the open alerts."""
         states = _match_state(now_ms)
-        new, muted = (func.count().filter(states[each]) for each in (AlertState.NEW, AlertState.MUTED))
+        new, muted = (func.count().filter(states[state]) for state in (AlertState.NEW, AlertState.MUTED))
         with self._database.reading() as session:
-            found = session.execute(select(func.count(), new, muted).select_from(tables.AlertTable)).one()
-        return AlertCounts(open=found[0], new=found[1], muted=found[2])
+            counted = session.execute(select(func.count(), new, muted).select_from(tables.AlertTable)).one()
+        return AlertCounts(open=counted[0], new=counted[1], muted=counted[2])
 
     def _change(
         self,
@@ -101,11 +101,11 @@ class AlertHandling(StorePart):
         done: list[OpenAlert] = []
         with self._database.writing() as session:
             for share in bulk_statements.split_chunks(sorted(set(keys))):
-                mine = update(row).where(row.key.in_(share)).values(changed).returning(row)
+                statement = update(row).where(row.key.in_(share)).values(changed).returning(row)
                 if only is not None:
-                    mine = mine.where(only)
-                found = session.scalars(mine, execution_options={"synchronize_session": False})
-                done.extend(read_value(OpenAlert, altered) for altered in found)
+                    statement = statement.where(only)
+                altered = session.scalars(statement, execution_options={"synchronize_session": False})
+                done.extend(read_value(OpenAlert, alert) for alert in altered)
             note_events(session, event, done, now_ms, actor=by, text=why)
         return done
 

@@ -51,7 +51,7 @@ class SentAlerts(StorePart):
         if topic is not None:
             statement = statement.where(row.topic == topic)
         with self._database.reading() as session:
-            return [read_value(OpenAlert, found) for found in session.scalars(statement)]
+            return [read_value(OpenAlert, alert) for alert in session.scalars(statement)]
 
     def remember_all(self, alerts: Sequence[OpenAlert], now_ms: int, compose: Compose) -> list[OpenAlert]:
         """Open ``alerts``; return those that were not open or were released, to exactly one of several callers.
@@ -59,10 +59,10 @@ class SentAlerts(StorePart):
         A muted one, which was released and has happened again, gets no message before its mute ends.
         """
         with self._database.writing() as session:
-            fresh = [each for each in alerts if _remember(session, each, each.key, now_ms)]
+            fresh = [alert for alert in alerts if _remember(session, alert, alert.key, now_ms)]
             note_events(session, AlertEventKind.RAISED, fresh, now_ms)
-            muted = _find_muted(session, [each.key for each in fresh], now_ms)
-            _enqueue(session, [each for each in fresh if each.key not in muted], now_ms, compose)
+            muted = _find_muted(session, [alert.key for alert in fresh], now_ms)
+            _enqueue(session, [alert for alert in fresh if alert.key not in muted], now_ms, compose)
             return fresh
 
     def forget_all(
@@ -86,7 +86,7 @@ class SentAlerts(StorePart):
             of = _match_partitions(topic, kinds, partitions)
             rows = session.scalars(delete(tables.AlertTable).where(of).returning(tables.AlertTable))
             closed = [read_value(OpenAlert, row) for row in rows]
-            closed.sort(key=lambda each: (each.kind, -1 if each.partition is None else each.partition))
+            closed.sort(key=lambda alert: (alert.kind, -1 if alert.partition is None else alert.partition))
             note_events(session, event, closed, now_ms, text=how)
             _enqueue(session, closed, now_ms, compose)
             return closed
@@ -94,10 +94,11 @@ class SentAlerts(StorePart):
     def release(self, topic: str, kinds: Collection[str], partitions: Collection[int], why: str, now_ms: int) -> None:
         """Release alerts that a person works on: they stay open, and are sent again if it happens again."""
         row = tables.AlertTable
-        mine = update(row).where(_match_partitions(topic, kinds, partitions)).values(released=why).returning(row)
+        statement = update(row).where(_match_partitions(topic, kinds, partitions)).values(released=why).returning(row)
         with self._database.writing() as session:
             released = [
-                read_value(OpenAlert, found) for found in session.scalars(mine, execution_options=_UNSYNCHRONISED)
+                read_value(OpenAlert, altered)
+                for altered in session.scalars(statement, execution_options=_UNSYNCHRONISED)
             ]
             note_events(session, AlertEventKind.RELEASED, released, now_ms, text=why)
 
@@ -111,8 +112,8 @@ class SentAlerts(StorePart):
         unmuted = {"muted_until_ms": None, "muted_by": None, "muted_why": None}
         ended = update(row).where(over).values(unmuted).returning(row)
         with self._database.writing() as session:
-            found = session.scalars(ended, execution_options=_UNSYNCHRONISED)
-            alerts = sorted((read_value(OpenAlert, row) for row in found), key=lambda alert: alert.key)
+            unmuted_rows = session.scalars(ended, execution_options=_UNSYNCHRONISED)
+            alerts = sorted((read_value(OpenAlert, row) for row in unmuted_rows), key=lambda alert: alert.key)
             note_events(session, AlertEventKind.MUTE_ENDED, alerts, now_ms, text="")
             _enqueue(session, alerts, now_ms, compose)
             return alerts
@@ -132,12 +133,16 @@ class SentAlerts(StorePart):
         waiting = or_(row.created_at_ms >= stale_before_ms, row.claimed_until_ms <= now_ms)
         oldest = select(row).where(row.channel == channel, waiting).order_by(row.key).limit(1)
         with self._database.writing() as session:
-            found = session.scalar(oldest)
-            if found is None or found.claimed_until_ms > now_ms:
+            delivery = session.scalar(oldest)
+            if delivery is None or delivery.claimed_until_ms > now_ms:
                 return None
-            mine = update(row).where(row.key == found.key, row.claimed_until_ms == found.claimed_until_ms)
-            claimed = read_value(Delivery, found)
-            return claimed if bulk_statements.execute_change(session, mine.values(claimed_until_ms=until_ms)) else None
+            statement = update(row).where(row.key == delivery.key, row.claimed_until_ms == delivery.claimed_until_ms)
+            claimed = read_value(Delivery, delivery)
+            return (
+                claimed
+                if bulk_statements.execute_change(session, statement.values(claimed_until_ms=until_ms))
+                else None
+            )
 
     def postpone_delivery(self, key: str, until_ms: int) -> None:
         """Record that the delivery failed; it may be tried again from ``until_ms`` on."""
@@ -180,10 +185,10 @@ def _remember(session: Session, alert: OpenAlert, key: str, now_ms: int) -> bool
 
 def _find_muted(session: Session, keys: Collection[str], now_ms: int) -> set[str]:
     row = tables.AlertTable
-    found: set[str] = set()
+    muted: set[str] = set()
     for share in bulk_statements.split_chunks(sorted(keys)):
-        found.update(session.scalars(select(row.key).where(row.key.in_(share), row.muted_until_ms > now_ms)))
-    return found
+        muted.update(session.scalars(select(row.key).where(row.key.in_(share), row.muted_until_ms > now_ms)))
+    return muted
 
 
 def _match_partitions(topic: str, kinds: Collection[str], partitions: Collection[int] | None) -> ColumnElement[bool]:

@@ -40,8 +40,8 @@ class AssessedTopic:
 def write_assessments(session: Session, as_of_ms: int, recorded_at_ms: int, assessments: Sequence[Assessment]) -> None:
     """Write history: one row per topic partition and as-of, and which of them was recorded last."""
     rows = [
-        tables.AssessmentTable.make_row(found, as_of_ms=as_of_ms, recorded_at_ms=recorded_at_ms)
-        for found in sorted(assessments, key=attrgetter("topic", "partition"))
+        tables.AssessmentTable.make_row(assessment, as_of_ms=as_of_ms, recorded_at_ms=recorded_at_ms)
+        for assessment in sorted(assessments, key=attrgetter("topic", "partition"))
     ]
     latest = [{name: row[name] for name in ("topic", "partition", "as_of_ms", "recorded_at_ms")} for row in rows]
     current = tables.LatestAssessment
@@ -74,7 +74,11 @@ def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[s
     rows = [overview.make_row(picture, sort_key=make_sort_key(picture.topic)) for picture in pictures]
     bulk_statements.upsert(session, overview, rows)
     _drop_beyond(session, {picture.topic: _find_last(partitions) for picture, partitions in newer})
-    parts = [part.make_row(each) for _, partitions in newer for each in sorted(partitions, key=attrgetter("partition"))]
+    parts = [
+        part.make_row(overviewed)
+        for _, partitions in newer
+        for overviewed in sorted(partitions, key=attrgetter("partition"))
+    ]
     bulk_statements.upsert(session, part, parts)
     for picture, partitions in newer:
         write_deadlines(session, earlier, partitions, picture.recorded_at_ms)
@@ -86,7 +90,7 @@ def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[s
 def make_sort_key(topic: str) -> str:
     """Make the key that orders topics as people do: ``orders-2`` before ``orders-10``, whatever the case."""
     # A number begins with the count of its digits, so that a longer one, which is larger, comes later.
-    return re.sub(r"[0-9]+", lambda found: f"{len(found[0].lstrip('0')):03d}{found[0].lstrip('0')}", topic.lower())
+    return re.sub(r"[0-9]+", lambda digits: f"{len(digits[0].lstrip('0')):03d}{digits[0].lstrip('0')}", topic.lower())
 
 
 def find_overview_topic(topic: AssessedTopic) -> str:
@@ -95,15 +99,15 @@ def find_overview_topic(topic: AssessedTopic) -> str:
 
 
 def _find_last(partitions: Sequence[PartitionOverview]) -> int:
-    return max((each.partition for each in partitions), default=-1)
+    return max((overview.partition for overview in partitions), default=-1)
 
 
 def _find_recorded_at_ms(session: Session, topics: Sequence[str]) -> dict[str, int]:
-    row, found = tables.TopicOverviewTable, dict[str, int]()
+    row, recorded = tables.TopicOverviewTable, dict[str, int]()
     for some in bulk_statements.split_chunks(topics):
         rows = session.execute(select(row.topic, row.recorded_at_ms).where(row.topic.in_(some)))
-        found.update((topic, at_ms) for topic, at_ms in rows)
-    return found
+        recorded.update((topic, at_ms) for topic, at_ms in rows)
+    return recorded
 
 
 def _drop_beyond(session: Session, last: dict[str, int]) -> None:
@@ -141,7 +145,7 @@ class Assessments(StorePart):
         if topics:
             statement = statement.where(row.topic.in_(topics))
         with self._database.reading() as session:
-            return [read_value(Assessment, found, active_closes_ms=None) for found in session.scalars(statement)]
+            return [read_value(Assessment, assessed, active_closes_ms=None) for assessed in session.scalars(statement)]
 
     def last_assessed_ms(self, topic: str) -> int | None:
         """Find when ``topic`` was assessed last, or found unchanged since, with any outcome; None: never."""
@@ -157,6 +161,6 @@ class Assessments(StorePart):
         """List topics with a partition whose last assessed deadline is at or before ``ms``; in order."""
         row, latest = tables.AssessmentTable, tables.LatestAssessment
         same = and_(latest.topic == row.topic, latest.partition == row.partition, latest.as_of_ms == row.as_of_ms)
-        found = select(row.topic).join(latest, same).where(row.deadline_ms <= ms).distinct().order_by(row.topic)
+        due = select(row.topic).join(latest, same).where(row.deadline_ms <= ms).distinct().order_by(row.topic)
         with self._database.reading() as session:
-            return list(session.scalars(found))
+            return list(session.scalars(due))

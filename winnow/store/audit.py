@@ -79,7 +79,7 @@ class AuditLog(StorePart):
         with self._database.writing() as session:
             chain = lock_chain(session)
             known = _list_with_id(session, entry.entry_id)
-            if any(all(getattr(each, name) == row[name] for name in _SAME) for each in known):
+            if any(all(getattr(entry_row, name) == row[name] for name in _SAME) for entry_row in known):
                 return
             if known:
                 row["entry_id"] = f"{entry.entry_id}{ANOTHER}{len(known) + 1}"

@@ -63,9 +63,9 @@ def compute_entry_digest(previous: str, row: tables.AuditTable) -> str:
 
 def lock_chain(session: Session) -> tables.AuditChainTable:
     """Load the chain's end, and keep other writers away from it until this transaction ends."""
-    found = session.get(tables.AuditChainTable, CHAIN_NAME, with_for_update=True)
-    if found is not None:
-        return found
+    chain = session.get(tables.AuditChainTable, CHAIN_NAME, with_for_update=True)
+    if chain is not None:
+        return chain
     last = session.scalar(select(tables.AuditTable).order_by(tables.AuditTable.number.desc()).limit(1))
     end = {"number": 0, "digest": ""} if last is None else {"number": last.number, "digest": last.digest}
     row = {"name": CHAIN_NAME, **end, "removed_number": 0, "removed_digest": ""}

@@ -269,23 +269,23 @@ def _connect(url: URL) -> _SqliteConnection:
     if not _is_read_only(url):
         return sqlite3.connect(str(path), timeout=BUSY_TIMEOUT_S, check_same_thread=False, factory=_SqliteConnection)
     uri = f"file:{quote(str(path.absolute()))}"
-    found = sqlite3.connect(
+    connection = sqlite3.connect(
         f"{uri}?mode=ro", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True, factory=_SqliteConnection
     )
     try:
-        found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as problem:
-        found.close()
+        connection.close()
         # The write-ahead log needs a file beside the database even to read. If it is empty, the database is complete.
         log = path.with_name(f"{path.name}-wal")
         if log.exists() and log.stat().st_size > 0:
             raise sqlite3.OperationalError(
                 "its newest changes are in a write-ahead log that only a user with the right to write there can read"
             ) from problem
-        found = sqlite3.connect(
+        connection = sqlite3.connect(
             f"{uri}?immutable=1", timeout=BUSY_TIMEOUT_S, check_same_thread=False, uri=True, factory=_SqliteConnection
         )
-    return found
+    return connection
 
 
 def _open_sqlite(connect: Callable[[], sqlite3.Connection], url: URL) -> Engine:

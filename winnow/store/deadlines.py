@@ -47,15 +47,15 @@ class DeadlineTable(tables.Base, of=MissedDeadline, key=[*tables.PARTITION, "dea
 def read_deadlines(session: Session, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
     """Read deadline and first dirty offset of each partition of ``topics`` that has a deadline."""
     row = tables.PartitionOverviewTable
-    found: dict[tuple[str, int], tuple[int, int]] = {}
+    deadlines: dict[tuple[str, int], tuple[int, int]] = {}
     for some in bulk_statements.split_chunks(topics):
         listed = select(row.topic, row.partition, row.deadline_ms, row.first_dirty_offset).where(
             row.topic.in_(some), row.deadline_ms.is_not(None)
         )
         for topic, partition, deadline_ms, first_dirty in session.execute(listed):
             if deadline_ms is not None:
-                found[topic, partition] = (deadline_ms, first_dirty)
-    return found
+                deadlines[topic, partition] = (deadline_ms, first_dirty)
+    return deadlines
 
 
 def write_deadlines(
@@ -71,16 +71,16 @@ def write_deadlines(
     settled: list[dict[str, object]] = []
     passed: list[dict[str, object]] = []
     withdrawn: list[tuple[str, int, int]] = []
-    for each in overviews:
-        known = before.get((each.topic, each.partition))
+    for overview in overviews:
+        known = before.get((overview.topic, overview.partition))
         if known is None:
             continue
         deadline_ms, first_dirty = known
-        row: dict[str, object] = {"topic": each.topic, "partition": each.partition, "deadline_ms": deadline_ms}
-        if each.first_dirty_offset > first_dirty:
+        row: dict[str, object] = {"topic": overview.topic, "partition": overview.partition, "deadline_ms": deadline_ms}
+        if overview.first_dirty_offset > first_dirty:
             settled.append({**row, "settled_at_ms": now_ms})
-        elif each.deadline_ms != deadline_ms:
-            withdrawn.append((each.topic, each.partition, deadline_ms))
+        elif overview.deadline_ms != deadline_ms:
+            withdrawn.append((overview.topic, overview.partition, deadline_ms))
         elif deadline_ms <= now_ms:
             passed.append({**row, "settled_at_ms": None})
     table = DeadlineTable
@@ -118,20 +118,20 @@ class Deadlines(StorePart):
         if topic is not None:
             counted = counted.where(row.topic == topic)
         with self._database.reading() as session:
-            found = session.execute(counted)
-            return [DeadlineDay(number * DAY_MS, int(kept), int(late)) for number, kept, late in found]
+            days = session.execute(counted)
+            return [DeadlineDay(number * DAY_MS, int(kept), int(late)) for number, kept, late in days]
 
     def list_missed(self, since_ms: int, now_ms: int, *, grace_ms: int, limit: int) -> list[MissedDeadline]:
         """List missed deadlines since ``since_ms``: those that still wait first, and within that the oldest."""
         row = DeadlineTable
-        found = (
+        statement = (
             select(row.topic, row.partition, row.deadline_ms, row.settled_at_ms)
             .where(row.deadline_ms >= since_ms, _is_missed(now_ms, grace_ms))
             .order_by(row.settled_at_ms.is_not(None), row.deadline_ms, row.topic, row.partition)
             .limit(limit)
         )
         with self._database.reading() as session:
-            return [MissedDeadline(*each) for each in session.execute(found)]
+            return [MissedDeadline(*missed) for missed in session.execute(statement)]
 
 
 _IS_PAUSED: Final = exists().where(

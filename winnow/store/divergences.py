@@ -41,8 +41,8 @@ class Divergences(StorePart):
         """Find the offsets that are known of ``topic``, by partition."""
         row = DivergenceTable
         with self._database.reading() as session:
-            found = session.scalars(select(row).where(row.topic == topic))
-            return {each.partition: each.first_offset for each in found}
+            rows = session.scalars(select(row).where(row.topic == topic))
+            return {divergence.partition: divergence.first_offset for divergence in rows}
 
     def list_topics(self) -> set[str]:
         """List the topics of which a divergence is known."""

@@ -59,12 +59,12 @@ class IdleTopics(StorePart):
 
     def find_many(self, topics: Sequence[str]) -> dict[str, IdleTopic]:
         """Find what is known of ``topics``, with one query for some hundred of them."""
-        row, found = IdleTopicTable, dict[str, IdleTopic]()
+        row, idle = IdleTopicTable, dict[str, IdleTopic]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
-                for each in session.scalars(select(row).where(row.topic.in_(some))):
-                    found[each.topic] = read_value(IdleTopic, each)
-        return found
+                for topic in session.scalars(select(row).where(row.topic.in_(some))):
+                    idle[topic.topic] = read_value(IdleTopic, topic)
+        return idle
 
     def confirm(self, topics: Sequence[str], at_ms: int) -> None:
         """Record that the overviews of ``topics`` were found to hold still at ``at_ms``."""

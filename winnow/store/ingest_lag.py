@@ -115,18 +115,18 @@ class IngestLags(StorePart):
         row = IngestLagTable
         with self._database.reading() as session:
             return {
-                each.partition: read_value(IngestLag, each)
-                for each in session.scalars(select(row).where(row.topic == topic))
+                lag.partition: read_value(IngestLag, lag)
+                for lag in session.scalars(select(row).where(row.topic == topic))
             }
 
     def find_many(self, topics: Sequence[str]) -> dict[tuple[str, int], IngestLag]:
         """Find the lag of every partition of ``topics``, with one query for some hundred of them."""
-        row, found = IngestLagTable, dict[tuple[str, int], IngestLag]()
+        row, lags = IngestLagTable, dict[tuple[str, int], IngestLag]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
-                for each in session.scalars(select(row).where(row.topic.in_(some))):
-                    found[each.topic, each.partition] = read_value(IngestLag, each)
-        return found
+                for lag in session.scalars(select(row).where(row.topic.in_(some))):
+                    lags[lag.topic, lag.partition] = read_value(IngestLag, lag)
+        return lags
 
     def summarize(self, topic: str) -> TopicLag | None:
         """Summarize the lag of ``topic``; None if it was not ingested from brokers."""
@@ -166,12 +166,12 @@ class IngestLags(StorePart):
 
     def find_complete(self, topics: Sequence[str]) -> dict[str, CompleteTopic]:
         """Find at which heads and offsets ``topics`` were complete, with one query for some hundred of them."""
-        row, found = CompleteTopicTable, dict[str, CompleteTopic]()
+        row, complete = CompleteTopicTable, dict[str, CompleteTopic]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
-                for each in session.scalars(select(row).where(row.topic.in_(some))):
-                    found[each.topic] = read_value(CompleteTopic, each)
-        return found
+                for topic in session.scalars(select(row).where(row.topic.in_(some))):
+                    complete[topic.topic] = read_value(CompleteTopic, topic)
+        return complete
 
     def confirm_complete(self, topics: Collection[str], looked_at_ms: int) -> None:
         """Record that nothing of ``topics`` was missing at ``looked_at_ms``, for those that have rows already."""

@@ -86,4 +86,4 @@ class Ingests(StorePart):
         row = tables.Ingest
         statement = select(row).where(row.topic == topic).order_by(row.number, row.ingest_id)
         with self._database.reading() as session:
-            return [read_value(OpenIngest, found) for found in session.scalars(statement)]
+            return [read_value(OpenIngest, ingest) for ingest in session.scalars(statement)]

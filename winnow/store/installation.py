@@ -19,8 +19,8 @@ class Installations(StorePart):
     def find(self) -> Installation | None:
         """Find the id; None: there is none yet."""
         with self._database.reading() as session:
-            found = session.get(tables.InstallationTable, _ONLY)
-            return None if found is None else read_value(Installation, found)
+            row = session.get(tables.InstallationTable, _ONLY)
+            return None if row is None else read_value(Installation, row)
 
     def claim(self, wanted: Installation) -> Installation:
         """Write ``wanted`` unless there is an id; return the one that is there now."""

@@ -142,17 +142,17 @@ def _list_next(
 ) -> tuple[NextTopic, ...]:
     nearest = sorted(deadlines, key=lambda topic: (deadlines[topic], topic))[:limit]
     row = tables.TopicOverviewTable
-    found = {each.topic: each for each in session.scalars(select(row).where(row.topic.in_(nearest)))}
+    overviews = {overview.topic: overview for overview in session.scalars(select(row).where(row.topic.in_(nearest)))}
     return tuple(
         NextTopic(
             topic=topic,
             state=STATES[ranks[topic]],
             deadline_ms=deadlines[topic],
-            dirty_ratio=found[topic].dirty_ratio,
-            threshold=found[topic].threshold,
-            size_bytes=found[topic].size_bytes,
-            reclaimable_bytes=found[topic].reclaimable_bytes,
+            dirty_ratio=overviews[topic].dirty_ratio,
+            threshold=overviews[topic].threshold,
+            size_bytes=overviews[topic].size_bytes,
+            reclaimable_bytes=overviews[topic].reclaimable_bytes,
         )
         for topic in nearest
-        if topic in found
+        if topic in overviews
     )

@@ -72,12 +72,12 @@ class Leases(StorePart):
 
     def find_many(self, topics: Sequence[str]) -> dict[str, Lease]:
         """Find the leases of ``topics`` that have a holder, expired ones included."""
-        row, found = tables.LeaseTable, dict[str, Lease]()
+        row, leases = tables.LeaseTable, dict[str, Lease]()
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
-                for each in session.scalars(select(row).where(row.topic.in_(some), row.holder.is_not(None))):
-                    found[each.topic] = read_value(Lease, each)
-        return found
+                for lease in session.scalars(select(row).where(row.topic.in_(some), row.holder.is_not(None))):
+                    leases[lease.topic] = read_value(Lease, lease)
+        return leases
 
 
 def _is_held(lease: Lease) -> ColumnElement[bool]:

@@ -74,9 +74,9 @@ def prepare_to_read(database: Database) -> None:
     except FormatVersionError:
         raise
     except WinnowError as problem:
-        found = "no tables of Winnow's" if revision is None else f"tables of another Winnow (revision {revision})"
+        there = "no tables of Winnow's" if revision is None else f"tables of another Winnow (revision {revision})"
         raise ServiceError(
-            f"The metadata store {mask_address(database.url)} has {found}; this one needs revision {HEAD_REVISION}, "
+            f"The metadata store {mask_address(database.url)} has {there}; this one needs revision {HEAD_REVISION}, "
             "and they could not be made.",
             left="Nothing was changed.",
             next=f"Let a user who may write there run any command, such as: winnow assess. The cause: {problem}",

@@ -129,11 +129,13 @@ class Overview(StorePart):
 
         with self._database.writing() as session:
             # Sorted, so that two writers of the same topics wait for one another without a deadlock.
-            pictured = sorted((each for each in topics if each.picture is not None), key=find_overview_topic)
+            pictured = sorted(
+                (assessed for assessed in topics if assessed.picture is not None), key=find_overview_topic
+            )
             for topic in pictured:
                 lock_topic_rows(session, find_overview_topic(topic))
-            topics = [each for each in topics if not _is_of_former_life(session, each)]
-            pictured = [each for each in pictured if each in topics]
+            topics = [assessed for assessed in topics if not _is_of_former_life(session, assessed)]
+            pictured = [assessed for assessed in pictured if assessed in topics]
             write_assessments(session, as_of_ms, recorded_at_ms, [a for topic in topics for a in topic.assessments])
             write_overviews(session, pictured)
             write_idle_topics(session, [topic.idle for topic in topics if topic.idle is not None])
@@ -147,34 +149,34 @@ class Overview(StorePart):
         with self._database.writing() as session:
             lock_topic_rows(session, topic)
             added = [
-                each
-                for each in appended
+                part
+                for part in appended
                 if bulk_statements.execute_change(
                     session,
                     update(row)
                     .where(
                         row.topic == topic,
-                        row.partition == each.partition,
-                        row.log_end_offset == each.previous_log_end_offset,
+                        row.partition == part.partition,
+                        row.log_end_offset == part.previous_log_end_offset,
                     )
                     .values(
-                        log_end_offset=each.log_end_offset,
-                        active_offset=func.coalesce(row.active_offset, each.previous_log_end_offset),
-                        size_bytes=row.size_bytes + each.size_bytes,
-                        records=row.records + each.records,
-                        files=row.files + each.files,
+                        log_end_offset=part.log_end_offset,
+                        active_offset=func.coalesce(row.active_offset, part.previous_log_end_offset),
+                        size_bytes=row.size_bytes + part.size_bytes,
+                        records=row.records + part.records,
+                        files=row.files + part.files,
                     ),
                 )
             ]
-            grown = sum(each.log_end_offset - each.previous_log_end_offset for each in added)
+            grown = sum(part.log_end_offset - part.previous_log_end_offset for part in added)
             bulk_statements.execute_change(
                 session,
                 update(whole)
                 .where(whole.topic == topic)
                 .values(
-                    size_bytes=whole.size_bytes + sum(each.size_bytes for each in added),
-                    records=whole.records + sum(each.records for each in added),
-                    files=whole.files + sum(each.files for each in added),
+                    size_bytes=whole.size_bytes + sum(part.size_bytes for part in added),
+                    records=whole.records + sum(part.records for part in added),
+                    files=whole.files + sum(part.files for part in added),
                     end_offsets=whole.end_offsets + grown,
                 ),
             )
@@ -200,16 +202,16 @@ class Overview(StorePart):
         """
         topic, ranks = tables.TopicOverviewTable, select_topic_ranks(now_ms)
         rank = func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY))
-        found = _read_topics(ranks)
+        listed = _read_topics(ranks)
         counted = select(rank, func.count()).select_from(topic).outerjoin(ranks, ranks.c.topic == topic.topic)
         for condition in _list_conditions(only):
-            found, counted = found.where(condition), counted.where(condition)
+            listed, counted = listed.where(condition), counted.where(condition)
         if only.state is not None:
-            found = found.where(rank == make_rank(only.state))
-        ordered = found.order_by(*_order(sort, rank, ranks, descending=descending))
+            listed = listed.where(rank == make_rank(only.state))
+        ordered = listed.order_by(*_order(sort, rank, ranks, descending=descending))
         with self._database.reading() as session:
             by_rank = {row[0]: row[1] for row in session.execute(counted.group_by(rank))}
-            counts = {each: by_rank.get(make_rank(each), 0) for each in OverviewState}
+            counts = {state: by_rank.get(make_rank(state), 0) for state in OverviewState}
             rows = session.execute(ordered.offset(window.offset).limit(window.size)).mappings().all()
             total = sum(counts.values()) if only.state is None else counts[only.state]
             return TopicsView(Listed(total, _summarize_topics(session, rows, now_ms)), counts)
@@ -219,10 +221,12 @@ class Overview(StorePart):
     ) -> Iterator[TopicSummary]:
         """Read all topics that match, by name as lists have it: each once, whatever is created or deleted meanwhile."""
         topic, ranks = tables.TopicOverviewTable, select_topic_ranks(now_ms)
-        found = _read_topics(ranks).add_columns(topic.sort_key).where(*_list_conditions(only))
+        listed = _read_topics(ranks).add_columns(topic.sort_key).where(*_list_conditions(only))
         if only.state is not None:
-            found = found.where(func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY)) == make_rank(only.state))
-        ordered = found.order_by(topic.sort_key, topic.topic).limit(rows_at_once)
+            listed = listed.where(
+                func.coalesce(ranks.c.rank, make_rank(OverviewState.HEALTHY)) == make_rank(only.state)
+            )
+        ordered = listed.order_by(topic.sort_key, topic.topic).limit(rows_at_once)
         rows = self._read_page(ordered, now_ms)
         while rows:
             yield from (summary for _, summary in rows)
@@ -256,7 +260,7 @@ class Overview(StorePart):
         with self._database.reading() as session:
             owners = session.scalars(select(topic.owner).where(topic.owner != "").distinct())
             tags = session.scalars(select(topic.tags).where(topic.tags != "").distinct())
-            named = {tag for each in tags for tag in each.split(",")}
+            named = {tag for joined in tags for tag in joined.split(",")}
             return TopicLabels(tuple(sorted(owners)), tuple(sorted(named)))
 
     def list_recorded(self, now_ms: int) -> dict[str, tuple[TopicOverview, OverviewState]]:
@@ -283,14 +287,14 @@ class Overview(StorePart):
     ) -> Listed[PartitionView]:
         """List one page of the partitions of ``topic`` in their order, or of those in ``state``."""
         rank = make_partition_rank(now_ms)
-        found = join_marks(select(partition_overview, rank.label("rank"), mark, pause.since_ms)).where(
+        listed = join_marks(select(partition_overview, rank.label("rank"), mark, pause.since_ms)).where(
             partition_overview.topic == topic
         )
         if state is not None:
-            found = found.where(rank == make_rank(state))
-        page = found.order_by(partition_overview.partition).offset(window.offset).limit(window.size)
+            listed = listed.where(rank == make_rank(state))
+        page = listed.order_by(partition_overview.partition).offset(window.offset).limit(window.size)
         with self._database.reading() as session:
-            total = session.scalar(select(func.count()).select_from(found.subquery())) or 0
+            total = session.scalar(select(func.count()).select_from(listed.subquery())) or 0
             rows: list[tuple[Any, ...]] = [tuple(row) for row in session.execute(page)]
             names = _find_pausing_names(session, topic, [row[0].partition for row in rows if row[3] is not None])
             return Listed(total, tuple(_make_partition_view(row, names) for row in rows))
@@ -308,15 +312,15 @@ def _make_partition_view(row: tuple[Any, ...], names: Mapping[int, tuple[str, ..
 
 def _list_conditions(only: TopicFilter) -> list[ColumnElement[bool]]:
     topic = tables.TopicOverviewTable
-    found = []
+    conditions = []
     if only.search:
-        found.append(func.lower(topic.topic).contains(only.search.lower(), autoescape=True))
+        conditions.append(func.lower(topic.topic).contains(only.search.lower(), autoescape=True))
     if only.owner:
-        found.append(topic.owner == only.owner)
+        conditions.append(topic.owner == only.owner)
     if only.tag:
         # Tags are separated by commas, which none of them holds.
-        found.append(literal(",").concat(topic.tags).concat(",").contains(f",{only.tag},", autoescape=True))
-    return found
+        conditions.append(literal(",").concat(topic.tags).concat(",").contains(f",{only.tag},", autoescape=True))
+    return conditions
 
 
 def _read_topics(ranks: Subquery) -> Select[Any]:
@@ -392,32 +396,34 @@ def _find_last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run
         .group_by(run.topic)
         .subquery()
     )
-    found = (
+    statement = (
         select(run)
         .join(latest, (latest.c.topic == run.topic) & (latest.c.at_ms == run.updated_at_ms))
         .order_by(run.opened_at_ms, run.plan_id.desc())
     )
-    return {row.topic: read_value(Run, row) for row in session.scalars(found)}
+    return {row.topic: read_value(Run, row) for row in session.scalars(statement)}
 
 
 def _find_last_published(session: Session, topics: Sequence[str]) -> Mapping[str, int]:
     receipt = tables.ReceiptTable
-    found = (
+    statement = (
         select(receipt.topic, func.max(receipt.finished_at_ms)).where(receipt.topic.in_(topics)).group_by(receipt.topic)
     )
-    return {row[0]: row[1] for row in session.execute(found)}
+    return {row[0]: row[1] for row in session.execute(statement)}
 
 
 def _find_pausing_names(session: Session, topic: str, partitions: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
     row = tables.PausedBy
     names: dict[int, list[str]] = defaultdict(list)
     for some in bulk_statements.split_chunks(partitions):
-        found = select(row).where(row.topic == topic, row.partition.in_(some)).order_by(row.partition, row.number)
-        for each in session.scalars(found):
-            names[each.partition].append(each.name)
+        statement = select(row).where(row.topic == topic, row.partition.in_(some)).order_by(row.partition, row.number)
+        for pausing in session.scalars(statement):
+            names[pausing.partition].append(pausing.name)
     return {number: tuple(listed) for number, listed in names.items()}
 
 
 def _is_of_former_life(session: Session, topic: AssessedTopic) -> bool:
-    names = {each.topic for each in topic.assessments} | ({topic.picture.topic} if topic.picture is not None else set())
+    names = {assessment.topic for assessment in topic.assessments} | (
+        {topic.picture.topic} if topic.picture is not None else set()
+    )
     return any(is_former_life(session, name, topic.table_uuid) for name in names)

@@ -33,11 +33,11 @@ def read_checkpoints(session: Session, topics: Sequence[str]) -> list[Checkpoint
         checkpoints = checkpoints.where(row.topic.in_(topics))
         cleanings = cleanings.where(entry.topic.in_(topics))
     history: dict[tuple[str, int], list[Cleaning]] = defaultdict(list)
-    for found in session.scalars(cleanings):
-        history[found.topic, found.partition].append(read_value(Cleaning, found))
+    for cleaning in session.scalars(cleanings):
+        history[cleaning.topic, cleaning.partition].append(read_value(Cleaning, cleaning))
     return [
-        read_value(CheckpointRow, found, history=tuple(history[found.topic, found.partition]))
-        for found in session.scalars(checkpoints)
+        read_value(CheckpointRow, checkpoint, history=tuple(history[checkpoint.topic, checkpoint.partition]))
+        for checkpoint in session.scalars(checkpoints)
     ]
 
 
@@ -48,8 +48,8 @@ def read_marks(session: Session, topics: Sequence[str]) -> dict[TopicPartition, 
     if topics:
         statement = statement.where(row.topic.in_(topics))
     return {
-        TopicPartition(found.topic, found.partition): read_value(Uncleanable, found)
-        for found in session.scalars(statement)
+        TopicPartition(marked.topic, marked.partition): read_value(Uncleanable, marked)
+        for marked in session.scalars(statement)
     }
 
 
@@ -59,15 +59,18 @@ def read_paused(session: Session, topics: Sequence[str]) -> dict[TopicPartition,
     statement = select(row).order_by(row.topic, row.partition)
     if topics:
         statement = statement.where(row.topic.in_(topics))
-    return {TopicPartition(found.topic, found.partition): found.since_ms for found in session.scalars(statement)}
+    return {
+        TopicPartition(partition.topic, partition.partition): partition.since_ms
+        for partition in session.scalars(statement)
+    }
 
 
 def read_paused_by(session: Session, topic: str) -> dict[int, tuple[str, ...]]:
     """Read under which names the partitions of ``topic`` are paused, in the order of pausing."""
     row = tables.PausedBy
     names: dict[int, list[str]] = defaultdict(list)
-    for found in session.scalars(select(row).where(row.topic == topic).order_by(row.partition, row.number)):
-        names[found.partition].append(found.name)
+    for pausing in session.scalars(select(row).where(row.topic == topic).order_by(row.partition, row.number)):
+        names[pausing.partition].append(pausing.name)
     return {number: tuple(listed) for number, listed in names.items()}
 
 
@@ -76,17 +79,17 @@ def read_states(session: Session, topic: str) -> dict[int, PartitionState]:
     marks, paused = read_marks(session, [topic]), read_paused(session, [topic])
     paused_by = read_paused_by(session, topic)
     return {
-        found.partition: PartitionState(
-            log_start_offset=found.log_start_offset,
-            log_end_offset=found.log_end_offset,
-            first_dirty_offset=found.first_dirty_offset,
-            strategy=found.strategy,
-            history=found.history,
-            uncleanable=marks.get(TopicPartition(topic, found.partition)),
-            paused_since_ms=paused.get(TopicPartition(topic, found.partition)),
-            paused_by=paused_by.get(found.partition, ()),
+        checkpoint.partition: PartitionState(
+            log_start_offset=checkpoint.log_start_offset,
+            log_end_offset=checkpoint.log_end_offset,
+            first_dirty_offset=checkpoint.first_dirty_offset,
+            strategy=checkpoint.strategy,
+            history=checkpoint.history,
+            uncleanable=marks.get(TopicPartition(topic, checkpoint.partition)),
+            paused_since_ms=paused.get(TopicPartition(topic, checkpoint.partition)),
+            paused_by=paused_by.get(checkpoint.partition, ()),
         )
-        for found in read_checkpoints(session, [topic])
+        for checkpoint in read_checkpoints(session, [topic])
     }
 
 
@@ -234,7 +237,7 @@ class Projection(StorePart):
         if topic is not None:
             statement = statement.where(row.topic == topic)
         with self._database.reading() as session:
-            return [load_json(Receipt, found.document.encode()) for found in session.scalars(statement)]
+            return [load_json(Receipt, receipt.document.encode()) for receipt in session.scalars(statement)]
 
     def list_checkpoints(self, topics: Sequence[str] = ()) -> list[CheckpointRow]:
         """List cleaner checkpoints of ``topics`` (none = all), in the order of topic and partition."""

@@ -185,8 +185,7 @@ def _remove_samples(session: Session, old: ColumnElement[bool], most: int) -> in
     chosen = session.execute(select(row.topic, row.at_ms).where(old).order_by(row.at_ms).limit(most))
     keys = tuple_(row.topic, row.at_ms)
     return sum(
-        _execute(session, keys.in_(some), row)
-        for some in bulk_statements.split_chunks([tuple(each) for each in chosen])
+        _execute(session, keys.in_(some), row) for some in bulk_statements.split_chunks([tuple(key) for key in chosen])
     )
 
 

@@ -112,8 +112,8 @@ _SAVED: Final = _ROW.bytes_in - _ROW.bytes_out + _ROW.bytes_retired
 
 def sum_saved_bytes(session: Session, topic: str | None = None) -> int:
     """Sum up the bytes that all runs saved, of one topic or of all."""
-    found = select(func.sum(_SAVED))
-    return int(session.scalar(found if topic is None else found.where(_ROW.topic == topic)) or 0)
+    statement = select(func.sum(_SAVED))
+    return int(session.scalar(statement if topic is None else statement.where(_ROW.topic == topic)) or 0)
 
 
 class ReceiptFigures(StorePart):
@@ -132,11 +132,11 @@ class ReceiptFigures(StorePart):
             func.sum(_ROW.seconds),
             func.sum(func.coalesce(_ROW.cpu_seconds, 0.0)),
         ]
-        found = select(day, *sums).where(_ROW.finished_at_ms >= since_ms).group_by(day).order_by(day)
+        statement = select(day, *sums).where(_ROW.finished_at_ms >= since_ms).group_by(day).order_by(day)
         if topic is not None:
-            found = found.where(_ROW.topic == topic)
+            statement = statement.where(_ROW.topic == topic)
         with self._database.reading() as session:
-            return [_make_day(tuple(each)) for each in session.execute(found)]
+            return [_make_day(tuple(figures)) for figures in session.execute(statement)]
 
     def sum_saved_bytes(self, topic: str | None = None) -> int:
         """Sum up the bytes that all runs saved, of one topic or of all."""
@@ -151,7 +151,7 @@ class ReceiptFigures(StorePart):
             RunRank.LONGEST: func.coalesce(duration_ms, -1),
             RunRank.DEAREST: func.coalesce(_ROW.cpu_seconds, _ROW.seconds),
         }
-        found = (
+        statement = (
             select(
                 *(_ROW.plan_id, _ROW.topic, _ROW.finished_at_ms, duration_ms, _ROW.partitions, _ROW.bytes_in, _SAVED),
                 *(_ROW.seconds, _ROW.cpu_seconds),
@@ -162,7 +162,7 @@ class ReceiptFigures(StorePart):
             .limit(limit)
         )
         with self._database.reading() as session:
-            return [RankedRun(*each) for each in session.execute(found)]
+            return [RankedRun(*figures) for figures in session.execute(statement)]
 
 
 def _make_day(row: tuple[Any, ...]) -> DayFigures:

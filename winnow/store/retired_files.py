@@ -58,7 +58,7 @@ class RetiredFiles(StorePart):
         if pending_only:
             statement = statement.where(row.deleted_at_ms.is_(None))
         with self._database.reading() as session:
-            return [read_value(RetiredRow, found) for found in session.scalars(statement)]
+            return [read_value(RetiredRow, file) for file in session.scalars(statement)]
 
     def mark_deleted(self, topic: str, paths: Sequence[str], now_ms: int) -> None:
         """Mark ``paths`` as deleted. Paths that are marked already or not in the ledger change nothing."""
@@ -83,13 +83,13 @@ class RetiredFiles(StorePart):
         """List files of every topic (or of one) retired at or before ``retired_by_ms`` and not deleted."""
         row = tables.RetiredFileTable
         sums = (func.count(), func.sum(row.size_bytes), func.min(row.retired_at_ms))
-        found = select(row.topic, *sums).where(
+        statement = select(row.topic, *sums).where(
             row.deleted_at_ms.is_(None), row.kind != "attempts", row.retired_at_ms <= retired_by_ms
         )
         if topic is not None:
-            found = found.where(row.topic == topic)
+            statement = statement.where(row.topic == topic)
         with self._database.reading() as session:
-            rows = session.execute(found.group_by(row.topic).order_by(row.topic))
+            rows = session.execute(statement.group_by(row.topic).order_by(row.topic))
             return [WaitingFiles(name, files, int(size), oldest) for name, files, size, oldest in rows]
 
 

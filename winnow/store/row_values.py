@@ -38,8 +38,8 @@ def read_value(kind: type[T], row: object, **others: object) -> T:
     values = dict(others)
     for name, enumeration in _describe_fields(described).items():
         if name not in others:
-            found = row[name] if isinstance(row, Mapping) else getattr(row, name)
-            values[name] = found if enumeration is None else enumeration(found)
+            value = row[name] if isinstance(row, Mapping) else getattr(row, name)
+            values[name] = value if enumeration is None else enumeration(value)
     return kind(**values)
 
 

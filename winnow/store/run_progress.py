@@ -135,12 +135,12 @@ class SparkJobs(StorePart):
         with self._database.reading() as session:
             rows = session.scalars(select(moved).where(moved.plan_id == plan_id).order_by(moved.at_ms))
             transitions = tuple(read_value(Transition, row) for row in rows)
-            found = session.execute(newest).one_or_none()
-            if found is None:
+            latest = session.execute(newest).one_or_none()
+            if latest is None:
                 return RunProgress(transitions, None, None, ())
-            topics = session.scalars(select(part.topic).where(part.job_id == found[0].job_id).order_by(part.topic))
+            topics = session.scalars(select(part.topic).where(part.job_id == latest[0].job_id).order_by(part.topic))
             return RunProgress(
-                transitions, read_value(SparkJob, found[0]), read_value(PlanProgress, found[1]), tuple(topics)
+                transitions, read_value(SparkJob, latest[0]), read_value(PlanProgress, latest[1]), tuple(topics)
             )
 
 

@@ -85,20 +85,20 @@ class RunHistory(StorePart):
         self, wanted: Sequence[ColumnElement[bool]], after: tuple[int, str] | None, limit: int
     ) -> list[tuple[int, str]]:
         run = tables.RunTable
-        found = select(run.opened_at_ms, run.plan_id).where(*wanted)
+        keys = select(run.opened_at_ms, run.plan_id).where(*wanted)
         if after is not None:
             opened_at_ms, plan_id = after
             same = and_(run.opened_at_ms == opened_at_ms, run.plan_id > plan_id)
-            found = found.where(or_(run.opened_at_ms < opened_at_ms, same))
+            keys = keys.where(or_(run.opened_at_ms < opened_at_ms, same))
         with self._database.reading() as session:
-            ordered = found.order_by(run.opened_at_ms.desc(), run.plan_id).limit(limit)
+            ordered = keys.order_by(run.opened_at_ms.desc(), run.plan_id).limit(limit)
             return [(row[0], row[1]) for row in session.execute(ordered)]
 
     def _find_runs(self, wanted: Sequence[ColumnElement[bool]], plan_ids: Sequence[str]) -> tuple[RunView, ...]:
         run = tables.RunTable
-        found = select(run).where(run.plan_id.in_(plan_ids), *wanted)
+        matching = select(run).where(run.plan_id.in_(plan_ids), *wanted)
         with self._database.reading() as session:
-            ordered = session.scalars(found.order_by(run.opened_at_ms.desc(), run.plan_id))
+            ordered = session.scalars(matching.order_by(run.opened_at_ms.desc(), run.plan_id))
             return _add_receipts(session, [read_value(Run, row) for row in ordered])
 
     def find_run(self, plan_id: str) -> RunView | None:
@@ -116,19 +116,19 @@ class RunHistory(StorePart):
     def list_verdicts(self, topic: str, window: Window) -> Listed[Verdict]:
         """List one page of the verdicts of ``topic``."""
         row = tables.VerdictTable
-        found = select(row).where(row.topic == topic)
+        verdicts = select(row).where(row.topic == topic)
         with self._database.reading() as session:
             total = session.scalar(select(func.count()).select_from(row).where(row.topic == topic)) or 0
-            return Listed(total, _list_verdicts(session, found.offset(window.offset).limit(window.size)))
+            return Listed(total, _list_verdicts(session, verdicts.offset(window.offset).limit(window.size)))
 
     def list_failing_expectations(self, topic: str, since_ms: int) -> int:
         """Count failed expectations in verdicts of ``topic`` from ``since_ms`` on that voided a plan."""
         row = tables.VerdictTable
-        found = select(row).where(row.topic == topic, row.checked_at_ms >= since_ms, row.passed.is_(False))
+        failed = select(row).where(row.topic == topic, row.checked_at_ms >= since_ms, row.passed.is_(False))
         with self._database.reading() as session:
             return sum(
                 failure.severity is Severity.FAIL
-                for verdict in _list_verdicts(session, found)
+                for verdict in _list_verdicts(session, failed)
                 for failure in verdict.failures
             )
 
@@ -162,15 +162,15 @@ def _match_planned_by(dag_id: str | None, dag_run_id: str | None) -> tuple[Colum
 def _add_receipts(session: Session, runs: Sequence[Run]) -> tuple[RunView, ...]:
     # Not joined: sorting would load the documents of all receipts.
     row = tables.ReceiptTable
-    found = select(row.plan_id, row.document).where(row.plan_id.in_([run.plan_id for run in runs]))
-    receipts = {each[0]: load_json(Receipt, each[1].encode()) for each in session.execute(found)}
+    statement = select(row.plan_id, row.document).where(row.plan_id.in_([run.plan_id for run in runs]))
+    receipts = {document[0]: load_json(Receipt, document[1].encode()) for document in session.execute(statement)}
     return tuple(RunView(run, receipts.get(run.plan_id)) for run in runs)
 
 
-def _list_verdicts(session: Session, found: Select[tables.VerdictTable]) -> tuple[Verdict, ...]:
+def _list_verdicts(session: Session, verdicts: Select[tables.VerdictTable]) -> tuple[Verdict, ...]:
     row = tables.VerdictTable
-    newest = found.order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt)
-    return tuple(load_json(Verdict, each.document.encode()) for each in session.scalars(newest))
+    newest = verdicts.order_by(row.checked_at_ms.desc(), row.plan_id, row.attempt)
+    return tuple(load_json(Verdict, verdict.document.encode()) for verdict in session.scalars(newest))
 
 
 _SOME_FAILURES: Final = '"failures":[{'
@@ -198,11 +198,11 @@ class Quality(StorePart):
             func.sum(case((row.broken, 1), else_=0)).cast(Integer),
         )
         with self._database.reading() as session:
-            by_day = {each[0]: each for each in session.execute(counted.where(*since).group_by(day))}
+            by_day = {day_counts[0]: day_counts for day_counts in session.execute(counted.where(*since).group_by(day))}
             failing = select(row.document).where(
                 *since, or_(row.passed.is_(False), row.document.contains(_SOME_FAILURES, autoescape=True))
             )
-            verdicts = [load_json(Verdict, found.encode()) for found in session.scalars(failing)]
+            verdicts = [load_json(Verdict, document.encode()) for document in session.scalars(failing)]
         series = []
         for number in range(first_day, first_day + days):
             _, verdicts_count, failed_count, broken_count = by_day.get(number, (number, 0, 0, 0))
@@ -248,17 +248,17 @@ class _Failing:
 
 
 def _count_expectations(verdicts: Iterable[Verdict], first_day: int, days: int) -> tuple[ExpectationView, ...]:
-    found: dict[str, _Failing] = {}
+    failing_by_name: dict[str, _Failing] = {}
     for verdict in verdicts:
         for failure in verdict.failures:
-            failing = found.setdefault(failure.expectation, _Failing(days))
+            failing = failing_by_name.setdefault(failure.expectation, _Failing(days))
             failing.add(verdict, verdict.checked_at_ms // DAY_MS - first_day)
-    return tuple(_sort_most_first([_make_view(name, each) for name, each in found.items()]))
+    return tuple(_sort_most_first([_make_view(name, summed) for name, summed in failing_by_name.items()]))
 
 
 def _make_view(name: str, failing: _Failing) -> ExpectationView:
     return ExpectationView(name, failing.failures, len(failing.topics), failing.last_ms, tuple(failing.by_day))
 
 
-def _sort_most_first(found: Sequence[ExpectationView]) -> list[ExpectationView]:
-    return sorted(found, key=lambda each: (-each.failures, -each.last_ms, each.expectation))
+def _sort_most_first(views: Sequence[ExpectationView]) -> list[ExpectationView]:
+    return sorted(views, key=lambda view: (-view.failures, -view.last_ms, view.expectation))

@@ -66,7 +66,7 @@ class Verdicts(StorePart):
         if topic is not None:
             statement = statement.where(row.topic == topic)
         with self._database.reading() as session:
-            return [load_json(Verdict, found.document.encode()) for found in session.scalars(statement)]
+            return [load_json(Verdict, verdict.document.encode()) for verdict in session.scalars(statement)]
 
 
 _WORK: Final = frozenset({RunState.PLANNED, RunState.COMPACTING, RunState.STAGED, RunState.VALIDATED, RunState.BROKEN})
@@ -261,10 +261,10 @@ class Runs(StorePart):
         Nothing changes if the run has another attempt or state by now.
         """
         row, state = tables.RunTable, RunState.COMPACTING.value
-        mine = (row.plan_id == plan_id, row.attempt == attempt, row.status == state)
+        at_work = (row.plan_id == plan_id, row.attempt == attempt, row.status == state)
         changes = {"message": message, "updated_at_ms": now_ms}
         with self._database.writing() as session:
-            if bulk_statements.execute_change(session, update(row).where(*mine).values(changes)):
+            if bulk_statements.execute_change(session, update(row).where(*at_work).values(changes)):
                 note_transition(session, plan_id, RunState.SPARK_FAILED.value, now_ms, attempt)
 
     def list_attempts(self, plan_id: str) -> frozenset[str]:
@@ -284,7 +284,7 @@ class Runs(StorePart):
             .order_by(row.updated_at_ms, row.plan_id)
         )
         with self._database.reading() as session:
-            return [read_value(Run, found) for found in session.scalars(statement)]
+            return [read_value(Run, run) for run in session.scalars(statement)]
 
     def note_empty(self, run: Run, *, first_ms: int | None, swept_ms: int | None = None) -> None:
         """Record that nothing was left to delete of ``run``, for the first and for the second time.

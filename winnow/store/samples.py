@@ -98,8 +98,8 @@ def sum_overviews(session: Session) -> dict[str, Any]:
         "reclaimable_bytes": cast(func.sum(topic.reclaimable_bytes), BigInteger),
         "deadline_ms": func.min(topic.deadline_ms),
     }
-    found = session.execute(select(*(column.label(name) for name, column in counted.items()))).mappings().one()
-    return dict(found)
+    sums = session.execute(select(*(column.label(name) for name, column in counted.items()))).mappings().one()
+    return dict(sums)
 
 
 def _sum(column: Any) -> ColumnElement[int]:
@@ -117,13 +117,13 @@ class Samples(StorePart):
         row = SampleTable
         first = select(func.max(row.at_ms)).where(row.topic == topic, row.at_ms <= since_ms).scalar_subquery()
         later = or_(row.at_ms > since_ms, row.at_ms == first)
-        found = (
+        statement = (
             select(*(getattr(row, name) for name in list_fields(Sample)))
             .where(row.topic == topic, later)
             .order_by(row.at_ms)
         )
         with self._database.reading() as session:
-            return [read_value(Sample, each) for each in session.execute(found).mappings()]
+            return [read_value(Sample, sample) for sample in session.execute(statement).mappings()]
 
     def record(self, samples: Sequence[Sample]) -> None:
         """Record ``samples`` as they are; of one topic and hour the last one counts."""

@@ -57,8 +57,8 @@ class SegmentChecks(StorePart):
         """List the last check of each file of ``topic``, by path."""
         row = SegmentCheck
         with self._database.reading() as session:
-            found = session.scalars(select(row).where(row.topic == topic))
-            return {each.path: read_value(FileCheck, each) for each in found}
+            rows = session.scalars(select(row).where(row.topic == topic))
+            return {check.path: read_value(FileCheck, check) for check in rows}
 
     def summarize(self, topic: str) -> TopicChecks | None:
         """Summarize the checks of ``topic``; None if nothing of it was ever checked."""
@@ -78,7 +78,7 @@ class SegmentChecks(StorePart):
         rows = [SegmentCheck.make_row(check) for check in checks]
         if rows:
             with self._database.writing() as session:
-                topics = sorted({each.topic for each in checks})
+                topics = sorted({check.topic for check in checks})
                 for topic in topics:
                     lock_topic_rows(session, topic)
                 former = {topic for topic in topics if is_former_life(session, topic, lives.get(topic))}

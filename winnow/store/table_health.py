@@ -83,9 +83,9 @@ class TopicSweepTable(tables.Base, of=TopicSweep, key=["topic"], filled=["unname
     __tablename__ = "winnow_topic_sweep"
 
 
-def write_table_health(session: Session, found: Sequence[TableHealth]) -> None:
+def write_table_health(session: Session, healths: Sequence[TableHealth]) -> None:
     """Replace the health of tables; the number of manifests stays where nobody counted them now."""
-    rows = [_make_row(each) for each in found]
+    rows = [_make_row(health) for health in healths]
     counted = [row for row in rows if row["manifests"] is not None]
     others = [{name: row[name] for name in row if name != "manifests"} for row in rows if row["manifests"] is None]
     bulk_statements.upsert(session, TableHealthTable, counted)
@@ -93,7 +93,7 @@ def write_table_health(session: Session, found: Sequence[TableHealth]) -> None:
 
 
 def _make_row(health: TableHealth) -> dict[str, Any]:
-    classes = [[each.below_bytes, each.files, each.size_bytes] for each in health.file_sizes]
+    classes = [[size_class.below_bytes, size_class.files, size_class.size_bytes] for size_class in health.file_sizes]
     return TableHealthTable.make_row(health, file_sizes=json.dumps(classes))
 
 
@@ -106,7 +106,7 @@ class TablesHealth(StorePart):
             row = session.get(TableHealthTable, topic)
             if row is None:
                 return None
-            classes = tuple(SizeClass(*each) for each in json.loads(row.file_sizes))
+            classes = tuple(SizeClass(*size_class) for size_class in json.loads(row.file_sizes))
             return read_value(TableHealth, row, file_sizes=classes)
 
     def find_sweep(self, topic: str) -> TopicSweep | None:
@@ -119,10 +119,10 @@ class TablesHealth(StorePart):
         """List by topic how many files and links that nothing names its last sweep came across, where it did."""
         row = TopicSweepTable
         with self._database.reading() as session:
-            found = session.execute(
+            sweeps = session.execute(
                 select(row.topic, row.unnamed_files).where(row.unnamed_files > 0).order_by(row.topic)
             )
-            return {each.topic: each.unnamed_files for each in found}
+            return {sweep.topic: sweep.unnamed_files for sweep in sweeps}
 
     def record_sweep(self, sweep: TopicSweep, *, table_uuid: str | None = None) -> None:
         """Replace the last sweep of a topic."""

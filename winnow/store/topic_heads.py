@@ -52,34 +52,34 @@ class TopicHeads(StorePart):
         """Make the life of ``topic`` with this id its newest one: its table is the topic's again."""
         row = tables.TopicHeadTable
         newest = select(func.max(row.life)).where(row.topic == topic, row.table_uuid != table_uuid).scalar_subquery()
-        mine = (row.topic == topic, row.table_uuid == table_uuid, row.life <= newest)
+        ended = (row.topic == topic, row.table_uuid == table_uuid, row.life <= newest)
         with self._database.writing() as session:
-            bulk_statements.execute_change(session, update(row).where(*mine).values(life=newest + 1))
+            bulk_statements.execute_change(session, update(row).where(*ended).values(life=newest + 1))
 
     def list_lives(self, topic: str) -> list[TopicHead]:
         """List the heads recorded of ``topic``, one per life, the newest life last."""
         row = tables.TopicHeadTable
         with self._database.reading() as session:
-            found = session.scalars(select(row).where(row.topic == topic).order_by(row.life, row.recorded_at_ms))
-            return [read_value(TopicHead, each) for each in found]
+            heads = session.scalars(select(row).where(row.topic == topic).order_by(row.life, row.recorded_at_ms))
+            return [read_value(TopicHead, head) for head in heads]
 
     def list_lives_of(self, topics: Sequence[str]) -> dict[str, list[TopicHead]]:
         """List the heads recorded of each of ``topics``, with one query for some hundred of them."""
         row = tables.TopicHeadTable
-        found: dict[str, list[TopicHead]] = {}
+        lives: dict[str, list[TopicHead]] = {}
         with self._database.reading() as session:
             for some in bulk_statements.split_chunks(topics):
                 statement = select(row).where(row.topic.in_(some)).order_by(row.life, row.recorded_at_ms)
-                for each in session.scalars(statement):
-                    found.setdefault(each.topic, []).append(read_value(TopicHead, each))
-        return found
+                for head in session.scalars(statement):
+                    lives.setdefault(head.topic, []).append(read_value(TopicHead, head))
+        return lives
 
     def list_log_ends(self, topic: str) -> dict[int, int]:
         """List the log end of each partition of ``topic`` as it was recorded last."""
         row = tables.Checkpoint
         with self._database.reading() as session:
-            found = session.execute(select(row.partition, row.log_end_offset).where(row.topic == topic))
-            return {each.partition: each.log_end_offset for each in found}
+            rows = session.execute(select(row.partition, row.log_end_offset).where(row.topic == topic))
+            return {checkpoint.partition: checkpoint.log_end_offset for checkpoint in rows}
 
     def list_published(self, topic: str) -> dict[str, int]:
         """List the plans of ``topic`` that the store calls published, and when each was (ms)."""
@@ -90,8 +90,8 @@ class TopicHeads(StorePart):
             )
             receipts = session.execute(select(receipt.plan_id, receipt.finished_at_ms).where(receipt.topic == topic))
             return {
-                **{each.plan_id: each.updated_at_ms for each in runs},
-                **{each.plan_id: each.finished_at_ms for each in receipts},
+                **{plan.plan_id: plan.updated_at_ms for plan in runs},
+                **{plan.plan_id: plan.finished_at_ms for plan in receipts},
             }
 
 
