@@ -2,9 +2,9 @@
 
     python -m tests.groups [FOLDER ...]
 
-Both cores are busy that way, although some tests wait for servers. A folder runs whole and in one process, because its
-tests share servers and because Airflow reads its settings once a process. Folders with servers run apart, so that no
-server outlives its tests. The output of a group is shown when it has ended.
+Both cores are busy that way, although some tests wait for servers. A folder runs in one process, because its tests
+share servers and because Airflow reads its settings once a process; the largest are dealt out to two. Folders with
+servers run apart, so that no server outlives its tests. The output of a group is shown when it has ended.
 
 A few tests that failed beside others are run again by themselves, once: on a busy machine a wait can end too early,
 while a fault fails again. The last lines name the tests that passed only then. The exit code is 0 when every test has
@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 TESTS: Final = Path(__file__).parent
@@ -30,18 +31,22 @@ SIDE_BY_SIDE: Final = 3
 GROUPS: Final = (
     ("integration",),
     ("kafka",),
-    ("spark", "bench"),
-    ("unit",),
     ("airflow",),
-    ("contract", "catalogue", "page"),
+    ("unit",),
+    ("cluster",),
     ("dags",),
+    ("bench",),
+    ("spark",),
+    ("contract", "catalogue", "page"),
     ("faults",),
     ("browser",),
-    ("cluster",),
     ("docs",),
 )
 """The folders of each group, in the order in which they begin: the longest first. A folder that is in no group runs in
 one of its own, before all others."""
+PROCESSES: Final = MappingProxyType({"integration": 2, "kafka": 2, "unit": 2})
+"""Folders that are groups of their own and would be the last to end: file by file their tests go to several processes
+in turn."""
 
 
 MAXIMUM_REPEATED_TESTS: Final = 3
@@ -56,22 +61,32 @@ def list_folders() -> list[str]:
 
 
 def plan_groups(folders: Sequence[str]) -> list[list[str]]:
-    """Distribute ``folders`` over the groups; groups without a folder are left out."""
+    """Distribute ``folders`` over the groups, some of them as files; groups without a folder are left out."""
     groups = [[folder] for folder in folders if not any(folder in group for group in GROUPS)]
     groups += [[folder for folder in group if folder in folders] for group in GROUPS]
-    return [group for group in groups if group]
+    return [part for group in groups if group for part in _divide(group)]
+
+
+def _divide(group: list[str]) -> list[list[str]]:
+    parts = PROCESSES.get(group[0], 1)
+    if parts == 1:
+        return [group]
+    files = sorted(path.relative_to(TESTS).as_posix() for path in (TESTS / group[0]).glob("test_*.py"))
+    return [files[number::parts] for number in range(parts)]
 
 
 def run_groups(groups: Sequence[Sequence[str]]) -> int:
     """Run every group, three at a time, then failed tests again; return the worst exit code."""
-    with tempfile.TemporaryDirectory(prefix="winnow-groups-") as caches:
+    with tempfile.TemporaryDirectory(prefix="winnow-groups-") as folder:
+        caches = [Path(folder, str(number)) for number in range(len(groups))]
         codes = {}
         with ThreadPoolExecutor(SIDE_BY_SIDE) as workers:
             try:
-                runs = {workers.submit(_run_group, group, Path(caches, group[0])): group for group in groups}
+                runs = {
+                    workers.submit(_run_group, group, cache): cache for group, cache in zip(groups, caches, strict=True)
+                }
                 for ended in as_completed(runs):
-                    cache = Path(caches, runs[ended][0])
-                    codes[cache], output = ended.result()
+                    codes[runs[ended]], output = ended.result()
                     sys.stdout.buffer.write(output)
                     sys.stdout.flush()
             except BaseException:
@@ -94,11 +109,12 @@ def list_failed(cache: Path) -> list[str]:
     return sorted(json.loads(written.read_text())) if written.exists() else []
 
 
-def _run_group(folders: Sequence[str], cache: Path) -> tuple[int, bytes]:
-    command = _build_command([str(TESTS / folder) for folder in folders], cache)
+def _run_group(group: Sequence[str], cache: Path) -> tuple[int, bytes]:
+    command = _build_command([str(TESTS / name) for name in group], cache)
     started = time.monotonic()
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    head = f"\n{', '.join(folders)}, {time.monotonic() - started:.0f} s:\n\n"
+    folders = ", ".join(dict.fromkeys(name.partition("/")[0] for name in group))
+    head = f"\n{folders}, {time.monotonic() - started:.0f} s:\n\n"
     return done.returncode, head.encode() + done.stdout
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests import groups
 from tests.costs import COSTS, TESTS, marks_of
-from tests.groups import GROUPS, list_folders, plan_groups
+from tests.groups import GROUPS, PROCESSES, list_folders, plan_groups
 
 
 def test_every_name_in_the_table_is_a_file_or_a_folder_of_tests() -> None:
@@ -31,11 +31,15 @@ def test_a_file_has_the_marks_of_its_folder_and_its_own() -> None:
     assert list(marks_of(TESTS / "unit" / "test_costs.py")) == []
 
 
-def test_each_folder_runs_in_one_group_also_one_that_is_new() -> None:
+def test_each_file_runs_in_one_group_also_one_of_a_new_folder() -> None:
     """A folder that is in no group runs in its own, so that no test is left out."""
-    assert sorted(folder for group in plan_groups(list_folders()) for folder in group) == list_folders()
+    planned = [TESTS / name for group in plan_groups(list_folders()) for name in group]
+    files = [path for name in planned for path in ([name] if name.suffix else name.glob("test_*.py"))]
+    assert sorted(files) == sorted(TESTS.glob("*/test_*.py"))
     assert {folder for group in GROUPS for folder in group} <= set(list_folders())
-    assert plan_groups(["unit", "new", "page", "catalogue"]) == [["new"], ["unit"], ["catalogue", "page"]]
+    assert {(folder,) for folder in PROCESSES} <= set(GROUPS)
+    assert [len(plan_groups([folder])) for folder in PROCESSES] == list(PROCESSES.values())
+    assert plan_groups(["docs", "new", "page", "catalogue"]) == [["new"], ["catalogue", "page"], ["docs"]]
 
 
 def write_folders(root: Path, folders: dict[str, str]) -> None:
