@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.catalogue.log_builder import HOUR_MS
 from tests.catalogue.record_samples import build_strategy_config, build_version_header, build_versioned_record
-from tests.support.world import TOPIC, World, build_versions, open_world, record
+from tests.support.world import TOPIC, World, build_versions, define_world, record
 from winnow.engine import staging
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.plan import pack_batches
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.values.model import Reason, Record
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 def create(world: World, topic: str = TOPIC, partitions: int = 1, **config: str) -> None:

@@ -6,12 +6,11 @@ tests/integration/test_checkpoint_import.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, define_world, open_world
 from winnow.errors import ValidationFailedError, WinnowError
 from winnow.pipeline.admin.checkpoints import export_checkpoints, import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
@@ -23,14 +22,13 @@ from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.sources.checkpoint_file import CheckpointEntry
 from winnow.values.model import Reason
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Two partitions; every file is closed, and anything cleanable is reason enough."""
-    with open_world(tmp_path) as opened:
-        opened.create(2, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-        opened.ingest([*build_versions(0, 6), *build_versions(0, 3, partition=1)])
-        yield opened
+world = define_world(
+    2,
+    [*build_versions(0, 6), *build_versions(0, 3, partition=1)],
+    min_cleanable_dirty_ratio="0",
+    internal_segment_bytes="1",
+)
+"""Two partitions; every file is closed, and anything cleanable is reason enough."""
 
 
 def reasons(world: World) -> list[Reason]:

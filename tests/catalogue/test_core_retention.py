@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.catalogue.record_samples import FORMATS, write_records
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, define_world, record
 from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.values.model import Cleaning, Record
@@ -18,12 +16,8 @@ DAY_MS = 86_400_000
 FAR_FUTURE_MS = 4_000_000_000_000
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Every file is closed, and anything cleanable is reason enough."""
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-        yield opened
+world = define_world(1, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
+"""Every file is closed, and anything cleanable is reason enough."""
 
 
 def keys_of(records: list[Record]) -> list[bytes | None]:

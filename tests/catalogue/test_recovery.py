@@ -5,14 +5,23 @@ The crashes themselves are in tests/faults, where real processes are killed at e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.random_logs import build_table
-from tests.support.world import NOW_MS, TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
+from tests.support.world import (
+    NOW_MS,
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    compute_survivors,
+    define_world,
+    open_world,
+    record,
+)
 from winnow.engine import staging
 from winnow.engine.damage import explain_failure
 from winnow.engine.read_ranges import SegmentSurvivors, group_segments
@@ -25,13 +34,8 @@ from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.values.model import PartitionPlan, Segment
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Every file is closed, and anything cleanable is reason enough."""
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-        yield opened
+world = define_world(1, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
+"""Every file is closed, and anything cleanable is reason enough."""
 
 
 # -------------------------------------------------------------------------------------------------------------- merging

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.catalogue.log_builder import HOUR_MS
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, define_world, record
 from winnow.files import storage
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.compaction.assess import assess_topics
@@ -19,11 +16,7 @@ from winnow.pipeline.topics.marks import mark_uncleanable
 from winnow.values.model import Reason, Record
 from winnow.values.results import Receipt
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 def create(world: World, policy: str, topic: str = TOPIC, **config: str) -> None:

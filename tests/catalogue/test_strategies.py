@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -15,17 +14,13 @@ from tests.catalogue.record_samples import (
     build_versioned_record,
     encode_version,
 )
-from tests.support.world import TOPIC, World, open_world, record
+from tests.support.world import TOPIC, World, define_world, record
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.values.model import Reason, Record
 from winnow.values.strategies import Strategy
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 def create(world: World, strategy: str, topic: str = TOPIC, **config: str) -> None:

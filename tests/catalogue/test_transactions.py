@@ -7,16 +7,15 @@ what could carry such a flag is refused or named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.random_logs import build_table
-from tests.support.world import TOPIC, World, compute_survivors, json_line, open_world, record
+from tests.support.world import TOPIC, World, compute_survivors, define_world, json_line, record
 from winnow.errors import BadInputError
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -25,12 +24,8 @@ from winnow.values.model import Reason, Record
 DAY_MS = 86_400_000
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Every file is closed, and anything cleanable is reason enough."""
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
-        yield opened
+world = define_world(1, min_cleanable_dirty_ratio="0", internal_segment_bytes="1")
+"""Every file is closed, and anything cleanable is reason enough."""
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,21 @@ The dead process held the topic; the next run takes it over at once.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.forked_processes import ForkServer
-from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, write_jsonl
-from winnow.clock import read_wall_clock_ms
+from tests.support.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    define_world,
+    open_world,
+    write_jsonl,
+)
 from winnow.files import storage
 from winnow.log.installation import read_installation
 from winnow.log.latest_tables import LatestHead
@@ -46,12 +53,9 @@ LANDED = ["publish after the commit", "publish before the checkpoint", "publish 
 SWEEPS = ["sweep before expiry", "sweep after expiry", "sweep amid deletion", "sweep before forgetting"]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
-        opened.ingest(RECORDS)
-        yield opened
+world = define_world(
+    1, RECORDS, in_the_present=True, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS)
+)
 
 
 Kill = Callable[[World, str], None]

@@ -21,15 +21,13 @@ import pytest
 from tests.faults.forked_processes import ForkedProcess, ForkServer
 from tests.support.world import (
     TOPIC,
-    FakeClock,
     World,
     build_versions,
     compute_survivors,
-    open_world,
+    define_world,
     record,
     write_jsonl,
 )
-from winnow.clock import read_wall_clock_ms
 from winnow.engine import staging
 from winnow.errors import DamagedMetadataError, OutdatedHeadError, PlanVoidError, TopicBusyError
 from winnow.files import storage
@@ -52,12 +50,9 @@ DIE = Path(__file__).with_name("crash_points.py")
 PUBLISH_BEFORE = "publish before the commit"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
-        opened.ingest(RECORDS)
-        yield opened
+world = define_world(
+    1, RECORDS, in_the_present=True, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS)
+)
 
 
 Stop = Callable[[World, str], AbstractContextManager[ForkedProcess]]

@@ -8,24 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world
-from winnow.clock import read_wall_clock_ms
+from tests.support.world import TOPIC, World, build_versions, compute_survivors, define_world
 from winnow.store import RunState
 
 RECORDS = build_versions(0, 12)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0")
-        opened.ingest(RECORDS)
-        yield opened
+world = define_world(1, RECORDS, in_the_present=True, min_cleanable_dirty_ratio="0")
 
 
 def descendants(process_id: int) -> list[int]:

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.world import define_world
 from winnow.arrivals.spool import Spool
 from winnow.pipeline.ingest import run_local
+
+world = define_world()
+"""Without a topic; many a module has one of its own."""
 
 
 @pytest.fixture(autouse=True)

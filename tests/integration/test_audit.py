@@ -6,7 +6,6 @@ import getpass
 import logging
 import socket
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.world import TOPIC, World, build_versions, open_world
+from tests.support.world import TOPIC, World, build_versions, define_world
 from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.ingest.undo import undo_ingest
@@ -31,11 +30,7 @@ RUN = "airflow:change_topics:manual__1"
 SHELL_USER = f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, cleanup_policy="compact,delete")
-        yield opened
+world = define_world(2, cleanup_policy="compact,delete")
 
 
 def in_dag_run(world: World, **more: Any) -> Any:

@@ -5,7 +5,7 @@ A manifest that names other segments, and a configuration that another tool wrot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,14 @@ import pytest
 
 from tests.support.cli_runner import make_topic, winnow
 from tests.support.steps import STEPS
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
+from tests.support.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    define_world,
+    run_between_head_and_commit,
+)
 from winnow.errors import DamagedMetadataError, ForeignConfigurationError, WinnowError
 from winnow.log import head_checks, manifests
 from winnow.log.head import Change
@@ -25,12 +32,7 @@ from winnow.values.model import Segment, TopicState
 PATH = "file:///nowhere/data/{}.parquet"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, min_cleanable_dirty_ratio="0")
-        opened.ingest(build_versions(0, 9))
-        yield opened
+world = define_world(2, build_versions(0, 9), min_cleanable_dirty_ratio="0")
 
 
 def set_by_another_tool(ctx: Context, **properties: str) -> None:

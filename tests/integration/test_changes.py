@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +51,6 @@ _rows = st.lists(
     min_size=1,
     max_size=20,
 )
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 def to_changes(batches: Iterable[pa.RecordBatch]) -> Changes:

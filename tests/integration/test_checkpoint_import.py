@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from tests.support.world import (
     World,
     build_versions,
     compute_survivors,
-    open_world,
     record,
     run_between_head_and_commit,
 )
@@ -66,12 +64,6 @@ with open_world(Path(folder), FakeClock(int(now_ms))) as world:
     for topic, entries in group_by_topic(read_checkpoint_file(file)).items():
         import_checkpoints(world.ctx, topic, entries)
 """
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 def orders(world: World, partitions: int = 1) -> None:

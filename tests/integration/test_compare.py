@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle import surviving_records
 from oracle.surviving_records import CleaningOutcome
 from tests.support.random_logs import HEADER, Row, build_records, version_headers, write_segment_file
-from tests.support.world import NOW_MS, TOPIC, World, open_world, record
+from tests.support.world import NOW_MS, TOPIC, World, record
 from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordOrder, compare_partition
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
@@ -49,12 +49,6 @@ def in_process(ctx: Context, request: DiffRequest, progress: Progress | None) ->
 def shadow(world: World, strategy: Strategy, **options: object) -> Comparison:
     defaults: dict[str, object] = {"header": None, "as_of_ms": world.clock(), "sample": 10, "run": in_process}
     return compare_strategies(world.ctx, TOPIC, strategy=strategy, **(defaults | options))  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 def _oracle(

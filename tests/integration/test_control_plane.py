@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
@@ -17,7 +16,7 @@ from pyiceberg.table import Table
 from sqlalchemy import event
 
 from tests.support.synthetic_topics import Shape, add_topic, publish_receipt
-from tests.support.world import World, build_versions, open_world, run_between_head_and_commit
+from tests.support.world import World, build_versions, run_between_head_and_commit
 from winnow.errors import PlanVoidError, WinnowError
 from winnow.files import storage
 from winnow.log import log_update, reference_chains
@@ -31,13 +30,6 @@ from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.values.model import Segment
 
 TOPIC = "paper"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """An empty world."""
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 @contextmanager

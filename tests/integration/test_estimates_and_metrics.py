@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.support.world import TOPIC, World, build_versions, open_world, record
+from tests.support.world import TOPIC, World, build_versions, define_world, record
 from winnow.errors import UnknownTopicError
 from winnow.files import storage
 from winnow.log.head import Change
@@ -24,12 +22,8 @@ from winnow.values.model import Reason, Uncleanable
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A topic of which everything that is closed is compacted."""
-    with open_world(tmp_path) as opened:
-        opened.create(min_cleanable_dirty_ratio="0", segment_ms="1")
-        yield opened
+world = define_world(1, min_cleanable_dirty_ratio="0", segment_ms="1")
+"""A topic of which everything that is closed is compacted."""
 
 
 def explained(world: World) -> PartitionExplanation:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
-from winnow.clock import read_wall_clock_ms
+from tests.support.world import TOPIC, World, build_versions, define_world, record
 from winnow.errors import ServiceError
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
@@ -24,13 +20,15 @@ HOUR_MS = 3_600_000
 LAG_MS = 2 * HOUR_MS
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A topic of two partitions with records in one."""
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        opened.create(2, segment_ms="1000", cleanup_policy="compact,delete", max_compaction_lag_ms=str(LAG_MS))
-        opened.ingest(build_versions(0, 9))
-        yield opened
+world = define_world(
+    2,
+    build_versions(0, 9),
+    in_the_present=True,
+    segment_ms="1000",
+    cleanup_policy="compact,delete",
+    max_compaction_lag_ms=str(LAG_MS),
+)
+"""A topic of two partitions with records in one."""
 
 
 def seen(world: World) -> TopicOverview:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
 from tests.support import in_process_spark
-from tests.support.world import TOPIC, World, build_versions, open_world
+from tests.support.world import TOPIC, World, build_versions, define_world
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.context import Context
@@ -21,12 +20,7 @@ from winnow.values.model import Status
 IDLE = [f"idle{number:02}" for number in range(50)]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0")
-        opened.ingest(build_versions(0, 12))
-        yield opened
+world = define_world(1, build_versions(0, 12), min_cleanable_dirty_ratio="0")
 
 
 def test_only_the_planned_topic_is_held_while_spark_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +24,15 @@ from tests.support.foreign_tables import (
     unpack_sink_table,
 )
 from tests.support.sample_archives import decode, load_dump
-from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record, run_between_head_and_commit
+from tests.support.world import (
+    NOW_MS,
+    TOPIC,
+    World,
+    build_versions,
+    define_world,
+    record,
+    run_between_head_and_commit,
+)
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UndoRefusedError, UsageError
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
@@ -46,11 +54,7 @@ FIRST = [
 SECOND = build_versions(6, 3) + build_versions(1, 2, partition=1)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, min_cleanable_dirty_ratio="0.01")
-        yield opened
+world = define_world(2, min_cleanable_dirty_ratio="0.01")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,19 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
+from tests.support.world import TOPIC, World, build_versions, json_line, record, write_jsonl
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.read.records import read_batches
 from winnow.values.model import Record
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
-
 
 RECORDS = [
     record(0, b"a", b"1", headers=(("h", b"\x00"), ("h", None))),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from tests.support.world import (
     World,
     build_versions,
     compute_survivors,
+    define_world,
     json_line,
     list_visible_rows,
-    open_world,
     record,
     run_between_head_and_commit,
     write_jsonl,
@@ -29,11 +28,7 @@ KEYLESS = [record(2, None, b"lost-1", timestamp_ms=None), record(5, None, b"lost
 MIXED = [*build_versions(0, 2), KEYLESS[0], *build_versions(3, 2), KEYLESS[1]]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", winnow_keyless="quarantine")
-        yield opened
+world = define_world(1, min_cleanable_dirty_ratio="0", winnow_keyless="quarantine")
 
 
 def ingest(world: World, path: Path, records: list[Record], *, with_offset: bool = True) -> IngestReport:

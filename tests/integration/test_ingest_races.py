@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from tests.support.world import (
     World,
     build_versions,
     compute_survivors,
+    define_world,
     list_visible_rows,
-    open_world,
     record,
     run_between_head_and_commit,
     write_jsonl,
@@ -27,12 +27,7 @@ from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0")
-        yield opened
+world = define_world(1, min_cleanable_dirty_ratio="0")
 
 
 def ingest_elsewhere(world: World, path: str) -> IngestReport:

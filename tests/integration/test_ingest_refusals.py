@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.world import TOPIC, World, build_versions, json_line, open_world, record, write_jsonl
+from tests.support.world import TOPIC, World, build_versions, define_world, json_line, record, write_jsonl
 from winnow.errors import BadInputError
 from winnow.files.segments import SegmentWriter
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -17,12 +17,7 @@ from winnow.pipeline.ingest.ingest import ingest_files
 SECRET = b"do-not-show-this-value"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, segment_bytes="20000")
-        opened.ingest([*build_versions(0, 4), *build_versions(7, 3)])
-        yield opened
+world = define_world(2, [*build_versions(0, 4), *build_versions(7, 3)], segment_bytes="20000")
 
 
 def lines(path: Path, text: Sequence[str]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.world import TOPIC, World, open_world
+from tests.support.world import TOPIC, World
 from winnow.arrivals.spool import SpooledFile
 from winnow.arrivals.write_range import PartitionAppender, PartitionResult
 from winnow.errors import BadInputError, WinnowError
@@ -21,12 +21,6 @@ from winnow.pipeline.read.records import read_batches
 
 Row = tuple[int, int]
 """Partition and offset."""
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 def value_of(partition: int, offset: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli_runner import b64, winnow
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, json_line, open_world, record
+from tests.support.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    define_world,
+    json_line,
+    record,
+)
 from winnow.errors import BadInputError, UsageError
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
@@ -26,11 +34,7 @@ ODD = "user-4711@example.com says: \x1b[31mhello"
 """What a field called topic may hold, and no message may show."""
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, min_cleanable_dirty_ratio="0.01", segment_bytes="2000")
-        yield opened
+world = define_world(2, min_cleanable_dirty_ratio="0.01", segment_bytes="2000")
 
 
 def as_lines(path: Path, records: Sequence[Named]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,16 @@ from tests.support.cli_runner import make_topic, winnow
 from tests.support.foreign_tables import create_kafka_table, make_catalog, make_rows
 from tests.support.world import (
     TOPIC,
-    FakeClock,
     World,
     build_versions,
     compute_survivors,
+    define_world,
     list_visible_rows,
     open_world,
     record,
     run_between_head_and_commit,
     write_jsonl,
 )
-from winnow.clock import read_wall_clock_ms
 from winnow.errors import CommitConflictError, PlanVoidError, ServiceError, UndoRefusedError, UsageError
 from winnow.files import storage
 from winnow.log import reference_chains
@@ -45,15 +43,15 @@ FIRST = build_versions(0, 6)
 TRIAL = build_versions(6, 5)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Two partitions, the first with records. Snapshots carry the catalog's own time, so the clock begins now."""
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        opened.create(
-            2, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS), winnow_keyless="quarantine"
-        )
-        opened.ingest(FIRST)
-        yield opened
+world = define_world(
+    2,
+    FIRST,
+    in_the_present=True,
+    min_cleanable_dirty_ratio="0",
+    winnow_retired_grace_ms=str(GRACE_MS),
+    winnow_keyless="quarantine",
+)
+"""Two partitions, the first with records. Snapshots carry the catalog's own time, so the clock begins now."""
 
 
 def undo(world: World, ingest_id: str | None) -> UndoReport:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import in_process_spark
-from tests.support.world import TOPIC, World, open_world, record
+from tests.support.world import TOPIC, World, record
 from winnow.engine.events import PlanFailure
 from winnow.errors import Explanation, ServiceError
 from winnow.pipeline.compaction import driver
@@ -25,13 +24,6 @@ from winnow.store.run_progress import RunProgress
 
 RECORDS = [record(offset, f"k{offset % 3}".encode(), b"v" * 50, partition=offset % 2) for offset in range(40)]
 PLACES = {"application_id": "local-1", "event_log": "s3://logs/local-1"}
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A lake with a clock of its own."""
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,12 +36,6 @@ from winnow.values.strategies import Strategy
 
 HOUR_MS = 3_600_000
 STRATEGIES = list(Strategy)
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 def to_records(batches: Iterable[pa.RecordBatch]) -> list[Record]:

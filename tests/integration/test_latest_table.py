@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from oracle.latest_state import compute_latest_state
 from tests.integration.test_latest import in_order, to_records
 from tests.support.random_logs import HEADER
-from tests.support.world import TOPIC, FakeClock, World, open_world, record
+from tests.support.world import TOPIC, FakeClock, World, define_world, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
 from winnow.files import storage
@@ -38,11 +38,8 @@ KEEPS = {"winnow.latest.table": "true"}
 ALWAYS_DUE = {"segment_ms": "1", "min_cleanable_dirty_ratio": "0"}
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """At the present, since snapshots have the real time."""
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        yield opened
+world = define_world(in_the_present=True)
+"""At the present, since snapshots have the real time."""
 
 
 def create(world: World, partitions: int = 1, **config: str) -> None:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.support.world import TOPIC, World, open_world, record
+from tests.support.world import TOPIC, World, record
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.report.receipts import format_receipt
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A topic log without Spark."""
-    with open_world(tmp_path) as world:
-        yield world
 
 
 def _offsets(world: World) -> list[int]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tests.support.steps import STEPS
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
+from tests.support.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    define_world,
+    run_between_head_and_commit,
+)
 from winnow.errors import ForeignTableError, FormatVersionError, WinnowError
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
@@ -18,13 +24,7 @@ from winnow.log.state import StateReference
 from winnow.values import documents
 from winnow.values.model import TopicState
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0")
-        opened.ingest(build_versions(0, 9))
-        yield opened
+world = define_world(1, build_versions(0, 9), min_cleanable_dirty_ratio="0")
 
 
 def append_by_hand(world: World) -> None:

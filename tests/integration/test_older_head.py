@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, write_jsonl
-from winnow.clock import read_wall_clock_ms
+from tests.support.world import TOPIC, World, build_versions, define_world, open_world, write_jsonl
 from winnow.errors import OlderHeadError, PlanVoidError
 from winnow.log import newer_metadata
 from winnow.log.topic_configuration import set_config
@@ -28,12 +26,9 @@ from winnow.store import RunState
 GRACE_MS = 3_600_000
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS))
-        opened.ingest(build_versions(0, 12))
-        yield opened
+world = define_world(
+    1, build_versions(0, 12), in_the_present=True, min_cleanable_dirty_ratio="0", winnow_retired_grace_ms=str(GRACE_MS)
+)
 
 
 def read_sequence_number(world: World) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import make_topic, winnow
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
+from tests.support.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    define_world,
+    run_between_head_and_commit,
+)
 from winnow.errors import PlanVoidError, UsageError
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -31,12 +37,7 @@ ROW_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, min_cleanable_dirty_ratio="0")
-        opened.ingest(ALL)
-        yield opened
+world = define_world(2, ALL, min_cleanable_dirty_ratio="0")
 
 
 def reasons(world: World) -> list[Reason]:

@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.world import (
     World,
     build_versions,
     compute_survivors,
-    open_world,
+    define_world,
     record,
     run_between_head_and_commit,
     write_jsonl,
@@ -45,13 +45,7 @@ from winnow.store import RunState
 from winnow.values.model import Status
 from winnow.values.results import Receipt
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, min_cleanable_dirty_ratio="0")
-        opened.ingest([*build_versions(0, 12), *build_versions(0, 6, partition=1)])
-        yield opened
+world = define_world(2, [*build_versions(0, 12), *build_versions(0, 6, partition=1)], min_cleanable_dirty_ratio="0")
 
 
 def prepared(world: World, as_of_ms: int | None = None, attempt: str = "a1") -> PlanReference:

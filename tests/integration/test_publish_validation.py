@@ -6,14 +6,19 @@ Real files, real facts, real Great Expectations.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, run_between_head_and_commit
+from tests.support.world import (
+    TOPIC,
+    World,
+    build_versions,
+    compute_survivors,
+    define_world,
+    run_between_head_and_commit,
+)
 from winnow.engine import staging
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
@@ -33,12 +38,7 @@ from winnow.values.results import Receipt, StagingManifest
 ALL = [*build_versions(0, 12), *build_versions(0, 12, partition=1)]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(2, min_cleanable_dirty_ratio="0")
-        opened.ingest(ALL)
-        yield opened
+world = define_world(2, ALL, min_cleanable_dirty_ratio="0")
 
 
 def staged(world: World, attempt: str = "a1") -> tuple[PlanReference, StagingManifest]:

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world
+from tests.support.world import TOPIC, World, build_versions, compute_survivors
 from winnow.pipeline.read.records import read_batches
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A topic log without Spark."""
-    with open_world(tmp_path) as world:
-        yield world
 
 
 @pytest.mark.kafka("G20")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.world import NOW_MS, TOPIC, World, open_world, record, run_between_head_and_commit
+from tests.support.world import NOW_MS, TOPIC, World, record, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
 from winnow.engine.staging import read_plan
 from winnow.errors import PlanVoidError, UsageError
@@ -20,13 +19,6 @@ from winnow.pipeline.topics.marks import mark_uncleanable
 from winnow.values.model import Reason, Record
 
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A topic log without Spark."""
-    with open_world(tmp_path) as world:
-        yield world
 
 
 def _days(world: World, *ages: float, keys: str = "abcdefgh", value: bytes | None = b"v") -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from tests.support.world import TOPIC, World, build_versions, open_world, record, write_jsonl
+from tests.support.world import TOPIC, World, build_versions, define_world, record, write_jsonl
 from winnow.engine import compaction_job as spark
 from winnow.engine import staging
 from winnow.files import storage
@@ -23,12 +22,9 @@ from winnow.pipeline.ingest.ingest import ingest_files
 RECORDS = build_versions(0, 12)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0", winnow_keyless="quarantine")
-        opened.ingest([*RECORDS, record(12, None, b"keyless")])
-        yield opened
+world = define_world(
+    1, [*RECORDS, record(12, None, b"keyless")], min_cleanable_dirty_ratio="0", winnow_keyless="quarantine"
+)
 
 
 def io_of(tmp_path: Path, warehouse: str, **catalog: str) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.world import World, build_versions, open_world, record
+from tests.support.world import World, build_versions, define_world, record
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import MAXIMUM_BATCH_ROWS, compact_partition
@@ -35,14 +34,10 @@ class Clock:
         self.waits += 1
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """A topic with two segments; both lose something and both keep something."""
-    with open_world(tmp_path) as found:
-        found.create(min_cleanable_dirty_ratio="0", segment_ms="1")
-        found.ingest(build_versions(0, 500, keys=7))
-        found.ingest(build_versions(500, 500, keys=5))
-        yield found
+world = define_world(
+    1, build_versions(0, 500, keys=7), build_versions(500, 500, keys=5), min_cleanable_dirty_ratio="0", segment_ms="1"
+)
+"""A topic with two segments; both lose something and both keep something."""
 
 
 def compacted(

@@ -19,6 +19,7 @@ from tests.support.world import (
     World,
     build_versions,
     compute_survivors,
+    define_world,
     list_visible_rows,
     open_world,
     write_jsonl,
@@ -147,13 +148,7 @@ def test_a_warehouse_whose_store_is_lost_too_is_taken_over(home: Home, monkeypat
 # ------------------------------------------------------------------ in one process
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(1, min_cleanable_dirty_ratio="0")
-        opened.ingest(build_versions(0, 6))
-        opened.ingest(build_versions(6, 6))
-        yield opened
+world = define_world(1, build_versions(0, 6), build_versions(6, 6), min_cleanable_dirty_ratio="0")
 
 
 def get_catalog(world: World) -> LogSqlCatalog:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from tests.support.world import TOPIC, World, build_versions, open_world
+from tests.support.world import TOPIC, World, build_versions, define_world
 from winnow.files import storage
 from winnow.log.file_checksums import make_checksum_name
 from winnow.log.head_age import HeadGuard
@@ -20,14 +20,7 @@ from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.topic_configuration import set_config
 from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, survey_table
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        opened.create(1)
-        opened.ingest(build_versions(0, 4))
-        opened.ingest(build_versions(4, 4))
-        yield opened
+world = define_world(1, build_versions(0, 4), build_versions(4, 4))
 
 
 def survey(world: World, *known: str) -> WarehouseSurvey:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from tests.support.world import TOPIC, World, build_versions, open_world, record
+from tests.support.world import TOPIC, World, build_versions, record
 from winnow.pipeline.monitor.watermark import Watermark, compute_watermark
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.values.model import Record
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 def look(world: World) -> Watermark:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +25,6 @@ from winnow.values.strategies import Strategy
 
 DAY_MS = 86_400_000
 LATE_MS = NOW_MS - 30 * DAY_MS
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
 
 
 def by_key(world: World, key: bytes, **options: object) -> WhyAnswer:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import pytest
@@ -14,7 +13,7 @@ from confluent_kafka import Message
 from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest, ingest_all
-from tests.support.world import World, open_world
+from tests.support.world import World, define_world
 from winnow.errors import ServiceError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
@@ -27,10 +26,7 @@ NO_OFFSET = -1001
 Row: TypeAlias = tuple[int, bytes | None, bytes | None, int, Headers]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 def lose_offset(monkeypatch: pytest.MonkeyPatch, topic: LiveTopic, partition: int, **asked: bool) -> None:

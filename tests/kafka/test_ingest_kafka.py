@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic, make_rows
 from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.waiting import wait_until
-from tests.support.world import World, open_world, run_between_head_and_commit, write_jsonl
+from tests.support.world import World, define_world, run_between_head_and_commit, write_jsonl
 from winnow.errors import BadInputError, CommitConflictError, ServiceError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
@@ -29,11 +28,7 @@ from winnow.planning.kafka_configuration import TakingRules
 from winnow.values.epochs import Epoch, LeaderEpoch
 from winnow.values.model import Record
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 @pytest.fixture(params=["local", "spark"])

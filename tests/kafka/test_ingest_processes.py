@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
-from tests.support.world import World, open_world, write_jsonl
+from tests.support.world import World, define_world, write_jsonl
 from winnow.arrivals.broker_range import BROKERS_CHOICE
 from winnow.arrivals.run_task import Assignment
 from winnow.errors import RunAgainError, ServiceError
@@ -32,11 +31,7 @@ from winnow.values.epochs import KAFKA_LAYOUT
 from winnow.values.ingest_plans import IngestPlan, IngestRange, PlannedObject
 from winnow.values.model import OffsetRange
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 @pytest.fixture(autouse=True)

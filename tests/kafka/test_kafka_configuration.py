@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import admin
@@ -11,7 +10,7 @@ from confluent_kafka import admin
 from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, open_admin
 from tests.support.waiting import wait_until
-from tests.support.world import FakeClock, World, open_world
+from tests.support.world import World, define_world
 from winnow.clock import read_wall_clock_ms
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
@@ -114,10 +113,7 @@ class Copy:
         return [each.detail or "" for each in rows]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        yield opened
+world = define_world(in_the_present=True)
 
 
 def test_a_topic_that_sets_no_policy_keeps_its_events(broker: KafkaBroker, world: World) -> None:

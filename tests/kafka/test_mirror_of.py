@@ -14,7 +14,7 @@ from tests.kafka.test_ingest_kafka import ingest
 from tests.kafka.test_ingest_kafka import on as on  # noqa: PLC0414 - a fixture
 from tests.kafka.test_mirrors import Row, ingest_source, make_events, move
 from tests.support.cli_runner import winnow
-from tests.support.world import World, open_world
+from tests.support.world import World, define_world
 from winnow.errors import BadInputError, UsageError
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
@@ -22,11 +22,7 @@ from winnow.kafka.offset_syncs import MirrorOrigin, OffsetSync, find_offset_sync
 from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.ingest.kafka import mirror as kafka_mirror
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 def make_sync(topic: str, upstream: int, downstream: int, partition: int = 0) -> Row:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from tests.kafka.live_topics import BASE_MS, LiveTopic, create_live_topic
 from tests.kafka.test_ingest_kafka import ingest
 from tests.kafka.test_ingest_kafka import on as on  # noqa: PLC0414 - a fixture
 from tests.support.cli_runner import winnow
-from tests.support.world import World, open_world
+from tests.support.world import World, define_world
 from winnow.cli import app
 from winnow.errors import BadInputError
 from winnow.kafka.client_settings import read_client_settings
@@ -31,10 +29,7 @@ from winnow.values.model import Headers, Record
 Row = tuple[int, bytes | None, bytes | None, int, Headers]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path) as opened:
-        yield opened
+world = define_world()
 
 
 def make_events(first: int, count: int) -> list[Row]:

@@ -16,7 +16,7 @@ from tests.kafka.live_topics import LiveTopic, create_live_topic
 from tests.support.cli_runner import winnow
 from tests.support.kafka_scripts import run_kafka_script
 from tests.support.waiting import wait_until
-from tests.support.world import FakeClock, World, open_world
+from tests.support.world import World, define_world
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import BrokerTopic, Cluster
@@ -63,10 +63,7 @@ def describe(topic: LiveTopic) -> BrokerTopic:
     return date_open_transactions(settings, found)[topic.name]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as opened:
-        yield opened
+world = define_world(in_the_present=True)
 
 
 def ingest(world: World, topic: LiveTopic) -> IngestReport:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from oracle import surviving_records
 from winnow import __version__
+from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE_NAME, compact_partition
@@ -251,6 +253,27 @@ def open_world(folder: Path, clock: FakeClock | None = None, lake: Mapping[str, 
     settings = load_settings(cwd=folder, env=env)
     with open_context(settings, now_ms=clock) as ctx:
         yield World(ctx, clock, folder)
+
+
+def define_world(
+    partitions: int | None = None, *appended: Sequence[Record], in_the_present: bool = False, **config: str
+) -> Any:
+    """A fixture: a world with a topic of ``partitions`` (None: without one), into which ``appended`` go one by one.
+
+    ``in_the_present``: its clock begins now, as snapshots carry the catalog's own time. ``config``: the topic's, as
+    :meth:`World.create` takes it.
+    """
+
+    @pytest.fixture
+    def world(tmp_path: Path) -> Iterator[World]:
+        with open_world(tmp_path, FakeClock(read_wall_clock_ms()) if in_the_present else None) as opened:
+            if partitions is not None:
+                opened.create(partitions, **config)
+            for records in appended:
+                opened.ingest(records)
+            yield opened
+
+    return world
 
 
 def record(
