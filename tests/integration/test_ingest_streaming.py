@@ -159,7 +159,7 @@ def test_more_partitions_than_may_be_open_are_streamed_only_one_after_another(
     """A partition that comes back after it was closed is one for the spool; the log is the same."""
     monkeypatch.setattr(run_local, "MAXIMUM_OPEN_PARTITIONS", 2)
     monkeypatch.setattr("winnow.files.record_batch.MAXIMUM_BATCH_ROWS", 40)
-    monkeypatch.setattr("winnow.sources.layouts.winnow.parquet.MAXIMUM_BATCH_ROWS", 40)
+    monkeypatch.setattr("winnow.sources.formats.batches.MAXIMUM_BATCH_ROWS", 40)
     world.create(5)
     assert take(world, write(tmp_path / "1.parquet", rows)).records_appended == 250
     assert spooled == way

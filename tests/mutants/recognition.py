@@ -76,6 +76,6 @@ RECOGNITION: tuple[Mutant, ...] = (
     .changes("console._Reader._split", replace("value == NULL", "False"))
     .caught_by("test_what_cannot_be_told_apart_is_refused"),
     Mutant("console-unasked", "what the console consumer printed is taken without a person's word")
-    .changes("_Inspector._is_recognised", replace("archive.layout is not CONSOLE", "True"))
+    .changes("_Inspector._is_recognised", replace("archive.layout.recognise is not None", "True"))
     .caught_by("test_a_person_has_to_say_that_nothing_hides_in_it"),
 )

@@ -20,7 +20,7 @@ from winnow.arrivals.plan import count_evidence, open_planned_input
 from winnow.engine.task_resources import Throttle
 from winnow.sources.archive import ArchiveInput, ArchivePass
 from winnow.sources.formats.encoding import Reading
-from winnow.sources.formats.parquet_footers import read_footer_offsets
+from winnow.sources.formats.parquet import read_footer_offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.slice_digests import SliceDigests
 from winnow.values.ingest_plans import IngestPlan, ObjectFacts, OffsetExtent, PlannedObject, TaskFindings

@@ -78,14 +78,19 @@ def open_archive(
             left=NOTHING_INGESTED,
         )
     if fields:
-        if layout not in (AUTO, MAPPED):
+        if not is_found_by_fields(layout):
             raise UsageError(
                 f"--map says what the columns are, --layout {layout} too.",
                 next="Leave one of the two out.",
             )
         return arrange_archive(stored, make_mapped_layout(fields), partition)
-    found = find_layout(stored, suggests=suggests) if layout == AUTO else get_layout(layout)
-    return arrange_archive(stored, found, partition)
+    chosen = find_layout(stored, suggests=suggests) if layout == AUTO else get_layout(layout)
+    return arrange_archive(stored, chosen, partition)
+
+
+def is_found_by_fields(layout: str) -> bool:
+    """Check whether the choice ``layout`` leaves it to the columns that a person names, where there are any."""
+    return layout in (AUTO, MAPPED)
 
 
 def arrange_archive(stored: Sequence[StoredObject], layout: Layout, partition: int | None = None) -> Archive:
@@ -103,7 +108,7 @@ def _give_partition(
 ) -> tuple[ArchiveObject, ...]:
     """Give ``partition`` to the objects whose names tell none."""
     if not layout.takes_partition:
-        if partition is not None and layout.name == MAPPED:
+        if partition is not None and layout.fields is not None:
             raise UsageError(
                 "--partition is not taken beside --map, said now or in an earlier call: the column of --map "
                 "partition=COLUMN tells the partition of each record.",
@@ -331,7 +336,8 @@ class ArchivePass:
 
     def _decide_values(self, archive: ArchiveObject, value: pa.Array) -> pa.Array:
         # Of files whose columns a person named, whether null is empty there is a person's word, too.
-        is_said = archive.layout == MAPPED and self._source.choices.empty_values == "tombstone"
+        is_mapped = self._source.archive.layout.fields is not None
+        is_said = is_mapped and self._source.choices.empty_values == "tombstone"
         if archive.null_is_empty or is_said:
             empty = pc.equal(pc.binary_length(value), 0).fill_null(False)
             count = pc.sum(empty).as_py() or 0

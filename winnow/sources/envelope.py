@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from winnow.files.record_batch import (
     TIMESTAMP_TYPES,
 )
 from winnow.sources.formats.column_values import make_header_column
+from winnow.sources.formats.rows import Rows
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
 from winnow.sources.objects import ArchiveObject, RecordChunk
 
@@ -69,6 +70,24 @@ def make_chunk(
     return RecordChunk(batch, topics, frozenset(structured))
 
 
+def read_content(place: Place, rows: Rows, columns: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return key, value and headers as arguments of :func:`make_chunk`, each field that ``columns`` names one for.
+
+    ``columns``: None where columns are called like the fields.
+
+    Raises:
+        BadInputError: a column is not as it has to be.
+    """
+    named = {name: name for name in rows.names} if columns is None else columns
+    content: dict[str, Any] = {}
+    structured = set()
+    for name, make in (("key", rows.make_bytes), ("value", rows.make_bytes), ("headers", rows.make_headers)):
+        if name in named:
+            content[name], is_structured = make(place, named[name])
+            structured |= {name} if is_structured else set()
+    return {**content, "structured": structured}
+
+
 class _Checked:
     """Reads integer columns; an error names the partition and offset that were read before."""
 
@@ -99,6 +118,12 @@ class _Checked:
                 offset=None if self.offset is None else self.offset[index].as_py(),
             )
         return column
+
+
+def tell_by_name(archive: ArchiveObject, place: Place) -> dict[str, Any]:
+    """Return the partition and the offsets that the name of ``archive`` tells of its records at ``place``."""
+    first, count = int(place.rows[0]) - 1, len(place.rows)
+    return {"partition": repeat_partition(archive, count), "offset": derive_offsets(archive, first, count)}
 
 
 def repeat_partition(archive: ArchiveObject, count: int) -> Any:

@@ -88,6 +88,7 @@ def open_to_read(path: str) -> Iterator[Any]:
         yield stream
 
 
+COPY_AGAIN_ADVICE = "copy the object from its source again, or leave it out with --exclude"
 DAMAGED_ADVICE = "is the object cut off or damaged? Copy it from its source again, or leave it out with --exclude"
 
 

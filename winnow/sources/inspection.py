@@ -21,11 +21,7 @@ from winnow.sources.archive import Archive
 from winnow.sources.formats.encoding import EncodingEvidence, Reading
 from winnow.sources.formats.parquet import count_parquet_rows
 from winnow.sources.input_errors import FinerTimestampError
-from winnow.sources.kafka_log.layout import KAFKA_LOG, list_log_findings, survey_object
-from winnow.sources.layout import Finding, FindingKind
-from winnow.sources.layouts.confluent.flush_offsets import count_overlaps, find_unordered
-from winnow.sources.layouts.confluent.layout import CONFLUENT
-from winnow.sources.layouts.console import CONSOLE, NULL
+from winnow.sources.layout import Finding, FindingKind, ObjectSurvey, RecordOrder
 from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk
 from winnow.sources.schema_ids import SchemaIds
 from winnow.sources.topic_filter import format_topic_name
@@ -148,8 +144,8 @@ class _Inspector:
                 progress(done, total)
         if len(self._problems) == len(archive.objects):
             raise self._problems[0]
-        if archive.layout is CONFLUENT and self._full:
-            self._find_unordered_keys()
+        if archive.layout.order is not None and self._full:
+            self._find_unordered_keys(archive.layout.order)
         topics = sorted({topic for topic, _ in self._counts if topic is not None})
         shared = list(archive.findings)
         if len(topics) > 1:
@@ -170,11 +166,12 @@ class _Inspector:
     def _inspect_object(self, obj: ArchiveObject) -> None:
         place = (None if obj.topic is None else format_topic_name(obj.topic), obj.partition)
         try:
-            if self._archive.layout is KAFKA_LOG:
-                self._add_survey(obj, self._counts[place])
+            survey = self._archive.layout.survey
+            if survey is not None:
+                self._add_survey(obj, survey(obj), self._counts[place])
             if self._full:
                 self._read(obj, place)
-            elif self._archive.layout is not KAFKA_LOG:
+            elif survey is None:
                 self._look_at(obj, place)
         except BadInputError as problem:
             self._problems.append(problem)
@@ -229,19 +226,19 @@ class _Inspector:
                 self._is_finer = _has_finer_timestamps(layout.read(obj, ReadOptions(batch_bytes=1 << 16)))
         return layout.read(obj, ReadOptions(floors_timestamps=True))
 
-    def _add_survey(self, obj: ArchiveObject, counts: _Counts) -> None:
-        survey = survey_object(obj)
+    def _add_survey(self, obj: ArchiveObject, survey: ObjectSurvey, counts: _Counts) -> None:
         counts.objects.add(obj.uri)
         if not self._full:
             counts.size_bytes += obj.size_bytes
             counts.records += survey.records
-            counts.add_offsets(survey.first_offset, survey.last_stable_offset - 1)
+            counts.add_offsets(survey.first_offset, survey.last_offset)
             counts.max_timestamp_ms = survey.maximum_timestamp_ms
-        counts.findings += list_log_findings(obj)
+        counts.findings += survey.findings
 
     def _add_forms(self, obj: ArchiveObject, chunk: RecordChunk) -> None:
-        if self._archive.layout is CONSOLE:
-            found = pc.any(pc.equal(chunk.records.column("value"), pa.scalar(NULL, pa.binary())))
+        null_text = self._archive.layout.null_text
+        if null_text is not None:
+            found = pc.any(pc.equal(chunk.records.column("value"), pa.scalar(null_text, pa.binary())))
             self._has_null_text |= bool(found.as_py())
         if FieldForm.TEXT_OR_BASE64 in obj.forms.values():
             self._evidence.add_chunk(obj, chunk)
@@ -272,24 +269,24 @@ class _Inspector:
             counts.repeats += int((steps == 0).sum())
             counts.gaps += int((steps > 1).sum())
             counts.wide_gaps += int((steps > _MARKERS + 1).sum())
-            if self._archive.layout is not CONFLUENT:
+            if self._archive.layout.order is None:
                 counts.ranges.append((int(numbers[0]), int(numbers[-1])))
 
-    def _find_unordered_keys(self) -> None:
+    def _find_unordered_keys(self, order: RecordOrder) -> None:
         try:
-            found = find_unordered(self._archive.objects)
-            for place, count in count_overlaps(self._archive.objects).items():
+            unordered = order.find_unordered(self._archive.objects)
+            for place, count in order.count_overlaps(self._archive.objects).items():
                 self._counts[place].repeats += count
         except BadInputError:
             return  # said where the object was read
-        for each in found:
+        for keys in unordered:
             self._needs_order = True
             text = (
                 "Keys have a value and a tombstone in one flush, and which came last is not in the archive. "
                 "--tombstones last deletes them, --tombstones first keeps their values."
             )
-            finding = Finding(FindingKind.TOMBSTONE_ORDER_UNKNOWN, text, each.count)
-            self._counts[each.topic, each.partition].findings.append(finding)
+            finding = Finding(FindingKind.TOMBSTONE_ORDER_UNKNOWN, text, keys.count)
+            self._counts[keys.topic, keys.partition].findings.append(finding)
 
     # -------------------------------------------------------------- results
 
@@ -365,7 +362,7 @@ class _Inspector:
         if gaps and counts.offsets is Offsets.EXACT:
             text = "Offsets have gaps: of transaction markers, compaction, or of records that are missing."
             yield Finding(FindingKind.GAP, text, gaps)
-            if not counts.wide_gaps + between_wide and self._archive.layout is not KAFKA_LOG and not repeats:
+            if not counts.wide_gaps + between_wide and self._archive.layout.survey is None and not repeats:
                 text = (
                     "Only single offsets are missing, as where transaction markers were: if producers aborted "
                     "transactions, their records are inside. Set consumer.override.isolation.level=read_committed."
@@ -394,7 +391,7 @@ class _Inspector:
 
     def _is_recognised(self) -> bool:
         archive = self._archive
-        return archive.layout is not CONSOLE and all(each.offsets is Offsets.EXACT for each in archive.objects)
+        return archive.layout.recognise is not None and all(each.offsets is Offsets.EXACT for each in archive.objects)
 
 
 def _has_finer_timestamps(chunks: Iterator[RecordChunk]) -> bool:

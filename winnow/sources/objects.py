@@ -45,6 +45,11 @@ class FieldForm(StrEnum):
     """A structure, rendered as JSON text by :mod:`winnow.sources.formats.json_text`."""
 
 
+CONTENT = ("key", "value", "headers")
+BYTES: Mapping[str, FieldForm] = dict.fromkeys(CONTENT, FieldForm.BYTES)
+MAYBE_BASE64: Mapping[str, FieldForm] = dict.fromkeys(CONTENT, FieldForm.TEXT_OR_BASE64)
+
+
 class Offsets(StrEnum):
     """Where the offsets of a layout's records come from."""
 

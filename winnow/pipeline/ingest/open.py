@@ -18,15 +18,18 @@ from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.request import InputDescription, SourcePosition
 from winnow.pipeline.topics.audit import record_creation
-from winnow.sources.archive import Archive, ArchiveInput, count_partitions, open_archive, select_objects
+from winnow.sources.archive import (
+    Archive,
+    ArchiveInput,
+    count_partitions,
+    is_found_by_fields,
+    open_archive,
+    select_objects,
+)
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.kafka_log.files import read_topic_ids
-from winnow.sources.kafka_log.layout import KAFKA_LOG, find_cleaner_checkpoint, list_log_findings
-from winnow.sources.layouts.all_layouts import AUTO
-from winnow.sources.layouts.mapped import NAME as MAPPED
+from winnow.sources.layouts.all_layouts import is_in_order
 from winnow.sources.layouts.winnow.files import expand_paths
-from winnow.sources.layouts.winnow.layout import WINNOW
 from winnow.sources.objects import ArchiveObject
 from winnow.sources.record_input import FilesInput, RecordInput
 from winnow.values.epochs import Epoch, format_topic_id
@@ -81,8 +84,8 @@ class OpenedInput(SourcePosition):
         if source.deletions:
             found.append(f"{source.deletions:,} values that stand for a deletion became tombstones.")
         found += [finding.text for finding in source.archive.findings]
-        if layout is KAFKA_LOG:
-            found += [finding.text for each in source.objects for finding in list_log_findings(each)]
+        if layout.survey is not None:
+            found += [finding.text for each in source.objects for finding in layout.survey(each).findings]
         return found
 
 
@@ -108,13 +111,13 @@ def open_input(
     if ledgers:
         before = choices.fill_from(ledgers[-1].choices)
         # A column named before holds as long as nobody says that the files are of another layout now.
-        fields = before.fields if layout in (AUTO, MAPPED) else choices.fields
+        fields = before.fields if is_found_by_fields(layout) else choices.fields
         if (before.exclude, fields) != (choices.exclude, choices.fields):
             archive = None  # this topic's earlier calls decided something that the listing did not know
         choices = replace(choices, exclude=before.exclude, fields=fields)
-    if archive is None and layout != WINNOW.name:
+    if archive is None and not is_in_order(layout):
         archive = open_archive(paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition)
-    if archive is None or archive.layout is WINNOW:
+    if archive is None or archive.layout.keeps_order:
         return OpenedInput(FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic), source_topic)
     ledgers = [each for each in ledgers if (each.layout, each.source_topic) == (archive.layout.name, source_topic)]
     if ledgers:
@@ -129,7 +132,8 @@ def open_input(
         if len(epochs) <= 1:
             epoch = epochs[0] if epochs else Epoch()
             fresh = [_skip_taken(each, topic_id, ledgers, epoch) for each in fresh]
-    placed = archive.layout.place(fresh, choices) if archive.layout.place is not None else fresh
+    order = archive.layout.order
+    placed = fresh if order is None else order.place(fresh, choices)
     source = ArchiveInput(archive, placed, state.topic, source_topic, choices)
     notices = _offer_checkpoints(archive, selected, state)
     return OpenedInput(source, source_topic, len(selected) - len(fresh), topic_id, notices)
@@ -140,11 +144,11 @@ def _offer_checkpoints(archive: Archive, objects: Sequence[ArchiveObject], state
 
     Only for partitions that are empty: what was ingested before, the broker has perhaps compacted since.
     """
-    if archive.layout is not KAFKA_LOG:
+    if archive.layout.identity is None:
         return []
     empty = {number for number, partition in state.partitions.items() if partition.log_end_offset == 0}
     mine = [each for each in objects if each.topic == state.topic and each.partition in empty]
-    found = find_cleaner_checkpoint(archive.stored, mine)
+    found = archive.layout.identity.find_checkpoint(archive.stored, mine)
     if found is None:
         return []
     command = f"winnow checkpoints import {shlex.quote(found.uri)}"
@@ -159,12 +163,12 @@ def _find_topic_id(
     Raises:
         BadInputError: there are several ids, or an earlier ingest was of another one: the topic was created again.
     """
-    if archive.layout is not KAFKA_LOG:
+    if archive.layout.identity is None:
         return None
     epochs = [each.topic_id for each in state.epochs if each.topic_id is not None]
     known = next((format_topic_id(choices[TOPIC_ID]) for choices in reversed(before) if TOPIC_ID in choices), None)
     known = epochs[-1] if epochs else known
-    for partition, found in sorted(read_topic_ids(archive.stored, objects).items()):
+    for partition, found in sorted(archive.layout.identity.read_topic_ids(archive.stored, objects).items()):
         if known is not None and found != known and found not in epochs:
             raise BadInputError(describe_other_topic_id(state.topic, partition, known, found))
         known, epochs = found, [found]

@@ -50,7 +50,6 @@ from winnow.planning.plans import PlanReference
 from winnow.sources.archive import ArchiveInput
 from winnow.sources.formats.encoding import Reading
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.sources.layouts.mapped import NAME as MAPPED
 from winnow.sources.objects import Offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import OtherTopicError
@@ -89,7 +88,7 @@ def find_local_reason(request: IngestRequest, head: Head) -> str | None:
         return "the offsets of an epoch are moved to where it is in the log"
     if not isinstance(source, ArchiveInput):
         return "files of Winnow's own layout are read in the order given"
-    if source.archive.layout.name == MAPPED:
+    if source.archive.layout.fields is not None:
         return "columns that --map names are read by one process"
     if any(each.offsets is Offsets.NONE for each in source.objects):
         return "the records have no offsets"

@@ -15,16 +15,15 @@ import fastavro
 from fastavro.schema import SchemaParseException
 
 from winnow.errors import WinnowError
+from winnow.sources.formats.batches import group_values, number_batches
 from winnow.sources.formats.compression import open_decompressed
-from winnow.sources.input_errors import make_file_error
+from winnow.sources.input_errors import COPY_AGAIN_ADVICE, Place, make_file_error
 from winnow.sources.objects import StoredObject
 
 MAGIC = b"Obj\x01"
 
 MAXIMUM_READ_BYTES = 1 << 30
 """A damaged length must not be asked for: Python would reserve the memory first."""
-
-_ADVICE = "copy the object from its source again, or leave it out with --exclude"
 
 
 class AvroFile:
@@ -50,6 +49,10 @@ class AvroFile:
                 if block.bytes_.read(1):
                     raise ValueError("more bytes than records")
 
+    def read_groups(self, batch_bytes: int) -> Iterator[tuple[Place, list[Any]]]:
+        """Yield the records in groups that fit into a batch, with their places; raises as :meth:`read_records`."""
+        return number_batches(self._uri, "record", group_values(self.read_records(), batch_bytes))
+
 
 @contextmanager
 def open_avro(obj: StoredObject) -> Iterator[AvroFile]:
@@ -61,6 +64,12 @@ def open_avro(obj: StoredObject) -> Iterator[AvroFile]:
     """
     with open_decompressed(obj) as stream:
         yield AvroFile(obj, stream)
+
+
+def read_avro_schema(obj: StoredObject) -> Any:
+    """Return the schema of ``obj`` as JSON; raises as :func:`open_avro`."""
+    with open_avro(obj) as file:
+        return file.schema
 
 
 class _Bounded:
@@ -89,9 +98,9 @@ def _translate_errors(uri: str) -> Iterator[None]:
     except (WinnowError, MemoryError):
         raise
     except SchemaParseException:
-        raise make_file_error(uri, "its Avro schema is not valid", _ADVICE) from None
+        raise make_file_error(uri, "its Avro schema is not valid", COPY_AGAIN_ADVICE) from None
     except (OverflowError, ArithmeticError):
         wrong = "it is damaged, or holds a date or a number that has no counterpart (years 1 to 9999)"
-        raise make_file_error(uri, wrong, _ADVICE) from None
+        raise make_file_error(uri, wrong, COPY_AGAIN_ADVICE) from None
     except Exception:
-        raise make_file_error(uri, "it is not an Avro file, or damaged or cut off", _ADVICE) from None
+        raise make_file_error(uri, "it is not an Avro file, or damaged or cut off", COPY_AGAIN_ADVICE) from None

@@ -13,6 +13,19 @@ from pyarrow import types
 from winnow.files.record_batch import make_headers
 from winnow.sources.formats.json_text import render_value
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place
+from winnow.sources.objects import FieldForm
+
+
+def find_form(kind: Any) -> FieldForm:
+    """Return how a column of an Arrow type holds key or value."""
+    if is_bytes(kind):
+        return FieldForm.BYTES
+    return FieldForm.TEXT if types.is_string(kind) or types.is_null(kind) else FieldForm.JSON
+
+
+def is_bytes(kind: Any) -> bool:
+    """Check whether an Arrow type is binary."""
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
 def make_byte_column(place: Place, column: Any) -> tuple[Any, bool]:

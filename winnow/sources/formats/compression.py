@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from winnow.errors import WinnowError
-from winnow.sources.input_errors import make_file_error, make_read_error, open_to_read
+from winnow.sources.input_errors import COPY_AGAIN_ADVICE, make_file_error, make_read_error, open_to_read
 from winnow.sources.objects import StoredObject
 
 BUFFER_BYTES = 1 << 20
@@ -48,12 +48,13 @@ _MAGICS = {
     "snappy": re.compile(re.escape(_SNAPPY_FRAME)),
 }
 
+START_BYTES = 1 << 18
+"""What is read of an object to find out what it is."""
+
 HEAD_BYTES = 10
 """The length of the longest of them."""
 
 _SUFFIXES = (".gz", ".zst", ".snappy", ".lz4", ".bz2")
-
-_COPY_AGAIN = "copy the object from its source again, or leave it out with --exclude"
 
 
 def find_compression(head: bytes) -> str | None:
@@ -118,7 +119,7 @@ def _decompress(obj: StoredObject, stream: Any) -> BinaryIO:
     if compression is None:
         if not head and obj.name.endswith(_SUFFIXES):
             raise make_file_error(
-                obj.uri, "the object is empty, though its name says that it is compressed", _COPY_AGAIN
+                obj.uri, "the object is empty, though its name says that it is compressed", COPY_AGAIN_ADVICE
             )
         read = stream.read
     elif compression == "snappy-java":
@@ -144,7 +145,7 @@ class _Translated:
             raise
         except (OSError, pa.ArrowException):
             wrong = "it cannot be read to its end: damaged or cut off"
-            raise make_read_error(self._uri, wrong, _COPY_AGAIN) from None
+            raise make_read_error(self._uri, wrong, COPY_AGAIN_ADVICE) from None
 
 
 class _Raw(io.RawIOBase):
@@ -233,4 +234,4 @@ def _read_exactly(uri: str, stream: Any, size: int) -> bytes:
 
 
 def _make_damage_error(uri: str) -> WinnowError:
-    return make_file_error(uri, "its Snappy data is damaged or cut off", _COPY_AGAIN)
+    return make_file_error(uri, "its Snappy data is damaged or cut off", COPY_AGAIN_ADVICE)

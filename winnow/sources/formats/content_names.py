@@ -13,8 +13,8 @@ from pyarrow import orc
 
 from winnow.errors import BadInputError
 from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
-from winnow.sources.formats.avro import open_avro
-from winnow.sources.formats.compression import open_seekable, read_start
+from winnow.sources.formats.avro import read_avro_schema
+from winnow.sources.formats.compression import START_BYTES, open_seekable, read_start
 from winnow.sources.formats.json_records import UNREADABLE
 from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
 from winnow.sources.formats.parquet import read_parquet_schema
@@ -23,7 +23,6 @@ from winnow.sources.objects import StoredObject
 ORC_MAGIC: Final = b"ORC"
 MAXIMUM_NAMES: Final = 20
 MAXIMUM_PATHS: Final = 200
-_START_BYTES: Final = 1 << 18
 _FIRST_OBJECT: Final = json.JSONDecoder()
 _LINE_FRAME: Final = b" \t\r"
 
@@ -91,15 +90,14 @@ def list_paths(obj: StoredObject) -> list[str]:
 def _list_columns(obj: StoredObject) -> list[tuple[str, list[str]]]:
     """Return the columns of ``obj``, each with the members of the structure that it is."""
     try:
-        start = read_start(obj, _START_BYTES)
+        start = read_start(obj, START_BYTES)
         if start.startswith(PARQUET_MAGIC):
             return _list_fields(read_parquet_schema(obj).columns)
         if start.startswith(ORC_MAGIC):
             with open_seekable(obj) as stream:
                 return _list_fields(orc.ORCFile(stream).schema)
         if start.startswith(AVRO_MAGIC):
-            with open_avro(obj) as file:
-                return _list_avro_fields(file.schema)
+            return _list_avro_fields(read_avro_schema(obj))
     except (BadInputError, pa.ArrowException, OSError, ValueError):
         return []
     return [(name, _list_nested(value)) for name, value in _decode_first(start).items()]

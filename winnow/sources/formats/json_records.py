@@ -56,6 +56,25 @@ def _make_decoder(raw: frozenset[str]) -> Decoder:
     return cast(Decoder, msgspec.json.Decoder(record).decode_lines)
 
 
+def decode_lines(place: Place, lines: list[bytes], decode: Decoder) -> list[Any]:
+    """Return the record of each line.
+
+    Raises:
+        BadInputError: ``decode`` rejects a line, or one holds several records.
+    """
+    try:
+        records = decode(b"\n".join(lines))
+    except UNREADABLE:
+        raise make_line_error(place, lines, decode) from None
+    return _check_count(place, lines, records)
+
+
+def _check_count(place: Place, lines: list[bytes], records: list[Any]) -> list[Any]:
+    if len(records) != len(lines):
+        raise place.make_error(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+    return records
+
+
 def make_line_error(place: Place, lines: list[bytes], decode: Callable[[bytes], object]) -> BadInputError:
     """Make the error for the first of ``lines`` that ``decode`` rejects."""
     for index, line in enumerate(lines):
@@ -98,7 +117,7 @@ class JsonRecords:
         self.structured = set()
         text = b"\n".join(lines)
         try:
-            return self._check_count(place, lines, _make_decoder(self._raw)(text))
+            return _check_count(place, lines, _make_decoder(self._raw)(text))
         except UNREADABLE:
             everything = _make_decoder(frozenset(TEXT_FIELDS))
         try:
@@ -106,17 +125,7 @@ class JsonRecords:
         except UNREADABLE:
             raise make_line_error(place, lines, everything) from None
         self._raw |= {name for name in TEXT_FIELDS if _has_structures(records, name)}
-        try:
-            return self._check_count(place, lines, _make_decoder(self._raw)(text))
-        except UNREADABLE:
-            raise make_line_error(place, lines, _make_decoder(self._raw)) from None
-
-    @staticmethod
-    def _check_count(place: Place, lines: list[bytes], records: list[Any]) -> list[Any]:
-        """Return ``records``; raise if a line holds several."""
-        if len(records) != len(lines):
-            raise place.make_error(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
-        return records
+        return decode_lines(place, lines, _make_decoder(self._raw))
 
     def find_absent(self, records: list[Any], name: str) -> int | None:
         """Return the index of the first record that was written without this field."""
@@ -135,6 +144,20 @@ class JsonRecords:
         if name not in self._raw:
             return make_text_column([None if value is UNSET else value for value in values])
         return self.render(place, name, [bytes(value) for value in values])
+
+    def make_columns(self, place: Place, records: list[Any]) -> dict[str, Any]:
+        """Return key, value, headers and timestamps as arguments of :func:`winnow.sources.envelope.make_chunk`.
+
+        Raises:
+            BadInputError: a structure is not UTF-8, or a timestamp is none.
+        """
+        return {
+            "key": self.make_bytes(place, records, "key"),
+            "value": self.make_bytes(place, records, "value"),
+            "headers": self.make_headers(place, records),
+            "timestamp": self.make_timestamps(place, records),
+            "structured": self.structured,
+        }
 
     def render(self, place: Place, name: str, raws: list[bytes]) -> Any:
         """Return a column of JSON source texts; no text at all is null.

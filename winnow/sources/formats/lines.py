@@ -9,8 +9,10 @@ from typing import BinaryIO
 import numpy as np
 
 from winnow.files.record_batch import Integers
-from winnow.sources.formats.batch_sizes import slice_by_size
-from winnow.sources.input_errors import make_file_error
+from winnow.sources.formats.batches import slice_by_size
+from winnow.sources.formats.compression import open_decompressed
+from winnow.sources.input_errors import COPY_AGAIN_ADVICE, Place, make_file_error
+from winnow.sources.objects import StoredObject
 
 MAXIMUM_LINE_BYTES = 1 << 30
 """No broker takes a record near this; without a maximum an object without line ends would be read into memory whole."""
@@ -66,6 +68,25 @@ def _read_blocks(uri: str, stream: BinaryIO, block_bytes: int) -> Iterator[tuple
     yield b"".join([*begun, data]).split(b"\n"), True
 
 
+def read_lines(obj: StoredObject, batch_bytes: int) -> Iterator[tuple[Place, list[bytes]]]:
+    """Yield the lines of ``obj`` that are not blank, with their places, as :func:`read_line_groups`.
+
+    Raises:
+        BadInputError: it cannot be read, its compression is damaged, or a line is longer than 1 GiB.
+        ServiceError: an object store cannot be reached.
+    """
+    with open_decompressed(obj) as stream:
+        for group in read_line_groups(obj.uri, stream, batch_bytes):
+            lines, rows = drop_blank(group)
+            if lines:
+                yield Place(obj.uri, "line", rows), lines
+
+
+def find_first_line(start: bytes) -> bytes:
+    """Return the first line of a text that is not blank; empty if there is none."""
+    return next((line for line in start.split(b"\n") if line.strip()), b"")
+
+
 def drop_blank(group: LineGroup) -> tuple[list[bytes], Integers]:
     """Return the lines of ``group`` that are not blank, with their numbers."""
     rows = group.number()
@@ -78,8 +99,6 @@ def drop_blank(group: LineGroup) -> tuple[list[bytes], Integers]:
 
 MAXIMUM_ENTRY_BYTES = 1 << 30
 """No broker takes a record near this."""
-
-_ADVICE = "copy the object from its source again, or leave it out with --exclude"
 
 
 def split_entries(uri: str, stream: BinaryIO, separator: bytes, block_bytes: int) -> Iterator[list[bytes]]:
@@ -107,6 +126,6 @@ def split_entries(uri: str, stream: BinaryIO, separator: bytes, block_bytes: int
                 uri, "an entry is longer than 1 GiB", "no broker accepts it; leave it out with --exclude"
             )
     if not total_bytes:
-        raise make_file_error(uri, "the object is empty", _ADVICE)
+        raise make_file_error(uri, "the object is empty", COPY_AGAIN_ADVICE)
     if begun_bytes:
-        raise make_file_error(uri, "its last entry has no end: the object is cut off", _ADVICE)
+        raise make_file_error(uri, "its last entry has no end: the object is cut off", COPY_AGAIN_ADVICE)

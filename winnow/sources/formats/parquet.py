@@ -6,23 +6,30 @@ gigabytes of records, and are expanded slice by slice only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from winnow.errors import WinnowError
 from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, Integers
-from winnow.sources.formats.batch_sizes import slice_by_size
+from winnow.sources.formats.batches import measure_bytes, slice_by_size
 from winnow.sources.formats.compression import open_seekable, read_start
-from winnow.sources.input_errors import DAMAGED_ADVICE, make_file_error, make_read_error
+from winnow.sources.input_errors import (
+    COPY_AGAIN_ADVICE,
+    DAMAGED_ADVICE,
+    make_file_error,
+    make_read_error,
+    open_to_read,
+)
 from winnow.sources.objects import StoredObject
 
 MAGIC = b"PAR1"
+NOT_PARQUET = "this is not Parquet, or its footer or a page is damaged"
 
 _BUFFER_BYTES = 1 << 20
 
@@ -30,6 +37,10 @@ _PLAIN_ROWS = 1024
 """Rows read at a time where dictionaries must be expanded at once."""
 _NESTED_ROWS = 8192
 """Likewise where there are nested columns: bytes in them are few, but expanded at once; some become Python values."""
+_DECODED_ROWS = 4096
+"""Rows that are Python values at a time, at most."""
+_DAMAGE = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError)
+"""Names that are not UTF-8, and contradictions within the footer, raise Python's own errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,7 @@ def read_parquet_schema(obj: StoredObject) -> ParquetSchema:
 
 def read_stream_schema(uri: str, stream: BinaryIO) -> ParquetSchema:
     """Do the same as :func:`read_parquet_schema` for an open stream; ``uri`` is for messages."""
-    with _translate_errors(uri):
+    with translate_parquet_errors(uri):
         schema = _open(stream).schema_arrow
         return ParquetSchema(schema, (schema.metadata or {}).get(b"parquet.avro.schema"))
 
@@ -67,8 +78,45 @@ def count_parquet_rows(obj: StoredObject) -> int | None:
     """
     if read_start(obj, len(MAGIC)) != MAGIC:
         return None
-    with open_seekable(obj) as stream, _translate_errors(obj.uri):
+    with open_seekable(obj) as stream, translate_parquet_errors(obj.uri):
         return int(_open(stream).metadata.num_rows)
+
+
+def read_footer_offsets(uri: str, partition: int | None, partitions: int) -> dict[int, tuple[int, int]] | None:
+    """Return the lowest and the highest offset per partition; None if the footer does not tell them for certain.
+
+    Records have columns ``offset`` and ``partition``. ``partition``: that of records that name none. ``partitions``:
+    how many the topic has; with others, records have to be read to say which is wrong.
+    """
+    try:
+        with open_to_read(uri) as stream:
+            if stream.read(len(MAGIC)) != MAGIC:
+                return None
+            metadata = pq.ParquetFile(stream).metadata
+    except (WinnowError, OSError, pa.ArrowException):
+        return None  # whoever reads the records says what is wrong
+    places = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    bounds: dict[int, tuple[int, int]] = {}
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        offsets = _read_bounds(group, places.get("offset"))
+        named = (partition, partition) if "partition" not in places else _read_bounds(group, places["partition"])
+        if offsets is None or named is None or named[0] is None or named[0] != named[1]:
+            return None
+        if not 0 <= named[0] < partitions:
+            return None
+        known = bounds.get(named[0], offsets)
+        bounds[named[0]] = min(known[0], offsets[0]), max(known[1], offsets[1])
+    return bounds
+
+
+def _read_bounds(group: Any, place: int | None) -> tuple[int, int] | None:
+    """Return the bounds of an integer column of a row group, if it has no nulls."""
+    statistics = None if place is None else group.column(place).statistics
+    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
+        return None
+    low, high = statistics.min, statistics.max
+    return (low, high) if isinstance(low, int) and isinstance(high, int) and low >= 0 else None
 
 
 def read_parquet_batches(
@@ -88,17 +136,46 @@ def read_stream_batches(
     uri: str, stream: BinaryIO, batch_bytes: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Do the same as :func:`read_parquet_batches` for an open stream; ``uri`` is for messages."""
-    with _translate_errors(uri):
-        file = _File(uri, stream, columns)
-    if len(set(file.schema.names)) < len(file.schema.names):
-        raise make_file_error(uri, "two columns have the same name", "leave the object out with --exclude")
+    file = ParquetReader(uri, stream, columns)
+    _require_distinct(uri, file.schema)
     for batch in file.read(batch_bytes):
-        with _translate_errors(uri):
+        with translate_parquet_errors(uri):
             sizes = _measure_rows(batch)
         for start, end in slice_by_size(sizes, batch_bytes):
-            with _translate_errors(uri):
+            with translate_parquet_errors(uri):
                 part = _expand(batch.slice(start, end - start))
             yield part
+
+
+def read_parquet_values(obj: StoredObject, block_bytes: int, column: str | None = None) -> Iterator[Any]:
+    """Yield each row as a dict, or the value of its ``column``: for structures that become JSON text.
+
+    Raises:
+        BadInputError: the object is damaged or cut off, or has no such column.
+        ServiceError: its object store cannot be reached.
+    """
+    with open_seekable(obj) as stream:
+        file = ParquetReader(
+            obj.uri,
+            stream,
+            None if column is None else [column],
+            is_compact=lambda _: False,
+            most_rows=_DECODED_ROWS,
+            advice=COPY_AGAIN_ADVICE,
+            shorter=NOT_PARQUET,
+        )
+        if column is not None and column not in file.schema.names:
+            raise make_file_error(obj.uri, f"it has no column {column}", "choose another --layout")
+        _require_distinct(obj.uri, file.schema)
+        for batch in file.read(block_bytes):
+            with translate_parquet_errors(obj.uri, COPY_AGAIN_ADVICE):
+                rows = batch.to_pylist(maps_as_pydicts="strict")
+            yield from rows if column is None else (row[column] for row in rows)
+
+
+def _require_distinct(uri: str, schema: pa.Schema) -> None:
+    if len(set(schema.names)) < len(schema.names):
+        raise make_file_error(uri, "two columns have the same name", "leave the object out with --exclude")
 
 
 def _open(stream: BinaryIO, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
@@ -114,41 +191,70 @@ def _open(stream: BinaryIO, read_dictionary: list[str] | None = None) -> pq.Parq
 
 
 @contextmanager
-def _translate_errors(uri: str) -> Iterator[None]:
-    """Turn every error of the Parquet library but a lack of memory into one about a damaged object."""
+def translate_parquet_errors(uri: str, advice: str = DAMAGED_ADVICE) -> Iterator[None]:
+    """Turn every error of the Parquet library but a lack of memory into one about a damaged object.
+
+    Raises:
+        BadInputError: there was one.
+        ServiceError: there was one, and its object store cannot be reached.
+    """
     try:
         yield
     except MemoryError:
         raise
-    except (pa.ArrowException, OSError, ValueError, LookupError, OverflowError):
-        # Names that are not UTF-8, and contradictions within the footer, raise Python's own errors.
-        wrong = "this is not Parquet, or its footer or a page is damaged"
-        raise make_read_error(uri, wrong, DAMAGED_ADVICE) from None
+    except _DAMAGE:
+        raise make_read_error(uri, NOT_PARQUET, advice) from None
 
 
-class _File:
+class ParquetReader:
     """One file, opened twice: with its byte columns as dictionaries, and as they are.
 
     Metadata of column chunks is not read: PyArrow ends the whole process if a damaged footer contradicts itself there.
+
+    Args:
+        uri: for messages.
+        stream: the file.
+        columns: those to read, as far as it has them; None: all.
+        is_compact: which byte columns are read as dictionaries, by their paths; those at the top.
+        most_rows: at most so many at a time.
+        advice: for damage.
+        shorter: what to say if there are fewer records than the footer says.
+
+    Raises:
+        BadInputError: it is damaged.
+        ServiceError: its object store cannot be reached.
     """
 
-    def __init__(self, uri: str, stream: BinaryIO, columns: Sequence[str] | None) -> None:
-        self._uri = uri
-        self._plain = _open(stream)
-        self.schema: pa.Schema = self._plain.schema_arrow
-        leaves = [self._plain.schema.column(index) for index in range(self._plain.metadata.num_columns)]
-        compact = [leaf.path for leaf in leaves if "." not in leaf.path and leaf.physical_type == "BYTE_ARRAY"]
-        self._compact = _open(stream, compact)
-        self._columns = None if columns is None else [name for name in columns if name in self.schema.names]
-        nested = [field for field in self.schema if pa.types.is_nested(field.type)]
-        self._most_rows = _NESTED_ROWS if nested else MAXIMUM_BATCH_ROWS
+    def __init__(
+        self,
+        uri: str,
+        stream: BinaryIO,
+        columns: Sequence[str] | None = None,
+        *,
+        is_compact: Callable[[str], bool] = lambda path: "." not in path,
+        most_rows: int | None = None,
+        advice: str = DAMAGED_ADVICE,
+        shorter: str = "it holds fewer records than its footer says",
+    ) -> None:
+        self._uri, self._advice, self._shorter = uri, advice, shorter
+        with translate_parquet_errors(uri, advice):
+            self._plain = _open(stream)
+            self.schema: pa.Schema = self._plain.schema_arrow
+            leaves = [self._plain.schema.column(index) for index in range(self._plain.metadata.num_columns)]
+            compact = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and is_compact(leaf.path)]
+            self._compact = _open(stream, compact) if compact else self._plain
+            self._columns = None if columns is None else [name for name in columns if name in self.schema.names]
+            self._groups = self._plain.metadata.num_row_groups
+        if most_rows is None:
+            is_nested = any(pa.types.is_nested(field.type) for field in self.schema)
+            most_rows = _NESTED_ROWS if is_nested else MAXIMUM_BATCH_ROWS
+        self._most_rows = most_rows
 
     def read(self, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        with _translate_errors(self._uri):
-            groups = self._plain.metadata.num_row_groups
+        """Yield the rows in batches of about ``batch_bytes`` in the file; raises as the class."""
         # One row group at a time: dictionaries cannot be read across two.
-        for number in range(groups):
-            with _translate_errors(self._uri):
+        for number in range(self._groups):
+            with translate_parquet_errors(self._uri, self._advice):
                 group = self._plain.metadata.row_group(number)
                 wanted = batch_bytes * max(1, group.num_rows) // max(1, group.total_byte_size)
                 missing = group.num_rows
@@ -157,11 +263,11 @@ class _File:
                 yield batch
             if missing:
                 # Arrow does not notice a column chunk that ends too early.
-                raise make_file_error(self._uri, "it holds fewer records than its footer says", DAMAGED_ADVICE)
+                raise make_read_error(self._uri, self._shorter, self._advice)
 
     def _read_group(self, number: int, rows: int) -> Iterator[pa.RecordBatch]:
         done = 0
-        with suppress(pa.ArrowException, OSError):
+        with suppress(*_DAMAGE):
             for batch in self._compact.iter_batches(rows, row_groups=[number], columns=self._columns):
                 yield batch
                 done += batch.num_rows
@@ -169,7 +275,7 @@ class _File:
         # Pages in a delta encoding cannot be read as dictionaries. Damaged ones fail here too.
         plain = self._plain.iter_batches(min(rows, _PLAIN_ROWS), row_groups=[number], columns=self._columns)
         while True:
-            with _translate_errors(self._uri):
+            with translate_parquet_errors(self._uri, self._advice):
                 batch = next(plain, None)
             if batch is None:
                 return
@@ -183,26 +289,11 @@ def _measure_rows(batch: pa.RecordBatch) -> Integers:
     """Return the expanded size in bytes of each row; nested columns count with their average."""
     sizes = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
-        if pa.types.is_dictionary(column.type):
-            sizes += _measure_dictionary(column)
-        elif _is_bytes(column.type):
-            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        if pa.types.is_dictionary(column.type) or pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+            sizes += measure_bytes(column)
         else:
             sizes += column.nbytes // max(1, batch.num_rows)
     return sizes
-
-
-def _measure_dictionary(column: Any) -> Integers:
-    lengths = np.append(pc.fill_null(pc.binary_length(column.dictionary), 0).to_numpy(), 0)
-    places = column.indices.drop_null().to_numpy()
-    # A damaged page may point outside its dictionary, and Arrow does not check before it reads there.
-    if len(places) and not 0 <= places.min() <= places.max() < len(column.dictionary):
-        raise pa.ArrowInvalid("a place outside the dictionary")
-    return np.asarray(lengths[pc.fill_null(column.indices, len(column.dictionary)).to_numpy()], np.int64)
-
-
-def _is_bytes(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_string(kind))
 
 
 def _expand(batch: pa.RecordBatch) -> pa.RecordBatch:

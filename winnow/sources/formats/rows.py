@@ -7,16 +7,21 @@ of :mod:`winnow.sources.formats.json_text`. A column that a row lacks is an erro
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv, orc
 
 from winnow.errors import BadInputError
+from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
+from winnow.sources.formats.avro import open_avro
+from winnow.sources.formats.batches import number_batches, slice_by_size
 from winnow.sources.formats.column_values import (
     list_values,
     make_byte_column,
@@ -24,17 +29,24 @@ from winnow.sources.formats.column_values import (
     make_headers_of_column,
     render_column,
 )
+from winnow.sources.formats.compression import START_BYTES, open_decompressed, open_seekable, read_start
+from winnow.sources.formats.content_names import ORC_MAGIC
 from winnow.sources.formats.json_records import UNREADABLE, JsonRecords
+from winnow.sources.formats.lines import read_lines
+from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
+from winnow.sources.formats.parquet import read_parquet_batches
 from winnow.sources.formats.timestamps import make_finer_timestamp_error, read_timestamp_texts, to_milliseconds
-from winnow.sources.input_errors import DAMAGED_ADVICE, Place
+from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
+from winnow.sources.objects import ReadOptions, StoredObject
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NUMBER: Final = re.compile(r"-?\d{1,19}(?:\.\d{1,19})?")
 _PER_UNIT: Final = {"s": Decimal(1_000), "ms": Decimal(1), "us": Decimal("0.001")}
 _MAP_ADVICE: Final = "name another with --map"
+_MAXIMUM_ARRAY_BYTES: Final = 1 << 28
 
 
-class ForeignRows(Protocol):
+class Rows(Protocol):
     """Neighbouring rows of a file. Columns are named as ``--map`` names them: members of structures with dots.
 
     Raises, each of them: BadInputError, if a row has no such column, or what is in it is not as it has to be.
@@ -144,6 +156,8 @@ class DecodedRows:
 
     def _list(self, place: Place, column: str) -> list[Any]:
         path = split_path(self.names, column)
+        if len(path) == 1 and all(path[0] in row for row in self.rows):
+            return [row[path[0]] for row in self.rows]
         values: list[Any] = list(self.rows)
         for depth, member in enumerate(path):
             for index, value in enumerate(values):
@@ -352,3 +366,118 @@ def _list_pairs(value: Any) -> list[tuple[str, Any]] | None:
 def _make_missing_error(place: Place, index: int, column: str) -> BadInputError:
     wrong = f"it has no column {ascii(column)[:80]}"
     return place.make_error(index, wrong, f"{_MAP_ADVICE}; a field that is null has to be there as null")
+
+
+def is_text(start: bytes) -> bool:
+    """Check whether an object that begins so is JSON or CSV."""
+    return not start.startswith((PARQUET_MAGIC, ORC_MAGIC, AVRO_MAGIC))
+
+
+def is_csv(start: bytes) -> bool:
+    """Check whether an object that begins so is CSV."""
+    return is_text(start) and not start.lstrip(b" \t\r\n\xef\xbb\xbf").startswith((b"{", b"["))
+
+
+def read_rows(obj: StoredObject, options: ReadOptions) -> Iterator[tuple[Place, Rows]]:
+    """Yield the rows of ``obj``, whatever its format, found by its first bytes.
+
+    Raises:
+        BadInputError: it is empty, damaged or cut off, or holds something else than rows.
+        ServiceError: an object store cannot be reached.
+    """
+    start = read_start(obj, START_BYTES)
+    if not start.strip():
+        raise make_file_error(obj.uri, "it is empty", DAMAGED_ADVICE)
+    if start.startswith(AVRO_MAGIC):
+        yield from _read_avro(obj, options)
+    elif is_text(start) and not is_csv(start):
+        yield from _read_json(obj, options, is_array=start.lstrip().startswith(b"["))
+    else:
+        if start.startswith(PARQUET_MAGIC):
+            batches = read_parquet_batches(obj, options.batch_bytes)
+        else:
+            batches = _read_orc(obj) if start.startswith(ORC_MAGIC) else _read_csv(obj)
+        for place, batch in number_batches(obj.uri, "row", _slice_batches(batches, options.batch_bytes)):
+            yield place, ArrowRows(batch)
+
+
+def _slice_batches(batches: Iterable[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        sizes = np.full(batch.num_rows, batch.nbytes // max(1, batch.num_rows), np.int64)
+        for start, end in slice_by_size(sizes, batch_bytes):
+            yield batch.slice(start, end - start)
+
+
+def _read_orc(obj: StoredObject) -> Iterator[pa.RecordBatch]:
+    with open_seekable(obj) as stream:
+        try:
+            file = orc.ORCFile(stream)
+            for number in range(file.nstripes):
+                stripe = file.read_stripe(number)
+                yield from (stripe.to_batches() if isinstance(stripe, pa.Table) else [stripe])
+        except (pa.ArrowException, OSError, ValueError):
+            raise make_file_error(obj.uri, "this is not ORC, or damaged or cut off", DAMAGED_ADVICE) from None
+
+
+def _read_csv(obj: StoredObject) -> Iterator[pa.RecordBatch]:
+    with open_decompressed(obj) as stream:
+        names = _read_csv_names(obj)
+        options = csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
+        )
+        parsing = csv.ParseOptions(newlines_in_values=True)
+        try:
+            yield from csv.open_csv(stream, parse_options=parsing, convert_options=options)
+        except (pa.ArrowException, OSError, ValueError):
+            raise make_file_error(obj.uri, "this is not CSV, or cut off", DAMAGED_ADVICE) from None
+
+
+def _read_csv_names(obj: StoredObject) -> list[str]:
+    first = read_start(obj, START_BYTES).split(b"\n", 1)[0]
+    try:
+        return [str(name) for name in csv.read_csv(pa.BufferReader(first + b"\n")).schema.names]
+    except (pa.ArrowException, ValueError):
+        raise make_file_error(obj.uri, "its first line has no names of columns", DAMAGED_ADVICE) from None
+
+
+def _read_avro(obj: StoredObject, options: ReadOptions) -> Iterator[tuple[Place, Rows]]:
+    with open_avro(obj) as file:
+        for place, records in file.read_groups(options.batch_bytes):
+            if not all(isinstance(record, dict) for record in records):
+                raise place.make_error(0, "from here on records are no structures", "only such have columns to map")
+            yield place, DecodedRows(records)
+
+
+def _read_json(obj: StoredObject, options: ReadOptions, *, is_array: bool) -> Iterator[tuple[Place, Rows]]:
+    json = JsonRecords(options)
+    if is_array:
+        yield from _read_json_array(obj, options, json)
+        return
+    for place, lines in read_lines(obj, options.batch_bytes):
+        yield place, JsonRows(place, lines, json)
+
+
+def _read_json_array(obj: StoredObject, options: ReadOptions, json: JsonRecords) -> Iterator[tuple[Place, Rows]]:
+    """Read one array of objects, which is in memory as a whole: what people export by hand is small."""
+    with open_decompressed(obj) as stream:
+        text = _read_bounded(obj, stream)
+    try:
+        raws = msgspec.json.decode(text, type=list[msgspec.Raw])
+    except UNREADABLE:
+        raise make_file_error(obj.uri, "its JSON array is damaged or cut off", DAMAGED_ADVICE) from None
+    lines = [bytes(raw) for raw in raws]
+    sizes = np.fromiter(map(len, lines), np.int64, len(lines))
+    for begin, end in slice_by_size(sizes, options.batch_bytes):
+        place = Place(obj.uri, "record", np.arange(begin + 1, end + 1))
+        yield place, JsonRows(place, lines[begin:end], json)
+
+
+def _read_bounded(obj: StoredObject, stream: BinaryIO) -> bytes:
+    parts, size = [], 0
+    while part := stream.read(1 << 20):
+        parts.append(part)
+        size += len(part)
+        if size > _MAXIMUM_ARRAY_BYTES:
+            advice = "write one object a line, with jq -c '.[]' for instance"
+            raise make_file_error(obj.uri, "its JSON array is larger than 256 MiB", advice)
+    return b"".join(parts)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.sources.archive import Archive
-from winnow.sources.envelope import make_chunk
-from winnow.sources.formats.column_values import (
-    list_values,
-    make_byte_column,
-    make_headers_of_column,
-    make_topics,
-    render_column,
-)
+from winnow.sources.envelope import make_chunk, read_content
+from winnow.sources.formats.batches import number_batches
+from winnow.sources.formats.column_values import make_topics
+from winnow.sources.formats.rows import ArrowRows
 from winnow.sources.formats.timestamps import to_milliseconds
 from winnow.sources.iceberg.column_map import ColumnMap
 from winnow.sources.iceberg.source_table import SourceTable, TableFile
@@ -58,7 +53,7 @@ def make_table_archive(table: SourceTable, files: Sequence[TableFile], columns: 
     stored = tuple(StoredObject(file.uri, file.size_bytes) for file in ordered)
     forms = {"value": FieldForm.JSON if columns.row else FieldForm.BYTES}
     objects = tuple(ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored)
-    layout = Layout(NAME, DESCRIPTION, lambda _: False, lambda _: Arrangement(objects), read)
+    layout = Layout(NAME, DESCRIPTION, None, lambda _: Arrangement(objects), read)
     return Archive(layout, objects, stored)
 
 
@@ -71,10 +66,7 @@ def read_records(
         BadInputError: the file cannot be read, or a row is no record: it has no offset or no partition.
         ServiceError: the table's storage cannot be reached.
     """
-    done = 0
-    for batch in table.read(file, columns.columns, options.batch_bytes):
-        place = Place(file.uri, "row", np.arange(done + 1, done + 1 + batch.num_rows))
-        done += batch.num_rows
+    for place, batch in number_batches(file.uri, "row", table.read(file, columns.columns, options.batch_bytes)):
         yield _convert_batch(place, batch, columns, options)
 
 
@@ -99,25 +91,19 @@ def _convert_batch(place: Place, batch: pa.RecordBatch, columns: ColumnMap, opti
         if fields[name].null_count:
             index = pc.index(fields[name].is_null(), True).as_py()
             raise place.make_error(index, f"it has no {name}", f"name another column with --map {name}=COLUMN")
-    found: dict[str, Any] = {}
-    structured = set()
-    for name, make in (("key", make_byte_column), ("value", make_byte_column), ("headers", make_headers_of_column)):
-        if name in fields:
-            found[name], is_structured = make(place, fields[name])
-            structured |= {name} if is_structured else set()
+    rows = ArrowRows(batch)
+    content = read_content(place, rows, {name: ".".join(path) for name, path in columns.fields.items()})
     if columns.row:
-        rows = pa.StructArray.from_arrays([batch.column(name) for name in columns.row], list(columns.row))
-        found["value"] = render_column(place, list_values(place, rows))
-        structured.add("value")
+        content["value"] = rows.render(place, set(rows.names) - set(columns.row))
+        content["structured"].add("value")
     return make_chunk(
         place,
-        **found,
+        **content,
         partition=fields["partition"],
         offset=fields["offset"],
         timestamp=_read_timestamps(place, fields.get("timestamp"), options),
         timestamp_type=fields.get("timestampType"),
         topics=make_topics(place, fields.get("topic")),
-        structured=structured,
     )
 
 

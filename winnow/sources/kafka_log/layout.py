@@ -27,6 +27,7 @@ from winnow.sources.kafka_log.files import (
     parse_segment_name,
     parse_segment_path,
     read_log_start_offsets,
+    read_topic_ids,
 )
 from winnow.sources.kafka_log.log import LogSurvey, PartitionLog, read_log, survey_log
 from winnow.sources.kafka_log.tiered import (
@@ -39,12 +40,20 @@ from winnow.sources.kafka_log.tiered import (
     parse_tiered_place,
     read_manifest,
 )
-from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, sort_objects
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layout import (
+    Arrangement,
+    Description,
+    Finding,
+    FindingKind,
+    Layout,
+    ObjectSurvey,
+    SourceIdentity,
+    sort_objects,
+)
+from winnow.sources.objects import BYTES, ArchiveObject, ReadOptions, RecordChunk, StoredObject
 from winnow.values.model import TopicPartition
 
 NAME: Final = "kafka-log"
-_FORMS: Final = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
 
 
 def begins_with_batch(obj: StoredObject, base_offset: int) -> bool:
@@ -98,7 +107,7 @@ def arrange_tiered(stored: Sequence[StoredObject]) -> list[ArchiveObject]:
     objects = []
     for (uri, place), parts in folders.items():
         first = collect_segments(parts.values())[0].base_offset
-        objects.append(ArchiveObject(NAME, uri, parts, place.topic, place.partition, first, _FORMS))
+        objects.append(ArchiveObject(NAME, uri, parts, place.topic, place.partition, first, BYTES))
     return objects
 
 
@@ -194,7 +203,7 @@ def arrange_kafka_log(stored: Sequence[StoredObject]) -> Arrangement:
     copied = {(each.topic, each.partition): each.uri for each in objects}
     if collect_segments(alone.values()):
         # By their addresses: of the same names are segments of other partitions.
-        objects.append(ArchiveObject(NAME, next(iter(alone)), alone, forms=_FORMS))
+        objects.append(ArchiveObject(NAME, next(iter(alone)), alone, forms=BYTES))
     left_out = 0
     for uri, files in folders.items():
         folder = parse_folder_name(uri.rpartition("/")[2])
@@ -246,7 +255,7 @@ def _arrange_folder(
     start = starts[root].get(TopicPartition(folder.topic, folder.partition), 0)
     parts = {each.name: each for each in files if each.name.endswith((".log", ".txnindex"))}
     first = max(start, collect_segments(files)[0].base_offset)
-    return ArchiveObject(NAME, uri, parts, folder.topic, folder.partition, first, _FORMS)
+    return ArchiveObject(NAME, uri, parts, folder.topic, folder.partition, first, BYTES)
 
 
 def _read_checkpoint_beside(root: str) -> Mapping[TopicPartition, int]:
@@ -292,27 +301,28 @@ def survey_object(archive: ArchiveObject) -> LogSurvey:
     return _survey(make_log(archive))
 
 
-def list_log_findings(archive: ArchiveObject) -> list[Finding]:
-    """List what of a log is not taken: records of transactions that are open, and a batch that is cut off at its end.
+def survey_kafka_log(archive: ArchiveObject) -> ObjectSurvey:
+    """Return what the headers of a log's batches tell, and what of it is not taken: open transactions, a batch cut off.
 
-    Reads the headers of the log's batches, once for all callers; raises as :func:`survey_object`.
+    Reads the headers once for all callers; raises as :func:`survey_object`.
     """
     survey = survey_object(archive)
-    found = []
+    findings = []
     name = f"{archive.topic or UNNAMED}-{archive.partition}"
     if survey.waiting_records:
         text = (
             f"{name}: records from offset {survey.last_stable_offset} on wait for {survey.open_transactions} open "
             "transactions and are not taken; ingest the folder again when they are decided."
         )
-        found.append(Finding(FindingKind.UNCOMMITTED_AT_END, text, survey.waiting_records))
+        findings.append(Finding(FindingKind.UNCOMMITTED_AT_END, text, survey.waiting_records))
     if survey.tail.cut_off_bytes:
         text = (
             f"{name}: the last batch of the active segment is cut off: {survey.tail.cut_off_bytes:,} bytes behind "
             f"offset {survey.end_offset} are no whole batch and are left out."
         )
-        found.append(Finding(FindingKind.CUT_OFF, text, 1))
-    return found
+        findings.append(Finding(FindingKind.CUT_OFF, text, 1))
+    last = survey.last_stable_offset - 1
+    return ObjectSurvey(survey.records, survey.first_offset, last, survey.maximum_timestamp_ms, tuple(findings))
 
 
 def read_kafka_log(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -345,5 +355,8 @@ KAFKA_LOG = Layout(
     recognise_kafka_log,
     arrange_kafka_log,
     read_kafka_log,
+    is_decisive=True,
     takes_partition=True,
+    survey=survey_kafka_log,
+    identity=SourceIdentity(read_topic_ids, find_cleaner_checkpoint),
 )

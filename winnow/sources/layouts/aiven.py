@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
 from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
-from winnow.sources.formats.avro import open_avro
-from winnow.sources.formats.compression import read_start
+from winnow.sources.formats.avro import read_avro_schema
+from winnow.sources.formats.compression import START_BYTES, read_start
 from winnow.sources.formats.content_names import list_columns, list_members, shorten_names, tells_position
+from winnow.sources.formats.lines import find_first_line
 from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
 from winnow.sources.formats.parquet import read_parquet_schema
 from winnow.sources.input_errors import make_file_error
@@ -30,8 +31,6 @@ from winnow.sources.layouts.aiven_csv import CsvFields, find_csv_fields, read_ai
 from winnow.sources.layouts.aiven_json import FIELDS, find_envelope, is_json, read_aiven_json
 from winnow.sources.layouts.aiven_names import AivenName, has_usual_name, is_named_by_key, parse_name
 from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk, StoredObject
-
-_START_BYTES = 1 << 18
 
 
 class AivenFormat(StrEnum):
@@ -62,20 +61,20 @@ def inspect_content(obj: StoredObject, name: AivenName | None = None) -> AivenCo
         BadInputError: the object cannot be read, or is damaged or cut off there.
         ServiceError: an object store cannot be reached.
     """
-    start = read_start(obj, _START_BYTES)
+    start = read_start(obj, START_BYTES)
     if start.startswith(PARQUET_MAGIC):
         schema = read_parquet_schema(obj)
         has_envelope = has_parquet_envelope(schema)
         fields = tuple(name for name in FIELDS if has_envelope and name in schema.columns.names)
         return AivenContent(AivenFormat.PARQUET, has_envelope, fields or ("value",), find_parquet_forms(schema))
     if start.startswith(AVRO_MAGIC):
-        with open_avro(obj) as file:
-            has_envelope = has_avro_envelope(file.schema)
-            names = [each["name"] for each in file.schema["fields"]] if has_envelope else ["value"]
-            return AivenContent(AivenFormat.AVRO, has_envelope, tuple(names), find_avro_forms(file.schema))
-    first = next((line for line in start.split(b"\n") if line.strip()), b"")
+        avro = read_avro_schema(obj)
+        has_envelope = has_avro_envelope(avro)
+        names = [each["name"] for each in avro["fields"]] if has_envelope else ["value"]
+        return AivenContent(AivenFormat.AVRO, has_envelope, tuple(names), find_avro_forms(avro))
+    first = find_first_line(start)
     # A line may be longer than what was read of it.
-    if is_json(first) or (len(first) == _START_BYTES and first.startswith((b"{", b'"'))):
+    if is_json(first) or (len(first) == START_BYTES and first.startswith((b"{", b'"'))):
         return _inspect_json(start)
     found = find_csv_fields(read_csv_sample(obj), name.first_offset if name else None, name.partition if name else None)
     forms = {"key": FieldForm.BASE64, "value": FieldForm.TEXT_OR_BASE64, "headers": FieldForm.BASE64}
@@ -220,7 +219,7 @@ def arrange_aiven(stored: Sequence[StoredObject]) -> Arrangement:
 
 def list_unknown_fields(obj: StoredObject) -> tuple[str, ...]:
     """Return the members of the first record of ``obj``, JSON, that are not a Kafka record's; names only if plain."""
-    others = [name for name in list_members(read_start(obj, _START_BYTES)) if name not in FIELDS]
+    others = [name for name in list_members(read_start(obj, START_BYTES)) if name not in FIELDS]
     return tuple(shorten_names(others))
 
 

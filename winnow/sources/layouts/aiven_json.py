@@ -129,11 +129,11 @@ class _Reader:
                 raise make_file_error(place.uri, wrong, "add value to the sink's format.output.fields")
         derived = derive_offsets(self._archive, self.records, len(lines))
         self.records += len(lines)
-        partition = repeat_partition(self._archive, len(lines))
+        told = {"partition": repeat_partition(self._archive, len(lines)), "offset": derived}
         if self._fields is not None:
-            return self._read_envelopes(place, lines, partition, derived)
+            return self._read_envelopes(place, lines, told)
         value = self._read_values(place, lines)
-        return make_chunk(place, value=value, partition=partition, offset=derived, structured=self._json.structured)
+        return make_chunk(place, value=value, structured=self._json.structured, **told)
 
     def _read_values(self, place: Place, lines: list[bytes]) -> Any:
         self._json.structured = set()
@@ -143,7 +143,7 @@ class _Reader:
             raise make_line_error(place, lines, _decode_values) from None
         return self._json.render(place, "value", [bytes(raw) for raw in raws])
 
-    def _read_envelopes(self, place: Place, lines: list[bytes], partition: Any, derived: Any) -> RecordChunk:
+    def _read_envelopes(self, place: Place, lines: list[bytes], told: dict[str, Any]) -> RecordChunk:
         fields = self._fields or ()
         records = self._json.decode(place, lines)
         for name in ("key", "value", "offset"):
@@ -151,13 +151,6 @@ class _Reader:
             absent = self._json.find_absent(records, name) if name in fields else None
             if absent is not None:
                 raise place.make_error(absent, f"it has no {name}, which the first record has", DAMAGED_ADVICE)
-        return make_chunk(
-            place,
-            key=self._json.make_bytes(place, records, "key"),
-            value=self._json.make_bytes(place, records, "value"),
-            headers=self._json.make_headers(place, records),
-            partition=partition,
-            offset=make_integers([record.offset for record in records]) if "offset" in fields else derived,
-            timestamp=self._json.make_timestamps(place, records),
-            structured=self._json.structured,
-        )
+        if "offset" in fields:
+            told["offset"] = make_integers([record.offset for record in records])
+        return make_chunk(place, **self._json.make_columns(place, records), **told)

@@ -1,4 +1,4 @@
-"""The table of layouts. To add one: a module that describes it, and its line here."""
+"""The table of layouts. To add one: a module that describes it, and its line here (CONTRIBUTING.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from winnow.sources.layouts.lenses import LENSES
 from winnow.sources.layouts.spark import SPARK
 from winnow.sources.layouts.ui_export import UI_EXPORT
 from winnow.sources.layouts.unrecognised import make_unrecognised_error
-from winnow.sources.layouts.winnow.layout import WINNOW, may_be_winnow
+from winnow.sources.layouts.winnow.layout import WINNOW
 from winnow.sources.objects import StoredObject
 
 AUTO: Final = "auto"
@@ -58,6 +58,11 @@ def get_layout(name: str) -> Layout:
     )
 
 
+def is_in_order(name: str) -> bool:
+    """Check whether files of the layout ``name`` are taken in the order in which they are named."""
+    return any(layout.name == name and layout.keeps_order for layout in LAYOUTS)
+
+
 def find_layout(stored: Sequence[StoredObject], *, suggests: bool = False) -> Layout:
     """Find the layout of a call's objects by looking at the largest of them.
 
@@ -67,8 +72,9 @@ def find_layout(stored: Sequence[StoredObject], *, suggests: bool = False) -> La
         BadInputError: none is recognised, or the objects are of several layouts.
         ServiceError: an object store cannot be reached.
     """
-    if any(KAFKA_LOG.recognise(each) for each in stored):
-        return KAFKA_LOG
+    for decisive in (layout for layout in LAYOUTS if layout.is_decisive):
+        if any(decisive.recognises(obj) for obj in stored):
+            return decisive
     found: dict[str, StoredObject] = {}
     for each in sorted(stored, key=lambda each: (-each.size_bytes, each.uri))[:_SAMPLES]:
         layout = _recognise(each)
@@ -102,9 +108,9 @@ def _suggest(obj: StoredObject) -> Layout | None:
 def _recognise(obj: StoredObject) -> Layout | None:
     for layout in LAYOUTS:
         try:
-            if layout.recognise(obj):
+            if layout.recognises(obj):
                 return layout
         except BadInputError:
             # Cut off or damaged, perhaps: that is said when it is read.
             continue
-    return WINNOW if may_be_winnow(obj) else None
+    return next((layout for layout in LAYOUTS if layout.assume is not None and layout.assume(obj)), None)

@@ -18,16 +18,16 @@ from winnow.files.record_batch import (
     MAXIMUM_OFFSET,
     MAXIMUM_TIMESTAMP_MS,
     NO_TIMESTAMP_MS,
-    RECORD_SCHEMA,
     ROW_BYTES,
     TIMESTAMP_TYPES,
 )
-from winnow.sources.formats.avro import MAGIC, open_avro
+from winnow.sources.envelope import make_chunk, tell_by_name
+from winnow.sources.formats.avro import MAGIC, open_avro, read_avro_schema
 from winnow.sources.formats.column_values import UNRENDERABLE, Header, list_headers, make_header_column
 from winnow.sources.formats.compression import read_start
 from winnow.sources.formats.json_text import render_value
 from winnow.sources.formats.timestamps import FinerThanMillisecondError, convert_to_ms
-from winnow.sources.input_errors import FinerTimestampError, RecordFault, make_file_error, make_record_error
+from winnow.sources.input_errors import FinerTimestampError, Place, RecordFault, make_file_error, make_record_error
 from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, find_largest, sort_objects
 from winnow.sources.layouts.aiven_names import parse_name
 from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk, StoredObject
@@ -115,8 +115,7 @@ def read_avro_fields(obj: StoredObject) -> AvroFields:
         BadInputError: it is missing, damaged or not Avro.
         ServiceError: its object store cannot be reached.
     """
-    with open_avro(obj) as file:
-        return find_fields(file.schema)
+    return find_fields(read_avro_schema(obj))
 
 
 def read_avro(obj: ArchiveObject, options: ReadOptions | None = None) -> Iterator[RecordChunk]:
@@ -132,10 +131,10 @@ def read_avro(obj: ArchiveObject, options: ReadOptions | None = None) -> Iterato
     options = options or ReadOptions()
     with open_avro(obj.parts["value"]) as file:
         fields = find_fields(file.schema)
-        converter = _Converter(obj, fields.names, options)
         done = 0
         for group in _group_records(obj, fields.names, file.read_records(), options.batch_bytes):
-            yield converter.convert(group, done)
+            place = Place(obj.uri, "row", np.arange(done + 1, done + len(group.records) + 1))
+            yield _Converter(obj, fields.names, options, place, group.records).convert(group)
             done += len(group.records)
 
 
@@ -178,85 +177,83 @@ def _group_records(
         yield group
 
 
+@dataclass(frozen=True, slots=True)
 class _Converter:
-    """Turns groups of records into chunks."""
+    """Turns neighbouring records into a chunk."""
 
-    def __init__(self, obj: ArchiveObject, names: Mapping[str, str], options: ReadOptions) -> None:
-        self._obj = obj
-        self._names = names
-        self._options = options
+    obj: ArchiveObject
+    names: Mapping[str, str]
+    options: ReadOptions
+    place: Place
+    records: Sequence[Any]
 
-    def convert(self, group: _Group, done: int) -> RecordChunk:
-        """Return ``group`` as a chunk; ``done`` records of the object came before it."""
-        rows = len(group.records)
-        columns = {
-            "row": np.arange(done + 1, done + rows + 1),
-            "partition": self._read_integers(group, done, "partition", 0, MAXIMUM_PARTITION, self._obj.partition),
-            "offset": self._read_offsets(group, done),
-            "timestamp": self._read_timestamps(group, done),
-            "timestampType": self._read_integers(group, done, "timestampType", *TIMESTAMP_TYPES, 0),
-            "key": group.keys,
-            "value": group.values,
-        }
-        arrays = {name: pa.array(column, RECORD_SCHEMA.field(name).type) for name, column in columns.items()}
-        arrays["timestampType"] = arrays["timestampType"].fill_null(0)
-        arrays["headers"] = make_header_column(group.headers)
-        batch = pa.RecordBatch.from_arrays([arrays[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
-        return RecordChunk(batch, self._read_topics(group, done))
+    def convert(self, group: _Group) -> RecordChunk:
+        """Return ``group``, in which the records are, as a chunk."""
+        partition = self._read_integers("partition", 0, MAXIMUM_PARTITION, self.obj.partition)
+        offset = self._read_offsets()
+        timestamp = self._read_timestamps()
+        timestamp_type = self._read_integers("timestampType", *TIMESTAMP_TYPES, 0)
+        return make_chunk(
+            self.place,
+            key=pa.array(group.keys, pa.binary()),
+            value=pa.array(group.values, pa.binary()),
+            headers=make_header_column(group.headers),
+            partition=partition,
+            offset=offset,
+            timestamp=timestamp,
+            timestamp_type=timestamp_type,
+            topics=self._read_topics(),
+        )
 
-    def _read_offsets(self, group: _Group, done: int) -> Any:
-        if "offset" in self._names or self._obj.first_offset is None:
-            return self._read_integers(group, done, "offset", 0, MAXIMUM_OFFSET, None)
-        first = self._obj.first_offset + done
-        if first + len(group.records) - 1 > MAXIMUM_OFFSET:
-            raise make_file_error(self._obj.uri, "its name has an offset too large for its records", _ADVICE)
-        return np.arange(first, first + len(group.records))
+    def _read_offsets(self) -> Any:
+        if "offset" in self.names or self.obj.first_offset is None:
+            return self._read_integers("offset", 0, MAXIMUM_OFFSET, None)
+        if self.obj.first_offset + int(self.place.rows[-1]) - 1 > MAXIMUM_OFFSET:
+            raise make_file_error(self.obj.uri, "its name has an offset too large for its records", _ADVICE)
+        return tell_by_name(self.obj, self.place)["offset"]
 
-    def _read_integers(
-        self, group: _Group, done: int, name: str, minimum: int, maximum: int, otherwise: int | None
-    ) -> list[int | None]:
-        if name not in self._names:
-            return [otherwise] * len(group.records)
-        called = self._names[name]
-        found: list[Any] = [record[called] for record in group.records]
+    def _read_integers(self, name: str, minimum: int, maximum: int, otherwise: int | None) -> Any:
+        values: list[Any] = [None] * len(self.records)
+        if name in self.names:
+            values = [record[self.names[name]] for record in self.records]
         if name == "timestampType":
-            found = [_TIMESTAMP_TYPE_NAMES.get(each, each) for each in found]
-        for index, each in enumerate(found):
-            if each is not None and (type(each) is not int or not minimum <= each <= maximum):
-                raise self._make_error(name, done + index, f"is no integer from {minimum} to {maximum}")
-        return [otherwise if each is None else each for each in found] if otherwise is not None else found
+            values = [_TIMESTAMP_TYPE_NAMES.get(value, value) for value in values]
+        for index, value in enumerate(values):
+            if value is not None and (type(value) is not int or not minimum <= value <= maximum):
+                raise self._make_error(name, index, f"is no integer from {minimum} to {maximum}")
+        column = pa.array(values, pa.int64())
+        return column if otherwise is None else column.fill_null(otherwise)
 
-    def _read_timestamps(self, group: _Group, done: int) -> list[int | None]:
-        if "timestamp" not in self._names:
-            return [None] * len(group.records)
-        called, floors = self._names["timestamp"], self._options.floors_timestamps
-        found: list[int | None] = []
-        for index, record in enumerate(group.records):
+    def _read_timestamps(self) -> Any:
+        if "timestamp" not in self.names:
+            return None
+        called, floors = self.names["timestamp"], self.options.floors_timestamps
+        moments: list[int | None] = []
+        for index, record in enumerate(self.records):
             try:
                 moment = convert_to_ms(record[called], floors=floors)
             except FinerThanMillisecondError:
                 wrong, advice = "has fractions of a millisecond", "round it down with --timestamps floor"
-                refused = self._make_error("timestamp", done + index, wrong, advice)
+                refused = self._make_error("timestamp", index, wrong, advice)
                 raise FinerTimestampError(*refused.explanation) from None
             except (ValueError, TypeError, OverflowError):
-                raise self._make_error("timestamp", done + index, "is not a timestamp") from None
+                raise self._make_error("timestamp", index, "is not a timestamp") from None
             if moment is not None and not NO_TIMESTAMP_MS <= moment <= MAXIMUM_TIMESTAMP_MS:
-                raise self._make_error("timestamp", done + index, "is outside of what Kafka can hold")
-            found.append(None if moment == NO_TIMESTAMP_MS else moment)
-        return found
+                raise self._make_error("timestamp", index, "is outside of what Kafka can hold")
+            moments.append(moment)
+        return pa.array(moments, pa.int64())
 
-    def _read_topics(self, group: _Group, done: int) -> Any:
-        if "topic" not in self._names:
+    def _read_topics(self) -> Any:
+        if "topic" not in self.names:
             return None
-        topics = [record[self._names["topic"]] for record in group.records]
+        topics = [record[self.names["topic"]] for record in self.records]
         for index, topic in enumerate(topics):
             if topic is not None and not isinstance(topic, str):
-                raise self._make_error("topic", done + index, "is not text")
+                raise self._make_error("topic", index, "is not text")
         return pa.array(topics, pa.string())
 
     def _make_error(self, name: str, index: int, wrong: str, advice: str = _ADVICE) -> BadInputError:
-        fault = RecordFault(f"its {name} {wrong}", advice, self._obj.partition)
-        return make_record_error(self._obj.uri, "row", index + 1, fault)
+        return self.place.make_error(index, f"its {name} {wrong}", advice, partition=self.obj.partition)
 
 
 NAME = "avro"

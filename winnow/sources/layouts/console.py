@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from winnow.errors import BadInputError
 from winnow.sources.envelope import make_chunk
-from winnow.sources.formats.compression import open_decompressed, read_start
+from winnow.sources.formats.compression import START_BYTES, open_decompressed, read_start
 from winnow.sources.formats.lines import LineGroup, read_line_groups
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
-from winnow.sources.layout import Arrangement, Description, Layout, sort_objects
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layout import Arrangement, Description, Layout, list_files
+from winnow.sources.objects import BYTES, ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
 NULL: Final = b"null"
 PRINT_AGAIN: Final = "print it with kcat -J (docs/archives.md#kcat), or read the topic with winnow ingest kafka"
@@ -118,18 +118,16 @@ class _Reader:
 
 
 NAME: Final = "console"
-_START_BYTES: Final = 1 << 18
 
 
 def suggest_console(obj: StoredObject) -> bool:
     """Check whether the first line of ``obj`` is what the console consumer prints of a record."""
-    return is_console_line(read_start(obj, _START_BYTES).split(b"\n", 1)[0])
+    return is_console_line(read_start(obj, START_BYTES).split(b"\n", 1)[0])
 
 
 def arrange_console(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each file; lines tell partition and offset, nothing the topic."""
-    forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
-    return Arrangement(sort_objects([ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored]))
+    return Arrangement(list_files(NAME, stored, BYTES))
 
 
 CONSOLE: Final = Layout(
@@ -149,9 +147,10 @@ CONSOLE: Final = Layout(
         settings_note="Before Kafka 4 the option is `--property`. What the one of Kafka 4.3.1 printed of a topic was "
         "compared with the topic (2026-11-25). `kcat -J` loses nothing; prefer it.",
     ),
-    lambda _: False,
+    None,
     arrange_console,
     read_console,
+    null_text=NULL,
     suggest=suggest_console,
     suggestion="that key and value alone are printed behind its offsets, none of them with a tab or a line break",
 )

@@ -17,16 +17,14 @@ import pyarrow as pa
 
 from winnow.config.names import is_topic_name
 from winnow.sources.envelope import make_chunk, repeat_partition
-from winnow.sources.formats.avro import MAGIC, open_avro
+from winnow.sources.formats.avro import MAGIC, open_avro, read_avro_schema
 from winnow.sources.formats.column_values import list_header_rows, make_header_rows, make_numbers, render_column
 from winnow.sources.formats.compression import read_start
 from winnow.sources.formats.timestamps import read_timestamp_texts
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
 from winnow.sources.layout import Arrangement, Description, Layout, sort_objects
-from winnow.sources.layouts.aiven_columnar import group_values
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.objects import BYTES, ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
-FORMS: Final = {"key": FieldForm.BYTES, "value": FieldForm.BYTES, "headers": FieldForm.BYTES}
 _NAME: Final = "EventData"
 _FIELDS: Final = frozenset(
     {"SequenceNumber", "Offset", "EnqueuedTimeUtc", "SystemProperties", "Properties", "Body"},
@@ -55,14 +53,12 @@ def read_event_hubs(archive: ArchiveObject, options: ReadOptions) -> Iterator[Re
         BadInputError: the object is damaged or cut off, or its sequence numbers do not increase.
         ServiceError: an object store cannot be reached.
     """
-    done, before = 0, -1
+    before = -1
     with open_avro(archive.parts["value"]) as file:
-        for events in group_values(file.read_records(), options.batch_bytes):
-            place = Place(archive.uri, "record", np.arange(done + 1, done + 1 + len(events)))
+        for place, events in file.read_groups(options.batch_bytes):
             if not all(isinstance(event, dict) and event.keys() >= _FIELDS for event in events):
                 raise place.make_error(0, "from here on records are no events of Event Hubs", "choose another --layout")
             before = _check_order(place, events, before)
-            done += len(events)
             yield _convert(archive, place, events, options)
 
 
@@ -148,8 +144,7 @@ def recognise_event_hubs(obj: StoredObject) -> bool:
     """Check whether ``obj`` is Avro with the schema of Capture's events; the path need not be the usual one."""
     if read_start(obj, len(MAGIC)) != MAGIC:
         return False
-    with open_avro(obj) as file:
-        return is_event_data(file.schema)
+    return is_event_data(read_avro_schema(obj))
 
 
 def arrange_event_hubs(stored: Sequence[StoredObject]) -> Arrangement:
@@ -163,11 +158,11 @@ def arrange_event_hubs(stored: Sequence[StoredObject]) -> Arrangement:
     for each in stored:
         found = _PATH.fullmatch(each.uri)
         if found is None or not is_topic_name(found["hub"]):
-            objects.append(ArchiveObject(NAME, each.uri, {"value": each}, forms=FORMS))
+            objects.append(ArchiveObject(NAME, each.uri, {"value": each}, forms=BYTES))
             continue
         hub = found["hub"]
         places[hub].add(found["place"] or "")
-        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, hub, int(found["partition"]), forms=FORMS))
+        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, hub, int(found["partition"]), forms=BYTES))
     for hub, above in places.items():
         if len(above) > 1:
             shown = ", ".join(sorted(above)[:_MAXIMUM_NAMED])

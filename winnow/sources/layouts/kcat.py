@@ -16,15 +16,13 @@ from msgspec import Raw
 
 from winnow.sources.envelope import make_chunk
 from winnow.sources.formats.column_values import HeaderPairs, make_header_column
-from winnow.sources.formats.compression import open_decompressed, read_start
-from winnow.sources.formats.json_records import UNREADABLE, Int64, make_line_error
+from winnow.sources.formats.compression import START_BYTES, read_start
+from winnow.sources.formats.json_records import UNREADABLE, Int64, decode_lines
 from winnow.sources.formats.json_text import render_json
-from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.formats.lines import find_first_line, read_lines
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
-from winnow.sources.layout import Arrangement, Description, Layout, sort_objects
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
-
-FORMS = {"key": FieldForm.BYTES, "value": FieldForm.BYTES, "headers": FieldForm.BYTES}
+from winnow.sources.layout import Arrangement, Description, Layout, list_files
+from winnow.sources.objects import BYTES, ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
 _TIMESTAMP_TYPES = {"create": 0, "logappend": 1}
 
@@ -70,24 +68,15 @@ def read_kcat(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordCh
     """
     obj = archive.parts["value"]
     is_begun = False
-    with open_decompressed(obj) as stream:
-        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
-            lines, rows = drop_blank(group)
-            if lines and not is_begun:
-                is_begun = True
-                if not is_kcat(lines[0]):
-                    raise make_file_error(obj.uri, "its first line is not what kcat -J writes", _OTHER_FORMS_ADVICE)
-            if lines:
-                yield _read_lines(Place(obj.uri, "line", rows), lines)
+    for place, lines in read_lines(obj, options.batch_bytes):
+        if not is_begun and not is_kcat(lines[0]):
+            raise make_file_error(obj.uri, "its first line is not what kcat -J writes", _OTHER_FORMS_ADVICE)
+        is_begun = True
+        yield _read_lines(place, lines)
 
 
 def _read_lines(place: Place, lines: list[bytes]) -> RecordChunk:
-    try:
-        records = _decode(b"\n".join(lines))
-    except UNREADABLE:
-        raise make_line_error(place, lines, _decode) from None
-    if len(records) != len(lines):
-        raise place.make_error(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+    records = decode_lines(place, lines, _decode)
     return make_chunk(
         place,
         key=_make_bytes(place, [record.key for record in records]),
@@ -143,20 +132,16 @@ def _pair_headers(place: Place, index: int, flat: list[Raw] | None) -> HeaderPai
 
 
 NAME = "kcat"
-_START_BYTES = 1 << 18
 
 
 def recognise_kcat(obj: StoredObject) -> bool:
     """Check whether the first line of ``obj`` is what ``kcat -J`` writes."""
-    start = read_start(obj, _START_BYTES)
-    line = next((line for line in start.split(b"\n") if line.strip()), b"")
-    return is_kcat(line)
+    return is_kcat(find_first_line(read_start(obj, START_BYTES)))
 
 
 def arrange_kcat(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each file; lines name topic, partition and offset."""
-    forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
-    return Arrangement(sort_objects([ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored]))
+    return Arrangement(list_files(NAME, stored, BYTES))
 
 
 KCAT = Layout(

@@ -23,28 +23,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 
-from winnow.sources.envelope import make_chunk, repeat_partition
+from winnow.sources.envelope import make_chunk, read_content, repeat_partition
 from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
-from winnow.sources.formats.avro import open_avro
+from winnow.sources.formats.avro import open_avro, read_avro_schema
+from winnow.sources.formats.batches import number_batches
 from winnow.sources.formats.column_values import (
+    find_form,
     list_header_rows,
-    make_byte_column,
     make_header_rows,
-    make_headers_of_column,
     make_numbers,
     make_topics,
-    render_column,
 )
-from winnow.sources.formats.compression import open_decompressed, read_start
+from winnow.sources.formats.compression import START_BYTES, read_start
 from winnow.sources.formats.encoding import decode_base64
-from winnow.sources.formats.json_records import UNREADABLE, Int64, JsonRecords, make_line_error, render_source
-from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.formats.json_records import UNREADABLE, Int64, JsonRecords, decode_lines, render_source
+from winnow.sources.formats.lines import find_first_line, read_lines
 from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
 from winnow.sources.formats.parquet import read_parquet_batches, read_parquet_schema
+from winnow.sources.formats.rows import ArrowRows, DecodedRows
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
-from winnow.sources.layout import Arrangement, Description, Layout, find_largest, sort_objects
-from winnow.sources.layouts.aiven_columnar import find_avro_form, group_values, is_bytes
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layout import Arrangement, Description, Layout, find_largest, list_files
+from winnow.sources.layouts.aiven_columnar import find_avro_form
+from winnow.sources.objects import MAYBE_BASE64, ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 _EXTENSION = r"\.(?:json|avro|parquet)(?:\.gz)?"
 _OFFSET_FILE = re.compile(rf"(?P<offset>\d{{1,20}})(?:_-?\d+_-?\d+[^/]*)?{_EXTENSION}")
@@ -90,7 +90,6 @@ def _make_name(topic: str, partition: str, offset: str) -> LensesName | None:
 
 METADATA = ("topic", "partition", "offset", "timestamp")
 
-_START_BYTES = 1 << 18
 
 _NO_ENVELOPE = ("it has no envelope with metadata", "set store.envelope=true in the sink, or name another --layout")
 _NO_VALUE = ("its envelope has no value", "leave store.envelope.fields.value at true in the sink")
@@ -122,21 +121,19 @@ def find_lenses_forms(obj: StoredObject) -> dict[str, FieldForm] | None:
         BadInputError: the object cannot be read, or is damaged or cut off there.
         ServiceError: an object store cannot be reached.
     """
-    start = read_start(obj, _START_BYTES)
+    start = read_start(obj, START_BYTES)
     if start.startswith(AVRO_MAGIC):
-        with open_avro(obj) as file:
-            types = _find_avro_types(file.schema)
+        types = _find_avro_types(read_avro_schema(obj))
         return {name: find_avro_form(types[name], name) for name in types if name != "metadata"} if types else None
     if start.startswith(PARQUET_MAGIC):
         return _find_parquet_forms(read_parquet_schema(obj).columns)
-    line = next((line for line in start.split(b"\n") if line.strip()), b"")
     try:
-        found = _decode(line)
+        found = _decode(find_first_line(start))
     except UNREADABLE:
         return None
     if len(found) != 1 or found[0].metadata.offset is None or found[0].metadata.partition is None:
         return None
-    return dict.fromkeys(("key", "value", "headers"), FieldForm.TEXT_OR_BASE64)
+    return dict(MAYBE_BASE64)
 
 
 def _find_avro_types(schema: Any) -> dict[str, Any] | None:
@@ -158,13 +155,7 @@ def _find_parquet_forms(schema: pa.Schema) -> dict[str, FieldForm] | None:
         return None
     if not {"partition", "offset"} <= {field.name for field in schema.field("metadata").type}:
         return None
-    forms = {}
-    for name in ("key", "value"):
-        if name in schema.names:
-            kind = schema.field(name).type
-            is_text = pa.types.is_string(kind) or pa.types.is_null(kind)
-            forms[name] = FieldForm.BYTES if is_bytes(kind) else FieldForm.TEXT if is_text else FieldForm.JSON
-    return forms
+    return {name: find_form(schema.field(name).type) for name in ("key", "value") if name in schema.names}
 
 
 def read_lenses(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -186,20 +177,12 @@ def read_lenses(archive: ArchiveObject, options: ReadOptions) -> Iterator[Record
 
 def _read_json(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
     decoder = JsonRecords(options)
-    with open_decompressed(obj) as stream:
-        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
-            lines, rows = drop_blank(group)
-            if lines:
-                yield _read_lines(archive, Place(obj.uri, "line", rows), lines, decoder)
+    for place, lines in read_lines(obj, options.batch_bytes):
+        yield _read_lines(archive, place, lines, decoder)
 
 
 def _read_lines(archive: ArchiveObject, place: Place, lines: list[bytes], decoder: JsonRecords) -> RecordChunk:
-    try:
-        envelopes = _decode(b"\n".join(lines))
-    except UNREADABLE:
-        raise make_line_error(place, lines, _decode) from None
-    if len(envelopes) != len(lines):
-        raise place.make_error(0, "from here on a line holds more than one record", DAMAGED_ADVICE)
+    envelopes = decode_lines(place, lines, _decode)
     for index, envelope in enumerate(envelopes):
         if not bytes(envelope.value):
             raise place.make_error(index, *_NO_VALUE)
@@ -265,35 +248,25 @@ def _read_avro(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) 
             raise make_file_error(obj.uri, *_NO_ENVELOPE)
         if "value" not in types:
             raise make_file_error(obj.uri, *_NO_VALUE)
-        done = 0
-        for records in group_values(file.read_records(), options.batch_bytes):
-            place = Place(obj.uri, "record", np.arange(done + 1, done + 1 + len(records)))
-            done += len(records)
+        for place, records in file.read_groups(options.batch_bytes):
             yield _read_records(archive, place, records, types)
 
 
 def _read_records(
     archive: ArchiveObject, place: Place, records: list[dict[str, Any]], types: Mapping[str, Any]
 ) -> RecordChunk:
-    structured = set()
-    found: dict[str, Any] = {}
-    for name in ("key", "value"):
-        if name in types:
-            values = [record[name] for record in records]
-            found[name] = render_column(place, values)
-            if any(value is not None and not isinstance(value, str | bytes) for value in values):
-                structured.add(name)
+    content = read_content(place, DecodedRows(records), {name: name for name in ("key", "value") if name in types})
     if "headers" in types:
         rows = list_header_rows(place, [record["headers"] for record in records])
         kept = [[(name, value) for name, value in row if value is not None] for row in rows]
-        found["headers"], is_structured = make_header_rows(place, kept)
-        structured |= {"headers"} if is_structured else set()
+        content["headers"], is_structured = make_header_rows(place, kept)
+        content["structured"] |= {"headers"} if is_structured else set()
     members = [record["metadata"] or {} for record in records]
     numbers = {name: make_numbers(place, [each.get(name) for each in members]) for name in METADATA[1:]}
     if not numbers["partition"].null_count < len(records):
         numbers["partition"] = repeat_partition(archive, len(records))
     topics = [None if each.get("topic") is None else str(each["topic"]) for each in members]
-    return make_chunk(place, **found, structured=structured, topics=pa.array(topics, pa.string()), **numbers)
+    return make_chunk(place, **content, topics=pa.array(topics, pa.string()), **numbers)
 
 
 def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -302,35 +275,24 @@ def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOption
         raise make_file_error(obj.uri, *_NO_ENVELOPE)
     if "value" not in schema.names:
         raise make_file_error(obj.uri, *_NO_VALUE)
-    done = 0
-    for batch in read_parquet_batches(obj, options.batch_bytes, ("key", "value", "headers", "metadata")):
-        if batch.num_rows:
-            place = Place(obj.uri, "row", np.arange(done + 1, done + 1 + batch.num_rows))
-            done += batch.num_rows
-            yield _read_batch(archive, place, batch)
+    batches = read_parquet_batches(obj, options.batch_bytes, ("key", "value", "headers", "metadata"))
+    for place, batch in number_batches(obj.uri, "row", batches):
+        yield _read_batch(archive, place, batch)
 
 
 def _read_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch) -> RecordChunk:
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    structured = set()
-    found: dict[str, Any] = {}
-    for name, make in (("key", make_byte_column), ("value", make_byte_column), ("headers", make_headers_of_column)):
-        if name in columns:
-            found[name], is_structured = make(place, columns[name])
-            structured |= {name} if is_structured else set()
-    metadata = columns["metadata"]
+    metadata = batch.column("metadata")
     members = {field.name: pc.struct_field(metadata, field.name) for field in metadata.type if field.name in METADATA}
     partition = members["partition"]
     if partition.null_count == len(partition):
         partition = repeat_partition(archive, batch.num_rows)
     return make_chunk(
         place,
-        **found,
+        **read_content(place, ArrowRows(batch)),
         partition=partition,
         offset=members["offset"],
         timestamp=members.get("timestamp"),
         topics=make_topics(place, members.get("topic")),
-        structured=structured,
     )
 
 
@@ -345,13 +307,12 @@ def recognise_lenses(obj: StoredObject) -> bool:
 def arrange_lenses(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each object; the offset in a name is that of the last record."""
     forms = find_lenses_forms(find_largest(stored)) or {}
-    objects = []
-    for each in stored:
-        name = parse_name(each.uri)
-        topic, partition = (name.topic, name.partition) if name else (None, None)
-        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, topic, partition, forms=forms))
-    objects.sort(key=lambda each: (each.topic or "", each.partition or 0, each.uri))
-    return Arrangement(sort_objects(objects))
+    return Arrangement(list_files(NAME, stored, forms, _locate))
+
+
+def _locate(path: str) -> tuple[str | None, int | None, None]:
+    name = parse_name(path)
+    return (name.topic, name.partition, None) if name else (None, None, None)
 
 
 LENSES = Layout(

@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, Final
+from typing import Final
 
-import msgspec
-import numpy as np
 import pyarrow as pa
-from pyarrow import csv, orc
 
-from winnow.sources.envelope import make_chunk
+from winnow.sources.envelope import make_chunk, read_content
 from winnow.sources.field_map import WHOLE_ROW, FieldMap
-from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
-from winnow.sources.formats.avro import open_avro
-from winnow.sources.formats.batch_sizes import slice_by_size
-from winnow.sources.formats.compression import open_decompressed, open_seekable, read_start
-from winnow.sources.formats.content_names import ORC_MAGIC
-from winnow.sources.formats.json_records import UNREADABLE, JsonRecords
-from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.formats.compression import START_BYTES, read_start
 from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
-from winnow.sources.formats.parquet import read_parquet_batches, read_parquet_schema
+from winnow.sources.formats.parquet import read_parquet_schema
 from winnow.sources.formats.rows import (
-    ArrowRows,
-    DecodedRows,
-    ForeignRows,
-    JsonRows,
+    is_csv,
+    is_text,
     make_integers,
     make_timestamps,
     make_topics,
+    read_rows,
     split_path,
 )
-from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
 from winnow.sources.layout import Arrangement, Description, Layout, find_largest
-from winnow.sources.layouts.aiven_columnar import group_values
 from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 NAME: Final = "mapped"
-_START_BYTES: Final = 1 << 18
-_MAXIMUM_ARRAY_BYTES: Final = 1 << 28
 
 DESCRIPTION: Final = Description(
     title="Files of another program, by the names of their columns",
@@ -57,7 +43,7 @@ def make_mapped_layout(fields: FieldMap) -> Layout:
 
     def arrange(stored: Sequence[StoredObject]) -> Arrangement:
         largest = find_largest(stored)
-        start = read_start(largest, _START_BYTES)
+        start = read_start(largest, START_BYTES)
         forms = _find_forms(largest, start, fields)
         objects = [
             ArchiveObject(
@@ -65,7 +51,7 @@ def make_mapped_layout(fields: FieldMap) -> Layout:
                 each.uri,
                 {"value": each},
                 forms=forms,
-                null_is_empty=_is_csv(start) and fields.columns["value"] != WHOLE_ROW,
+                null_is_empty=is_csv(start) and fields.columns["value"] != WHOLE_ROW,
             )
             for each in stored
         ]
@@ -74,7 +60,7 @@ def make_mapped_layout(fields: FieldMap) -> Layout:
     def read(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
         return read_mapped(archive, fields, options)
 
-    return Layout(NAME, DESCRIPTION, lambda _: False, arrange, read)
+    return Layout(NAME, DESCRIPTION, None, arrange, read, fields=fields)
 
 
 def read_mapped(archive: ArchiveObject, fields: FieldMap, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -84,22 +70,15 @@ def read_mapped(archive: ArchiveObject, fields: FieldMap, options: ReadOptions) 
         BadInputError: the object is damaged or cut off, has no column that is named, or a row is no record.
         ServiceError: an object store cannot be reached.
     """
-    for place, rows in _read_rows(archive.parts["value"], options):
-        columns = fields.columns
-        found: dict[str, Any] = {}
-        structured = set()
-        for name in ("key", "value", "headers"):
-            if columns.get(name, WHOLE_ROW) == WHOLE_ROW:
-                continue
-            make = rows.make_headers if name == "headers" else rows.make_bytes
-            found[name], is_structured = make(place, columns[name])
-            structured |= {name} if is_structured else set()
+    columns = fields.columns
+    for place, rows in read_rows(archive.parts["value"], options):
+        found = read_content(place, rows, {name: column for name, column in columns.items() if column != WHOLE_ROW})
         if columns["value"] == WHOLE_ROW:
             # As of tables: a column that is the key stays in the value, unless it is there for that alone.
             others = [column for name, column in columns.items() if name != "key" or column == "key"]
             taken = {split_path(rows.names, column)[0] for column in others}
             found["value"] = rows.render(place, taken)
-            structured.add("value")
+            found["structured"].add("value")
         for name in ("partition", "offset"):
             found[name] = make_integers(place, rows.list_column(place, columns[name]))
         if "timestamp" in columns:
@@ -110,13 +89,13 @@ def read_mapped(archive: ArchiveObject, fields: FieldMap, options: ReadOptions) 
             found["timestamp_type"] = make_integers(place, rows.list_column(place, columns["timestampType"]))
         if "topic" in columns:
             found["topics"] = make_topics(place, rows.list_column(place, columns["topic"]))
-        yield make_chunk(place, **found, structured=structured)
+        yield make_chunk(place, **found)
 
 
 def _find_forms(obj: StoredObject, start: bytes, fields: FieldMap) -> dict[str, FieldForm]:
     """Say which fields may be base64: text of JSON and CSV, and of typed files what a person has called so."""
     names = [name for name in ("key", "value", "headers") if name in fields.columns]
-    is_typed = not _is_text(start)
+    is_typed = not is_text(start)
     forms = {}
     for name in names:
         if fields.columns[name] == WHOLE_ROW:
@@ -133,118 +112,3 @@ def _is_binary(obj: StoredObject, start: bytes, column: str) -> bool:
         return False
     schema = read_parquet_schema(obj).columns
     return column in schema.names and pa.types.is_binary(schema.field(column).type)
-
-
-def _is_text(start: bytes) -> bool:
-    return not start.startswith((PARQUET_MAGIC, ORC_MAGIC, AVRO_MAGIC))
-
-
-def _is_csv(start: bytes) -> bool:
-    return _is_text(start) and not start.lstrip(b" \t\r\n\xef\xbb\xbf").startswith((b"{", b"["))
-
-
-def _read_rows(obj: StoredObject, options: ReadOptions) -> Iterator[tuple[Place, ForeignRows]]:
-    start = read_start(obj, _START_BYTES)
-    if not start.strip():
-        raise make_file_error(obj.uri, "it is empty", DAMAGED_ADVICE)
-    if start.startswith(AVRO_MAGIC):
-        yield from _read_avro(obj, options)
-    elif _is_text(start) and not _is_csv(start):
-        yield from _read_json(obj, options, is_array=start.lstrip().startswith(b"["))
-    else:
-        if start.startswith(PARQUET_MAGIC):
-            batches = read_parquet_batches(obj, options.batch_bytes)
-        else:
-            batches = _read_orc(obj) if start.startswith(ORC_MAGIC) else _read_csv(obj)
-        done = 0
-        for batch in batches:
-            for begin, end in slice_by_size(_measure(batch), options.batch_bytes):
-                part = batch.slice(begin, end - begin)
-                yield Place(obj.uri, "row", np.arange(done + 1, done + 1 + part.num_rows)), ArrowRows(part)
-                done += part.num_rows
-
-
-def _measure(batch: pa.RecordBatch) -> Any:
-    return np.full(batch.num_rows, batch.nbytes // max(1, batch.num_rows), np.int64)
-
-
-def _read_orc(obj: StoredObject) -> Iterator[pa.RecordBatch]:
-    with open_seekable(obj) as stream:
-        try:
-            file = orc.ORCFile(stream)
-            for number in range(file.nstripes):
-                stripe = file.read_stripe(number)
-                yield from (stripe.to_batches() if isinstance(stripe, pa.Table) else [stripe])
-        except (pa.ArrowException, OSError, ValueError):
-            raise make_file_error(obj.uri, "this is not ORC, or damaged or cut off", DAMAGED_ADVICE) from None
-
-
-def _read_csv(obj: StoredObject) -> Iterator[pa.RecordBatch]:
-    with open_decompressed(obj) as stream:
-        names = _read_csv_names(obj)
-        options = csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
-        )
-        parsing = csv.ParseOptions(newlines_in_values=True)
-        try:
-            yield from csv.open_csv(stream, parse_options=parsing, convert_options=options)
-        except (pa.ArrowException, OSError, ValueError):
-            raise make_file_error(obj.uri, "this is not CSV, or cut off", DAMAGED_ADVICE) from None
-
-
-def _read_csv_names(obj: StoredObject) -> list[str]:
-    first = read_start(obj, _START_BYTES).split(b"\n", 1)[0]
-    try:
-        return [str(name) for name in csv.read_csv(pa.BufferReader(first + b"\n")).schema.names]
-    except (pa.ArrowException, ValueError):
-        raise make_file_error(obj.uri, "its first line has no names of columns", DAMAGED_ADVICE) from None
-
-
-def _read_avro(obj: StoredObject, options: ReadOptions) -> Iterator[tuple[Place, ForeignRows]]:
-    done = 0
-    with open_avro(obj) as file:
-        for records in group_values(file.read_records(), options.batch_bytes):
-            place = Place(obj.uri, "record", np.arange(done + 1, done + 1 + len(records)))
-            if not all(isinstance(record, dict) for record in records):
-                raise place.make_error(0, "from here on records are no structures", "only such have columns to map")
-            done += len(records)
-            yield place, DecodedRows(records)
-
-
-def _read_json(obj: StoredObject, options: ReadOptions, *, is_array: bool) -> Iterator[tuple[Place, ForeignRows]]:
-    json = JsonRecords(options)
-    if is_array:
-        yield from _read_json_array(obj, options, json)
-        return
-    with open_decompressed(obj) as stream:
-        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
-            lines, rows = drop_blank(group)
-            if lines:
-                place = Place(obj.uri, "line", rows)
-                yield place, JsonRows(place, lines, json)
-
-
-def _read_json_array(obj: StoredObject, options: ReadOptions, json: JsonRecords) -> Iterator[tuple[Place, ForeignRows]]:
-    """Read one array of objects, which is in memory as a whole: what people export by hand is small."""
-    with open_decompressed(obj) as stream:
-        text = _read_bounded(obj, stream)
-    try:
-        raws = msgspec.json.decode(text, type=list[msgspec.Raw])
-    except UNREADABLE:
-        raise make_file_error(obj.uri, "its JSON array is damaged or cut off", DAMAGED_ADVICE) from None
-    lines = [bytes(raw) for raw in raws]
-    sizes = np.fromiter(map(len, lines), np.int64, len(lines))
-    for begin, end in slice_by_size(sizes, options.batch_bytes):
-        place = Place(obj.uri, "record", np.arange(begin + 1, end + 1))
-        yield place, JsonRows(place, lines[begin:end], json)
-
-
-def _read_bounded(obj: StoredObject, stream: BinaryIO) -> bytes:
-    parts, size = [], 0
-    while part := stream.read(1 << 20):
-        parts.append(part)
-        size += len(part)
-        if size > _MAXIMUM_ARRAY_BYTES:
-            advice = "write one object a line, with jq -c '.[]' for instance"
-            raise make_file_error(obj.uri, "its JSON array is larger than 256 MiB", advice)
-    return b"".join(parts)

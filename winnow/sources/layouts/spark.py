@@ -13,22 +13,22 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from winnow.sources.envelope import make_chunk, repeat_partition
-from winnow.sources.formats.column_values import make_byte_column, make_headers_of_column, make_topics
-from winnow.sources.formats.compression import open_decompressed, read_start
+from winnow.sources.envelope import make_chunk, read_content, repeat_partition
+from winnow.sources.formats.batches import number_batches
+from winnow.sources.formats.column_values import find_form, make_topics
+from winnow.sources.formats.compression import START_BYTES, read_start
 from winnow.sources.formats.content_names import list_members
 from winnow.sources.formats.json_records import UNREADABLE, JsonRecords, make_integers
-from winnow.sources.formats.lines import drop_blank, read_line_groups
+from winnow.sources.formats.lines import find_first_line, read_lines
 from winnow.sources.formats.parquet import MAGIC, read_parquet_batches, read_parquet_schema
+from winnow.sources.formats.rows import ArrowRows
 from winnow.sources.formats.timestamps import to_milliseconds
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
-from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, find_largest, sort_objects
-from winnow.sources.layouts.aiven_columnar import is_bytes
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, find_largest, list_files
+from winnow.sources.objects import MAYBE_BASE64, ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 _FOLDER = re.compile(r"(?P<column>[^=/]+)=(?P<value>[^/]*)")
 _FILE = re.compile(r"part-[0-9r-]+[0-9a-f-]*.*\.(?:json|parquet)(?:\.\w+)?|part-.*\.(?:json|parquet)")
@@ -68,7 +68,6 @@ def parse_path(path: str) -> SparkName:
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
 
-_START_BYTES = 1 << 18
 
 _decode_names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -80,37 +79,30 @@ def find_spark_forms(obj: StoredObject) -> dict[str, FieldForm] | None:
         BadInputError: the object cannot be read, or is damaged or cut off there.
         ServiceError: an object store cannot be reached.
     """
-    start = read_start(obj, _START_BYTES)
+    start = read_start(obj, START_BYTES)
     if start.startswith(MAGIC):
         schema = read_parquet_schema(obj).columns
         if "value" not in schema.names or "offset" not in schema.names:
             return None
         kinds = {name: schema.field(name).type for name in ("key", "value") if name in schema.names}
-        forms = {name: _find_form(kind) for name, kind in kinds.items()}
+        forms = {name: find_form(kind) for name, kind in kinds.items()}
         return {**forms, "headers": FieldForm.BYTES} if "headers" in schema.names else forms
-    line = next((line for line in start.split(b"\n") if line.strip()), b"")
     try:
-        names = set(_decode_names(line))
+        names = set(_decode_names(find_first_line(start)))
     except UNREADABLE:
         return None
     # Columns that are null in this record are left out, those of a Kafka source never are all.
     if not {"offset", "timestamp"} <= names or not names & {"partition", "topic", "timestampType", "key", "value"}:
         return None
-    return dict.fromkeys(("key", "value", "headers"), FieldForm.TEXT_OR_BASE64)
+    return dict(MAYBE_BASE64)
 
 
 def has_spark_column(obj: StoredObject, name: str) -> bool:
     """Check whether ``obj`` has a column; in JSON, whether its first record has one. Raises as above."""
-    start = read_start(obj, _START_BYTES)
+    start = read_start(obj, START_BYTES)
     if start.startswith(MAGIC):
         return name in read_parquet_schema(obj).columns.names
     return name in list_members(start)
-
-
-def _find_form(kind: Any) -> FieldForm:
-    if is_bytes(kind):
-        return FieldForm.BYTES
-    return FieldForm.TEXT if pa.types.is_string(kind) or pa.types.is_null(kind) else FieldForm.JSON
 
 
 def read_spark(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -132,32 +124,21 @@ def _read_parquet(archive: ArchiveObject, obj: StoredObject, options: ReadOption
     if "value" not in names:
         wrong = f"it has no column value, only {', '.join(map(ascii, names[:20]))}"
         raise make_file_error(obj.uri, wrong, "write the columns of Spark's Kafka source; null values are tombstones")
-    done = 0
-    for batch in read_parquet_batches(obj, options.batch_bytes, COLUMNS):
-        if batch.num_rows:
-            place = Place(obj.uri, "row", np.arange(done + 1, done + 1 + batch.num_rows))
-            done += batch.num_rows
-            yield _convert_batch(archive, place, batch, options)
+    for place, batch in number_batches(obj.uri, "row", read_parquet_batches(obj, options.batch_bytes, COLUMNS)):
+        yield _convert_batch(archive, place, batch, options)
 
 
 def _convert_batch(archive: ArchiveObject, place: Place, batch: pa.RecordBatch, options: ReadOptions) -> RecordChunk:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    structured = set()
-    found: dict[str, Any] = {}
-    for name, make in (("key", make_byte_column), ("value", make_byte_column), ("headers", make_headers_of_column)):
-        if name in columns:
-            found[name], is_structured = make(place, columns[name])
-            structured |= {name} if is_structured else set()
     partition = columns.get("partition")
     return make_chunk(
         place,
-        **found,
+        **read_content(place, ArrowRows(batch)),
         partition=repeat_partition(archive, batch.num_rows) if partition is None else partition,
         offset=columns.get("offset"),
         timestamp=_read_timestamps(place, columns.get("timestamp"), options),
         timestamp_type=columns.get("timestampType"),
         topics=make_topics(place, columns.get("topic")),
-        structured=structured,
     )
 
 
@@ -172,11 +153,8 @@ def _read_timestamps(place: Place, column: Any, options: ReadOptions) -> Any:
 
 def _read_json(archive: ArchiveObject, obj: StoredObject, options: ReadOptions) -> Iterator[RecordChunk]:
     decoder = JsonRecords(options)
-    with open_decompressed(obj) as stream:
-        for group in read_line_groups(obj.uri, stream, options.batch_bytes):
-            lines, rows = drop_blank(group)
-            if lines:
-                yield _convert_lines(archive, Place(obj.uri, "line", rows), lines, decoder)
+    for place, lines in read_lines(obj, options.batch_bytes):
+        yield _convert_lines(archive, place, lines, decoder)
 
 
 def _convert_lines(archive: ArchiveObject, place: Place, lines: list[bytes], decoder: JsonRecords) -> RecordChunk:
@@ -192,15 +170,11 @@ def _convert_lines(archive: ArchiveObject, place: Place, lines: list[bytes], dec
     topics = [None if record.topic is UNSET else record.topic for record in records]
     return make_chunk(
         place,
-        key=decoder.make_bytes(place, records, "key"),
-        value=decoder.make_bytes(place, records, "value"),
-        headers=decoder.make_headers(place, records),
+        **decoder.make_columns(place, records),
         partition=partition,
         offset=make_integers([record.offset for record in records]),
-        timestamp=decoder.make_timestamps(place, records),
         timestamp_type=make_integers([record.timestampType for record in records]),
         topics=pa.array(topics, pa.string()) if any(topics) else None,
-        structured=decoder.structured,
     )
 
 
@@ -216,20 +190,21 @@ def recognise_spark(obj: StoredObject) -> bool:
     return path.partition is not None or has_spark_column(obj, "partition")
 
 
+def _locate(path: str) -> tuple[str | None, int | None, None]:
+    name = parse_path(path)
+    return name.topic, name.partition, None
+
+
 def arrange_spark(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each file; folders may tell topic and partition."""
     forms = find_spark_forms(find_largest(stored)) or {}
-    objects = []
-    for each in stored:
-        name = parse_path(each.uri)
-        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, name.topic, name.partition, forms=forms))
     findings = []
     if "key" not in forms:
         findings.append(Finding(FindingKind.NO_KEYS, "Keys were not written. Select the source's column key too."))
     if "headers" not in forms:
         text = 'Headers were not written. Read with .option("includeHeaders", "true") and select headers.'
         findings.append(Finding(FindingKind.HEADERS_LOST, text))
-    return Arrangement(sort_objects(objects), findings=tuple(findings))
+    return Arrangement(list_files(NAME, stored, forms, _locate), findings=tuple(findings))
 
 
 SPARK = Layout(

@@ -10,9 +10,9 @@ from winnow.sources.field_map import FieldMap
 from winnow.sources.formats.compression import read_start
 from winnow.sources.formats.content_names import list_members
 from winnow.sources.input_errors import make_file_error
-from winnow.sources.layout import Arrangement, Description, Layout, sort_objects
+from winnow.sources.layout import Arrangement, Description, Layout, list_files
 from winnow.sources.layouts.mapped import read_mapped
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.objects import MAYBE_BASE64, ArchiveObject, ReadOptions, RecordChunk, StoredObject
 
 NAME: Final = "ui-export"
 _START_BYTES: Final = 1 << 20
@@ -48,8 +48,7 @@ def recognise_ui_export(obj: StoredObject) -> bool:
 
 def arrange_ui_export(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each file; records tell partition and offset, nothing the topic."""
-    forms = dict.fromkeys(("key", "value", "headers"), FieldForm.TEXT_OR_BASE64)
-    return Arrangement(sort_objects([ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored]))
+    return Arrangement(list_files(NAME, stored, MAYBE_BASE64))
 
 
 def read_ui_export(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:

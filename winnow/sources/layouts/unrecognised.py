@@ -14,10 +14,11 @@ from pyarrow import orc
 from winnow.errors import BadInputError
 from winnow.sources.field_map import propose_field_map
 from winnow.sources.formats.avro import MAGIC as AVRO_MAGIC
-from winnow.sources.formats.avro import open_avro
-from winnow.sources.formats.compression import open_seekable, read_start
+from winnow.sources.formats.avro import read_avro_schema
+from winnow.sources.formats.compression import START_BYTES, open_seekable, read_start
 from winnow.sources.formats.content_names import ORC_MAGIC, list_columns, list_members, list_paths, shorten_names
 from winnow.sources.formats.json_records import UNREADABLE
+from winnow.sources.formats.lines import find_first_line
 from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
 from winnow.sources.formats.parquet import read_parquet_schema
 from winnow.sources.input_errors import make_file_error
@@ -25,7 +26,6 @@ from winnow.sources.layout import Layout
 from winnow.sources.layouts.console import PRINT_AGAIN
 from winnow.sources.objects import StoredObject
 
-_START_BYTES: Final = 1 << 18
 _KAFKA_UI_CSV: Final = b"Value,Offset,Key,Partition,Headers,Timestamp\n"
 _TYPE_CHARACTERS: Final = 40
 _SEGMENT: Final = re.compile(r"(?:\d{20}|\d+-[A-Za-z0-9_-]{22})\.log")
@@ -69,7 +69,7 @@ def _explain(obj: StoredObject) -> tuple[str, str] | None:
             "copy it again; a segment outside of its folder goes in with --partition N",
         )
     try:
-        start = read_start(obj, _START_BYTES)
+        start = read_start(obj, START_BYTES)
     except BadInputError:
         return None
     if start.startswith(_KAFKA_UI_CSV):
@@ -92,7 +92,7 @@ def describe_content(obj: StoredObject) -> str:
         ServiceError: an object store cannot be reached.
     """
     try:
-        return _describe(obj, read_start(obj, _START_BYTES))
+        return _describe(obj, read_start(obj, START_BYTES))
     except BadInputError:
         return "damaged or cut off"
 
@@ -109,12 +109,11 @@ def _describe(obj: StoredObject, start: bytes) -> str:
             except (pa.ArrowException, OSError, ValueError):
                 return "ORC, damaged or cut off"
     if start.startswith(AVRO_MAGIC):
-        with open_avro(obj) as file:
-            return f"Avro with {_list_fields(file.schema)}"
+        return f"Avro with {_list_fields(read_avro_schema(obj))}"
     members = list_members(start)
     if members:
         return f"JSON with members {_join(shorten_names(members), len(members))}"
-    line = next((line for line in start.split(b"\n") if line.strip()), b"")
+    line = find_first_line(start)
     try:
         msgspec.json.decode(line, type=msgspec.Raw)
     except UNREADABLE:

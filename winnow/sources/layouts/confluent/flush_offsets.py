@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from winnow.errors import BadInputError
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.layout import UnorderedKeys
 from winnow.sources.layouts.confluent.flush_order import (
     Overlap,
     find_overlaps,
@@ -32,15 +33,6 @@ from winnow.sources.objects import ArchiveObject, ReadOptions
 FIRST = "first"
 _DATE = re.compile(r"(?:year|month|day|hour|minute|date|dt|y|m|d|h)=[\d-]+|\d{2,4}(?:-\d\d){0,3}", re.ASCII)
 """A folder of the time-based partitioners."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnorderedKeys:
-    """The keys of one topic partition of which the archive does not tell whether a value or a tombstone came last."""
-
-    topic: str
-    partition: int
-    count: int
 
 
 def place_by_flush(objects: Sequence[ArchiveObject], choices: Choices) -> Sequence[ArchiveObject]:

@@ -14,23 +14,24 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
-from winnow.files.record_batch import (
-    HEADER_BYTES,
-    MAXIMUM_BATCH_ROWS,
-    MAXIMUM_OFFSET,
-    RECORD_SCHEMA,
-    ROW_BYTES,
-    Integers,
-)
-from winnow.files.record_batch import HEADERS as HEADERS_TYPE
+from winnow.files.record_batch import MAXIMUM_OFFSET
+from winnow.sources.envelope import make_chunk, tell_by_name
 from winnow.sources.formats.avro import open_avro
+from winnow.sources.formats.batches import measure_bytes, measure_headers, slice_by_size
 from winnow.sources.formats.compression import open_decompressed
 from winnow.sources.formats.lines import split_entries
-from winnow.sources.formats.parquet_rows import read_rows
-from winnow.sources.input_errors import RecordFault, make_file_error, make_read_error, make_record_error, open_to_read
+from winnow.sources.formats.parquet import read_parquet_values
+from winnow.sources.input_errors import (
+    COPY_AGAIN_ADVICE,
+    Place,
+    RecordFault,
+    make_file_error,
+    make_read_error,
+    make_record_error,
+    open_to_read,
+)
 from winnow.sources.layouts.confluent import entries
 from winnow.sources.layouts.confluent.entries import EntryError
 from winnow.sources.layouts.confluent.names import (
@@ -82,39 +83,17 @@ def align_columns(columns: Mapping[str, Iterator[Any]]) -> Iterator[dict[str, An
 
 def slice_columns(columns: Mapping[str, Any], batch_bytes: int) -> Iterator[dict[str, Any]]:
     """Yield ``columns`` in slices of at most ``batch_bytes`` and the maximum of rows; a larger record is alone."""
-    ends = np.cumsum(_measure_rows(list(columns.values())))
-    start, before = 0, 0
-    while start < len(ends):
-        end = max(start + 1, int(np.searchsorted(ends, before + batch_bytes, side="right")))
-        end = min(end, start + MAXIMUM_BATCH_ROWS)
+    measured = [
+        measure_headers(each) if pa.types.is_list(each.type) else measure_bytes(each) for each in columns.values()
+    ]
+    for start, end in slice_by_size(np.sum(measured, axis=0), batch_bytes):
         yield {name: array.slice(start, end - start) for name, array in columns.items()}
-        start, before = end, int(ends[end - 1])
-
-
-def _measure_rows(arrays: list[Any]) -> Integers:
-    sizes: Integers = np.full(len(arrays[0]), ROW_BYTES, np.int64)
-    for array in arrays:
-        if not pa.types.is_list(array.type):
-            sizes += _measure_bytes(array)
-            continue
-        flat = array.flatten()
-        each = HEADER_BYTES + _measure_bytes(flat.field("key")) + _measure_bytes(flat.field("value"))
-        ends = np.concatenate(([0], np.cumsum(each)))
-        counts = np.concatenate(([0], np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy())))
-        sizes += np.diff(ends[counts])
-    return sizes
-
-
-def _measure_bytes(array: Any) -> Integers:
-    return np.asarray(pc.fill_null(pc.binary_length(array), 0).to_numpy(), np.int64)
 
 
 LINE_END = b"\n"
 
 MINIMUM_BLOCK_BYTES = 1 << 16
 MAXIMUM_BLOCK_BYTES = 1 << 21
-
-_ADVICE = "copy the object from its source again, or leave it out with --exclude"
 
 _DESCRIPTIONS = {VALUE: "a value", KEY: "a key", HEADERS: "an array of headers"}
 
@@ -153,7 +132,7 @@ class PartReader:
             is_empty = False
         if is_empty:
             wrong = "it has no records, and this sink writes no such objects: it is cut off"
-            raise make_file_error(self.part.uri, wrong, _ADVICE)
+            raise make_file_error(self.part.uri, wrong, COPY_AGAIN_ADVICE)
 
     @property
     def _block_bytes(self) -> int:
@@ -191,7 +170,7 @@ class PartReader:
                 try:
                     yield cast(BinaryIO, stream)
                 except OSError:
-                    raise make_read_error(self.part.uri, "it cannot be read to its end", _ADVICE) from None
+                    raise make_read_error(self.part.uri, "it cannot be read to its end", COPY_AGAIN_ADVICE) from None
 
     def _read_avro(self) -> Iterator[Any]:
         with open_avro(self.part) as file:
@@ -200,7 +179,7 @@ class PartReader:
     def _read_parquet(self) -> Iterator[Any]:
         # Values are the rows themselves; keys and headers are wrapped in a record.
         column = {KEY: "key", HEADERS: "headers"}.get(self.name.role)
-        return self._convert(read_rows(self.part, self._block_bytes, column))
+        return self._convert(read_parquet_values(self.part, self._block_bytes, column))
 
     def _convert(self, decoded: Iterator[Any]) -> Iterator[Any]:
         is_headers = self.name.role == HEADERS
@@ -212,7 +191,9 @@ class PartReader:
 
     def _make_entry_error(self, unit: str, number: int) -> BadInputError:
         wrong = f"this is not {_DESCRIPTIONS[self.name.role]} as this sink writes it"
-        return make_record_error(self.part.uri, unit, number, RecordFault(wrong, _ADVICE, self.name.partition))
+        return make_record_error(
+            self.part.uri, unit, number, RecordFault(wrong, COPY_AGAIN_ADVICE, self.name.partition)
+        )
 
 
 def read_confluent(
@@ -238,10 +219,12 @@ def read_confluent(
     try:
         for aligned in align_columns(columns):
             for part in slice_columns(aligned, options.batch_bytes):
-                records = _make_batch(obj, part, done)
-                structured = frozenset(role for role, reader in readers.items() if reader.is_structured)
-                yield RecordChunk(records, structured=structured)
-                done += records.num_rows
+                rows = len(next(iter(part.values())))
+                _check_offsets(obj, done + rows)
+                place = Place(obj.uri, "record", np.arange(done + 1, done + rows + 1))
+                structured = [role for role, reader in readers.items() if reader.is_structured]
+                yield make_chunk(place, **part, **tell_by_name(obj, place), structured=structured)
+                done += rows
     except UnequalLengthsError as found:
         raise _make_unequal_error(obj, found.counts) from None
     finally:
@@ -258,37 +241,21 @@ def _make_reader(part: StoredObject, options: ReadOptions, separator: bytes) -> 
     return PartReader(part, name, options.batch_bytes, separator)
 
 
-def _make_batch(obj: ArchiveObject, columns: Mapping[str, Any], done: int) -> pa.RecordBatch:
-    rows = len(next(iter(columns.values())))
+def _check_offsets(obj: ArchiveObject, records: int) -> None:
+    """Raise if so many records have no offsets from the one in the name of ``obj`` on."""
+    if obj.first_offset is None:
+        return
     last = parse_last_offset(obj.uri)
-    if last is not None and obj.first_offset is not None and obj.first_offset + done + rows - 1 > last:
+    if last is not None and obj.first_offset + records - 1 > last:
         raise make_file_error(
             obj.uri,
             f"it holds more records than its name has offsets, from {obj.first_offset} to {last}",
             "is it another program's? Leave it out with --exclude",
         )
-    if obj.first_offset is not None and obj.first_offset + done + rows - 1 > MAXIMUM_OFFSET:
+    if obj.first_offset + records - 1 > MAXIMUM_OFFSET:
         raise make_file_error(
             obj.uri, "its name has an offset too large for its records", "leave it out with --exclude"
         )
-    first = pa.nulls(rows, pa.int64()) if obj.first_offset is None else _count_from(obj.first_offset + done, rows)
-    arrays = {
-        "row": _count_from(done + 1, rows),
-        "partition": pa.array(np.full(rows, obj.partition, np.int32))
-        if obj.partition is not None
-        else pa.nulls(rows, pa.int32()),
-        "offset": first,
-        "timestamp": pa.nulls(rows, pa.int64()),
-        "timestampType": pa.array(np.zeros(rows, np.int32)),
-        "key": columns.get(KEY, pa.nulls(rows, pa.binary())),
-        "value": columns.get(VALUE, pa.nulls(rows, pa.binary())),
-        "headers": columns.get(HEADERS, pa.array([[]] * rows, HEADERS_TYPE)),
-    }
-    return pa.RecordBatch.from_arrays([arrays[name] for name in RECORD_SCHEMA.names], schema=RECORD_SCHEMA)
-
-
-def _count_from(first: int, rows: int) -> Any:
-    return pa.array(np.arange(first, first + rows, dtype=np.int64))
 
 
 def _make_unequal_error(obj: ArchiveObject, counts: dict[str, int]) -> Exception:

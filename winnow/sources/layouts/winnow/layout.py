@@ -10,17 +10,17 @@ import msgspec
 import pyarrow as pa
 
 from winnow.errors import BadInputError
-from winnow.sources.formats.compression import read_start
+from winnow.sources.formats.compression import START_BYTES, read_start
 from winnow.sources.formats.content_names import list_members, tells_position
+from winnow.sources.formats.lines import find_first_line
 from winnow.sources.formats.parquet import read_parquet_schema
 from winnow.sources.layout import Arrangement, Description, Layout
 from winnow.sources.layouts.spark import parse_path
 from winnow.sources.layouts.winnow.files import KNOWN, PARQUET, read_file
-from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
+from winnow.sources.objects import BYTES, ArchiveObject, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.topic_filter import TopicFilter
 
 NAME = "winnow"
-_START_BYTES = 1 << 18
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"})
 _SPARK_FILE = re.compile(r"part-\d{5}-[0-9a-f]{8}-[0-9a-f-]{27}")
 """Spark's own names; such a file is of layout spark."""
@@ -47,7 +47,7 @@ def recognise_winnow(obj: StoredObject) -> bool:
         return all(pa.types.is_binary(columns.field(name).type) for name in ("key", "value"))
     if not obj.uri.endswith(KNOWN):
         return False
-    line = next((line for line in read_start(obj, _START_BYTES).split(b"\n") if line.strip()), b"")
+    line = find_first_line(read_start(obj, START_BYTES))
     try:
         record = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -73,7 +73,7 @@ def may_be_winnow(obj: StoredObject) -> bool:
             if any(pa.types.is_decimal(columns.field(name).type) for name in {"partition", "offset"} & set(names)):
                 return False  # as Snowflake writes integers
         else:
-            start = read_start(obj, _START_BYTES)
+            start = read_start(obj, START_BYTES)
             if start.lstrip().startswith(b"["):
                 return False  # an array is not a record a line
             names = list_members(start)
@@ -85,8 +85,7 @@ def may_be_winnow(obj: StoredObject) -> bool:
 
 def arrange_winnow(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each file, in the order given: the offsets are in the records."""
-    forms = dict.fromkeys(("key", "value", "headers"), FieldForm.BYTES)
-    return Arrangement(tuple(ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored))
+    return Arrangement(tuple(ArchiveObject(NAME, each.uri, {"value": each}, forms=BYTES) for each in stored))
 
 
 def read_winnow(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
@@ -110,4 +109,6 @@ WINNOW = Layout(
     recognise_winnow,
     arrange_winnow,
     read_winnow,
+    assume=may_be_winnow,
+    keeps_order=True,
 )
