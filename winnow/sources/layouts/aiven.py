@@ -19,17 +19,20 @@ from winnow.sources.formats.parquet import MAGIC as PARQUET_MAGIC
 from winnow.sources.formats.parquet import read_parquet_schema
 from winnow.sources.input_errors import make_file_error
 from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, find_largest, sort_objects
-from winnow.sources.layouts.aiven_columnar import (
+from winnow.sources.layouts.aiven_csv import CsvFields, find_csv_fields, read_aiven_csv, read_csv_sample
+from winnow.sources.layouts.aiven_names import AivenName, has_usual_name, is_named_by_key, parse_name
+from winnow.sources.layouts.aiven_records import (
+    FIELDS,
     find_avro_forms,
+    find_envelope,
     find_parquet_forms,
     has_avro_envelope,
     has_parquet_envelope,
+    is_json,
     read_aiven_avro,
+    read_aiven_json,
     read_aiven_parquet,
 )
-from winnow.sources.layouts.aiven_csv import CsvFields, find_csv_fields, read_aiven_csv, read_csv_sample
-from winnow.sources.layouts.aiven_json import FIELDS, find_envelope, is_json, read_aiven_json
-from winnow.sources.layouts.aiven_names import AivenName, has_usual_name, is_named_by_key, parse_name
 from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, RecordChunk, StoredObject
 
 

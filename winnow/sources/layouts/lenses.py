@@ -43,7 +43,7 @@ from winnow.sources.formats.parquet import read_parquet_batches, read_parquet_sc
 from winnow.sources.formats.rows import ArrowRows, DecodedRows
 from winnow.sources.input_errors import DAMAGED_ADVICE, Place, make_file_error
 from winnow.sources.layout import Arrangement, Description, Layout, find_largest, list_files
-from winnow.sources.layouts.aiven_columnar import find_avro_form
+from winnow.sources.layouts.aiven_records import find_avro_form
 from winnow.sources.objects import MAYBE_BASE64, ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 
 _EXTENSION = r"\.(?:json|avro|parquet)(?:\.gz)?"

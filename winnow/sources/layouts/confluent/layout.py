@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from winnow.sources.layout import Arrangement, Description, Finding, FindingKind, Layout, RecordOrder, sort_objects
-from winnow.sources.layouts.confluent.flush_offsets import count_overlaps, find_unordered, place_by_flush
+from winnow.sources.layouts.confluent.flush_order import count_overlaps, find_unordered, place_by_flush
 from winnow.sources.layouts.confluent.names import HEADERS, KEY, LAYOUT, VALUE, Format, pair_objects, parse_name
 from winnow.sources.layouts.confluent.reading import read_confluent
 from winnow.sources.objects import ArchiveObject, Offsets, StoredObject
