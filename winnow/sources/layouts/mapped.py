@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -38,8 +38,16 @@ DESCRIPTION: Final = Description(
 )
 
 
-def make_mapped_layout(fields: FieldMap) -> Layout:
-    """Make the layout of files whose columns are those of ``fields``; it is never recognised, a person has said it."""
+def make_mapped_layout(
+    fields: FieldMap,
+    name: str = NAME,
+    description: Description = DESCRIPTION,
+    recognise: Callable[[StoredObject], bool] | None = None,
+) -> Layout:
+    """Make the layout of files whose columns are those of ``fields``, of any format with columns.
+
+    That of a program has a name, a description and what recognises it; without these a person has said the columns.
+    """
 
     def arrange(stored: Sequence[StoredObject]) -> Arrangement:
         largest = find_largest(stored)
@@ -47,7 +55,7 @@ def make_mapped_layout(fields: FieldMap) -> Layout:
         forms = _find_forms(largest, start, fields)
         objects = [
             ArchiveObject(
-                NAME,
+                name,
                 each.uri,
                 {"value": each},
                 forms=forms,
@@ -60,7 +68,7 @@ def make_mapped_layout(fields: FieldMap) -> Layout:
     def read(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
         return read_mapped(archive, fields, options)
 
-    return Layout(NAME, DESCRIPTION, None, arrange, read, fields=fields)
+    return Layout(name, description, recognise, arrange, read, fields=fields if recognise is None else None)
 
 
 def read_mapped(archive: ArchiveObject, fields: FieldMap, options: ReadOptions) -> Iterator[RecordChunk]:
