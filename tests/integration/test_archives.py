@@ -20,7 +20,7 @@ from tests.support.world import TOPIC, World, build_versions, open_world, record
 from winnow.errors import BadInputError
 from winnow.log import reference_chains
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.pipeline.ingest.open import create_missing_topic
+from winnow.pipeline.ingest.open import InputPaths, create_missing_topic
 from winnow.pipeline.ingest.request import IngestReport
 from winnow.sources.choices import Choices
 from winnow.values.model import Record
@@ -83,7 +83,7 @@ def ingest(
     choices = Choices(**decided)
     if topic not in world.ctx.log.names():
         partitions = create_missing_topic(
-            world.ctx, topic, paths, {}, layout="auto", choices=choices, source_topic=source_topic
+            world.ctx, topic, InputPaths(paths), {}, layout="auto", choices=choices, source_topic=source_topic
         )
         assert partitions is not None
     return ingest_files(world.ctx, topic, paths, as_of_ms=world.clock(), choices=choices, source_topic=source_topic)

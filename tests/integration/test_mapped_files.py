@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli_runner import winnow
-from winnow.sources.listing import list_objects
-from winnow.sources.objects import StoredObject
+from winnow.sources import archive as sources_archive
+from winnow.sources import listing
 
 FLINK = "part-0f3a8c1e-6a77-4b0e-9c8e-2d0a3f4b5c6d-0-{}"
 MAP = shlex.split("--map offset=kafka_offset --map partition=kafka_partition --map key=customer --map value=*:json")
@@ -30,6 +31,18 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write_part(folder: Path, number: int, offsets: range) -> None:
     rows = [{"kafka_offset": each, "kafka_partition": 0, "customer": f"c{each}", "amount": each} for each in offsets]
     pq.write_table(pa.Table.from_pylist(rows), folder / FLINK.format(number))
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[object]:
+    """The first arguments of the calls of a function from now on, which is carried out as ever."""
+    genuine, calls = getattr(module, name), []
+
+    def note(*arguments: Any, **named: Any) -> Any:
+        calls.append(arguments[0])
+        return genuine(*arguments, **named)
+
+    monkeypatch.setattr(module, name, note)
+    return calls
 
 
 def test_columns_that_were_named_once_hold_for_the_next_calls(archive: Path) -> None:
@@ -70,13 +83,7 @@ def test_an_archive_of_many_topics_is_listed_once_and_says_each_thing_once(
         for offset in range(2)
     ]
     pq.write_table(pa.Table.from_pylist(rows), folder / "events.parquet")
-    listed = []
-
-    def list_and_count(*arguments: Any) -> list[StoredObject]:
-        listed.append(arguments)
-        return list_objects(*arguments)
-
-    monkeypatch.setattr("winnow.sources.archive.list_objects", list_and_count)
+    listed = count_calls(monkeypatch, listing, "_list_folder")
     done = winnow("ingest", "files", "--each-topic", folder, "--create", *MAP, "--map", "topic=topic")
     assert done.stdout.count("2 records appended") == 3
     assert done.stderr.count("Read as Files of another program") == 1
@@ -84,3 +91,32 @@ def test_an_archive_of_many_topics_is_listed_once_and_says_each_thing_once(
     assert len(listed) == 1
     again = winnow("ingest", "files", "--each-topic", folder, "--json", *MAP, "--map", "topic=topic")
     assert [(each["topic"], each["records_appended"]) for each in again.document] == [("t0", 0), ("t1", 0), ("t2", 0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "recognised"),
+    [
+        pytest.param([], 1, id="topic-there"),
+        pytest.param(["--create"], 1, id="created"),
+        pytest.param(["--create", "--partitions", "2", "--exclude", "*.tmp"], 1, id="created-with-partitions"),
+        pytest.param(["--create", "--layout", "winnow"], 0, id="layout-named"),
+    ],
+)
+def test_each_path_is_listed_once_and_recognised_once_a_call_whatever_the_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], recognised: int
+) -> None:
+    """Files of Winnow's own layout too, which are read in the order of the paths."""
+    monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
+    paths = [tmp_path / "b", tmp_path / "a"]
+    for number, folder in enumerate(paths):
+        folder.mkdir()
+        line = f'{{"partition":0,"offset":{number},"timestamp":1,"key":"YQ==","value":"YQ=="}}'
+        (folder / "records.jsonl").write_text(f"{line}\n")
+    if "--create" not in options:
+        winnow("topics", "create", "orders", "--partitions", "1")
+    listed = count_calls(monkeypatch, listing, "_list_folder")
+    looked_at = count_calls(monkeypatch, sources_archive, "find_layout")
+    done = winnow("ingest", "files", "orders", *paths, *options)
+    assert "2 records appended" in done.stdout
+    assert listed == [str(path) for path in paths]
+    assert len(looked_at) == recognised

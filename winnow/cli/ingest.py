@@ -27,8 +27,8 @@ from winnow.sources.field_map import parse_field_map
 
 if TYPE_CHECKING:
     from winnow.pipeline.context import Context
+    from winnow.pipeline.ingest.open import InputPaths
     from winnow.pipeline.ingest.request import IngestReport
-    from winnow.sources.archive import Archive
 
 Layout = Annotated[
     str,
@@ -261,24 +261,25 @@ def withdraw_if_refused(ctx: Context, created: Mapping[str, str]) -> Iterator[No
 def _ingest(
     ctx: Context,
     topic: str,
-    paths: list[str],
+    paths: list[str] | InputPaths,
     options: IngestOptions,
     as_of_ms: int,
-    archive: Archive | None = None,
 ) -> IngestReport:
+    from winnow.pipeline.ingest.open import InputPaths
+
+    listed = InputPaths(paths) if isinstance(paths, list) else paths
     created: dict[str, str] = {}
     with withdraw_if_refused(ctx, created):
-        return _create_and_ingest(ctx, topic, paths, options, as_of_ms, created, archive)
+        return _create_and_ingest(ctx, topic, listed, options, as_of_ms, created)
 
 
 def _create_and_ingest(
     ctx: Context,
     topic: str,
-    paths: list[str],
+    paths: InputPaths,
     options: IngestOptions,
     as_of_ms: int,
     created: dict[str, str],
-    archive: Archive | None,
 ) -> IngestReport:
     from winnow.pipeline.ingest.ingest import ingest_files
     from winnow.pipeline.ingest.open import create_missing_topic, describe_default_policy
@@ -294,7 +295,6 @@ def _create_and_ingest(
             choices=options.choices,
             source_topic=options.source_topic,
             partitions=options.partitions,
-            archive=archive,
         )
         if partitions is not None:
             print_message(f"Created topic {topic} with {format_count(partitions, 'partition')}.")
@@ -311,7 +311,6 @@ def _create_and_ingest(
             choices=options.choices,
             on=options.engine,
             epoch=options.epoch,
-            archive=archive,
             progress=bar.follow_reading,
         )
     if partitions is None:
@@ -324,16 +323,16 @@ def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_m
 
     Where records alone name topics, they are found in one reading, and each topic reads the objects that hold it.
     """
-    from winnow.sources.archive import open_archive, split_by_topic
+    from winnow.pipeline.ingest.open import InputPaths
+    from winnow.sources.archive import split_by_topic
 
-    choices = options.choices
-    archive = open_archive(paths, options.layout, choices.exclude, fields=choices.fields, partition=choices.partition)
-    parts = split_by_topic(archive)
+    listed = InputPaths(paths)
+    parts = split_by_topic(listed.open(options.layout, options.choices))
 
     def ingest(topic: str) -> IngestReport:
         part, partitions = parts[topic]
         own = replace(options, source_topic=topic, partitions=options.partitions or partitions)
-        return _ingest(ctx, topic, paths, own, as_of_ms, part)
+        return _ingest(ctx, topic, listed.narrow(part), own, as_of_ms)
 
     return run_for_each_topic(list(parts), ingest)
 

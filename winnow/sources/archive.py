@@ -24,7 +24,7 @@ from winnow.sources.layout import Finding, Layout
 from winnow.sources.layouts.all_layouts import AUTO, find_layout, get_layout
 from winnow.sources.layouts.mapped import NAME as MAPPED
 from winnow.sources.layouts.mapped import make_mapped_layout
-from winnow.sources.listing import list_objects
+from winnow.sources.listing import Listing
 from winnow.sources.objects import ArchiveObject, FieldForm, ReadOptions, RecordChunk, StoredObject
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.topic_filter import TopicFilter, format_topic_name
@@ -60,18 +60,20 @@ def open_archive(
     fields: FieldMap | None = None,
     partition: int | None = None,
     suggests: bool = False,
+    listing: Listing | None = None,
 ) -> Archive:
     """List the objects of ``paths``, find their layout, and put together what belongs together.
 
     ``fields``: the columns that a person named; then the layout is that. ``partition``: that of objects whose names do
-    not tell it. ``suggests``: also a layout that only a person can tell, as :func:`find_layout`.
+    not tell it. ``suggests``: also a layout that only a person can tell, as :func:`find_layout`. ``listing``: that of
+    the call.
 
     Raises:
         BadInputError: there is nothing to read, no layout is recognised, or nothing tells the partition of an object.
         UsageError: there is no such layout, both a layout and columns were named, or the layout takes no partition.
         ServiceError: an object store cannot be reached.
     """
-    stored = list_objects(paths, exclude)
+    stored = (listing or Listing()).list_objects(paths, exclude)
     if not stored:
         raise BadInputError(
             f"Nothing is left to read of {join_first(paths, 3, ', ')}.",

@@ -37,28 +37,41 @@ _WILDCARD = re.compile(r"[*?\[]")
 _NUMBERED_SIDECAR = re.compile(r"_(committed|started)_[0-9]+")
 
 
+class Listing:
+    """Lists paths of one call: each once, however often its objects are asked for."""
+
+    def __init__(self) -> None:
+        self._listed: dict[tuple[str, tuple[str, ...]], list[StoredObject]] = {}
+
+    def list_objects(self, paths: Sequence[str], exclude: Sequence[str] = ()) -> list[StoredObject]:
+        """List the objects of ``paths``, sorted by their names, each once.
+
+        Args:
+            paths: files, folders and globs (``*`` and ``?`` within one name, ``**`` over any folders), as URIs or local
+                paths.
+            exclude: globs; an object is left out if one of them matches its name or the end of its path.
+
+        Raises:
+            BadInputError: a path names nothing, or its name is not UTF-8, or it holds a lake table.
+            ServiceError: an object store cannot be reached.
+        """
+        left_out = [_compile_glob(f"**/{glob}") for glob in exclude]
+        kept: dict[str, StoredObject] = {}
+        for path in paths:
+            if (path, tuple(exclude)) not in self._listed:
+                self._listed[path, tuple(exclude)] = list(_list_path(path, left_out))
+            listed = self._listed[path, tuple(exclude)]
+            if not listed:
+                raise make_file_error(path, "there is nothing to read", "check the path; hidden files are left out")
+            for stored in listed:
+                if not any(pattern.fullmatch(f"/{stored.uri.lstrip('/')}") for pattern in left_out):
+                    kept[stored.uri] = stored
+        return sorted(kept.values(), key=lambda stored: stored.uri)
+
+
 def list_objects(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[StoredObject]:
-    """List the objects of ``paths``, sorted by their names, each once.
-
-    Args:
-        paths: files, folders and globs (``*`` and ``?`` within one name, ``**`` over any folders), as URIs or local
-            paths.
-        exclude: globs; an object is left out if one of them matches its name or the end of its path.
-
-    Raises:
-        BadInputError: a path names nothing, or its name is not UTF-8, or it holds a lake table.
-        ServiceError: an object store cannot be reached.
-    """
-    left_out = [_compile_glob(f"**/{glob}") for glob in exclude]
-    found: dict[str, StoredObject] = {}
-    for path in paths:
-        listed = list(_list_path(path, left_out))
-        if not listed:
-            raise make_file_error(path, "there is nothing to read", "check the path; hidden files are left out")
-        for stored in listed:
-            if not any(pattern.fullmatch(f"/{stored.uri.lstrip('/')}") for pattern in left_out):
-                found[stored.uri] = stored
-    return sorted(found.values(), key=lambda stored: stored.uri)
+    """List the objects of ``paths`` once; arguments and errors as of :meth:`Listing.list_objects`."""
+    return Listing().list_objects(paths, exclude)
 
 
 def _list_path(path: str, left_out: Sequence[re.Pattern[str]]) -> Iterator[StoredObject]:

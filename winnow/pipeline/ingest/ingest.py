@@ -16,7 +16,7 @@ from winnow.errors import BadInputError, UnknownTopicError, UsageError
 from winnow.log.head import Head
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.epoch_input import EpochInput, choose_epoch
-from winnow.pipeline.ingest.open import open_input
+from winnow.pipeline.ingest.open import InputPaths, open_input
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest
 from winnow.pipeline.ingest.run_local import append_records
 from winnow.pipeline.ingest.run_spark import (
@@ -30,7 +30,6 @@ from winnow.pipeline.ingest.run_spark import (
 )
 from winnow.pipeline.topics.audit import record_action
 from winnow.report.events import log_event
-from winnow.sources.archive import Archive
 from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.all_layouts import AUTO
@@ -42,7 +41,7 @@ from winnow.store.audit import AuditAction
 def ingest_files(
     ctx: Context,
     topic: str,
-    paths: Sequence[str],
+    paths: Sequence[str] | InputPaths,
     *,
     as_of_ms: int,
     again: bool = False,
@@ -52,7 +51,6 @@ def ingest_files(
     choices: Choices | None = None,
     on: str | None = None,
     epoch: str | None = None,
-    archive: Archive | None = None,
     progress: Progress | None = None,
 ) -> IngestReport:
     """Append the records of ``paths`` to ``topic``: of Winnow's own layout in the order given, of others by offset.
@@ -60,7 +58,7 @@ def ingest_files(
     Args:
         ctx: the installation.
         topic: an existing topic.
-        paths: files, folders with all below them, globs; local paths or URIs.
+        paths: files, folders with all below them, globs; local paths or URIs, perhaps listed already.
         as_of_ms: recorded with the append; replaces missing timestamps of records.
         again: append files without offsets once more, although they were ingested before.
         trust_compacted: treat missing offsets below the first dirty one as compacted away in the source.
@@ -72,7 +70,6 @@ def ingest_files(
         on: ``local`` or ``spark``, where the records are read; None: by the size of the input.
         epoch: the number of the epoch that offsets in the files are of, or ``log``: they are those of the log; None:
             the log has one epoch, or the files tell their topic id.
-        archive: what ``paths`` hold, if they were listed before, for another topic of theirs.
         progress: called as :data:`winnow.arrivals.spool.Progress` says.
 
     Raises:
@@ -93,9 +90,9 @@ def ingest_files(
             f"{problem}.",
             left="Nothing of this call landed.",
         ) from problem
-    opened = open_input(
-        head.state, paths, layout=layout, choices=choices or Choices(), source_topic=source_topic, archive=archive
-    )
+    listed = paths if isinstance(paths, InputPaths) else InputPaths(paths)
+    decided = choices or Choices()
+    opened = open_input(head.state, listed, layout=layout, choices=decided, source_topic=source_topic)
     number = choose_epoch(head.state, epoch, opened.topic_id)
     source = opened.source if number is None else EpochInput(opened.source, topic, head.state.epochs, number)
     request = IngestRequest(ctx, log, source, opened, head, as_of_ms, again, trust_compacted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, MutableMapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from winnow.sources.choices import Choices
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.all_layouts import is_in_order
 from winnow.sources.layouts.winnow.files import expand_paths
+from winnow.sources.listing import Listing
 from winnow.sources.objects import ArchiveObject
 from winnow.sources.record_input import FilesInput, RecordInput
 from winnow.values.epochs import Epoch, format_topic_id
@@ -37,6 +39,35 @@ from winnow.values.model import IngestLedger, KnownObject, TopicState
 
 TOPIC_ID = "topic-id"
 """The name of the topic's id among the choices of a ledger."""
+
+
+class InputPaths:
+    """The paths of a call, of which each is listed once, and what they hold is recognised once."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._listing = Listing()
+        self._opened: tuple[object, Archive] | None = None
+
+    def open(self, layout: str, choices: Choices) -> Archive:
+        """Find out what the paths hold; raises as :func:`winnow.sources.archive.open_archive`."""
+        excluded, fields, partition = decided = choices.exclude, choices.fields, choices.partition
+        if self._opened is None or self._opened[0] != (layout, decided):
+            listing = self._listing
+            archive = open_archive(self._paths, layout, excluded, fields=fields, partition=partition, listing=listing)
+            self._opened = (layout, decided), archive
+        return self._opened[1]
+
+    def narrow(self, archive: Archive) -> InputPaths:
+        """Return these with ``archive``, a part of what :meth:`open` returned last, in its place."""
+        assert self._opened is not None
+        narrowed = copy(self)
+        narrowed._opened = self._opened[0], archive
+        return narrowed
+
+    def expand(self, exclude: Sequence[str]) -> list[str]:
+        """List the files of Winnow's own layout in the order given."""
+        return expand_paths(self._paths, exclude, self._listing)
 
 
 @dataclass
@@ -90,13 +121,7 @@ class OpenedInput(SourcePosition):
 
 
 def open_input(
-    state: TopicState,
-    paths: Sequence[str],
-    *,
-    layout: str,
-    choices: Choices,
-    source_topic: str | None,
-    archive: Archive | None = None,
+    state: TopicState, paths: InputPaths, *, layout: str, choices: Choices, source_topic: str | None
 ) -> OpenedInput:
     """Open the input of an ingest call for the topic of ``state``.
 
@@ -112,13 +137,10 @@ def open_input(
         before = choices.fill_from(ledgers[-1].choices)
         # A column named before holds as long as nobody says that the files are of another layout now.
         fields = before.fields if is_found_by_fields(layout) else choices.fields
-        if (before.exclude, fields) != (choices.exclude, choices.fields):
-            archive = None  # this topic's earlier calls decided something that the listing did not know
         choices = replace(choices, exclude=before.exclude, fields=fields)
-    if archive is None and not is_in_order(layout):
-        archive = open_archive(paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition)
+    archive = None if is_in_order(layout) else paths.open(layout, choices)
     if archive is None or archive.layout.keeps_order:
-        return OpenedInput(FilesInput(state.topic, expand_paths(paths, choices.exclude), source_topic), source_topic)
+        return OpenedInput(FilesInput(state.topic, paths.expand(choices.exclude), source_topic), source_topic)
     ledgers = [each for each in ledgers if (each.layout, each.source_topic) == (archive.layout.name, source_topic)]
     if ledgers:
         choices = choices.fill_from(ledgers[-1].choices)
@@ -244,19 +266,18 @@ def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]
 def create_missing_topic(
     ctx: Context,
     topic: str,
-    paths: Sequence[str],
+    paths: InputPaths,
     created: CreatedTopics,
     *,
     layout: str,
     choices: Choices,
     source_topic: str | None = None,
     partitions: int | None = None,
-    archive: Archive | None = None,
 ) -> int | None:
     """Create ``topic`` unless it is there; return its number of partitions, None if it was there.
 
     ``created``: it is noted here. ``partitions``: None: as many as the input has, from names, else from the records,
-    all of which are read. ``archive``: what ``paths`` hold, if they were listed before.
+    all of which are read.
 
     Raises:
         BadInputError: the input cannot be read, or neither names nor records tell a partition.
@@ -264,9 +285,7 @@ def create_missing_topic(
     """
     if topic in ctx.log.names():
         return None
-    archive = archive or open_archive(
-        paths, layout, choices.exclude, fields=choices.fields, partition=choices.partition
-    )
+    archive = paths.open(layout, choices)
     if partitions is None:
         partitions = count_partitions(archive, select_objects(archive, topic, source_topic))
         if partitions is None:

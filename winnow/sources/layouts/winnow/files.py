@@ -10,7 +10,7 @@ from winnow.files.record_batch import DEFAULT_BATCH_BYTES, MAXIMUM_BATCH_BYTES
 from winnow.sources.input_errors import make_file_error
 from winnow.sources.layouts.winnow.json_lines import read_json_lines
 from winnow.sources.layouts.winnow.parquet import read_parquet
-from winnow.sources.listing import list_objects
+from winnow.sources.listing import Listing
 from winnow.sources.topic_filter import TopicFilter
 
 JSON_LINES = (".jsonl", ".jsonl.gz", ".json")
@@ -20,18 +20,19 @@ PARQUET = (".parquet",)
 KNOWN = JSON_LINES + PARQUET
 
 
-def expand_paths(paths: Sequence[str], exclude: Sequence[str] = ()) -> list[str]:
+def expand_paths(paths: Sequence[str], exclude: Sequence[str] = (), listing: Listing | None = None) -> list[str]:
     """Return the files of ``paths``, in the order given.
 
     A folder or a glob stands for all files below it whose name ends in :data:`KNOWN`, sorted by name, without hidden
     ones and those that begin with ``_`` (such as Spark's ``_SUCCESS``). Paths may be URIs. ``exclude``: globs of files
-    that are left out.
+    that are left out. ``listing``: of the call.
 
     Raises:
         BadInputError: a path is missing, a folder has no such file, or a file's name ends otherwise.
         ServiceError: an object store cannot be reached.
     """
-    return [file for path in paths for file in _expand_path(path, exclude)]
+    listing = listing or Listing()
+    return [file for path in paths for file in _expand_path(path, exclude, listing)]
 
 
 def check_suffix(path: str) -> None:
@@ -44,8 +45,8 @@ def check_suffix(path: str) -> None:
         raise make_file_error(path, "the name does not say what the file holds", f"it must end in {_format_known()}")
 
 
-def _expand_path(path: str, exclude: Sequence[str]) -> list[str]:
-    found = list_objects([path], exclude)
+def _expand_path(path: str, exclude: Sequence[str], listing: Listing) -> list[str]:
+    found = listing.list_objects([path], exclude)
     if [each.uri for each in found] == [path]:
         check_suffix(path)
         return [path]
