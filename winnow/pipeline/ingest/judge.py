@@ -15,6 +15,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from winnow.arrivals.compare_with_log import (
+    AbsentRecord,
     AbsentRecords,
     build_missing_offset_error,
     compare_with_log,
@@ -25,14 +26,16 @@ from winnow.arrivals.write_range import (
     build_order_error,
 )
 from winnow.config.topic import COMPACT
-from winnow.errors import BadInputError, WinnowError
+from winnow.errors import BadInputError, Explanation, WinnowError, make_error
 from winnow.files import duckdb_connection
 from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.recorded_configuration import read_kafka_record
 from winnow.log.reference_chains import list_seen_digests
 from winnow.planning import cleanable
-from winnow.values.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeResult
+from winnow.sources.input_errors import NOTHING_INGESTED
+from winnow.sources.topic_filter import OtherTopicError
+from winnow.values.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeFailure, RangeResult, RecordPlace
 from winnow.values.model import Segment, TopicState
 
 
@@ -87,6 +90,70 @@ def _find_range_fault(plan: IngestPlan, result: IngestResult, planned: IngestRan
     if found.records != written + found.repeats + found.skipped:
         return f"read {found.records} records and accounts for {written + found.repeats + found.skipped}"
     return None
+
+
+def raise_first_failure(failures: Sequence[RangeFailure]) -> None:
+    """Raise for the failure that comes first in the input, before others one of the input itself; none: return.
+
+    Raises:
+        OtherTopicError, WinnowError: what a range failed with.
+    """
+    if not failures:
+        return
+    first = min(failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.order, each.number))
+    other = first.other_topic
+    if other is not None:
+        raise OtherTopicError(Explanation(other.sentence, NOTHING_INGESTED), other.path, other.found)
+    raise make_error(first.exit_code, first.explanation)
+
+
+def list_result_files(plan: IngestPlan, result: IngestResult) -> list[SpooledFile]:
+    """Return what the tasks found in each object of ``plan``, by number."""
+    facts = {fact.number: fact for each in result.ranges for fact in each.findings.objects}
+    return [
+        SpooledFile(
+            number, each.uri, facts[number].digest, dict(facts[number].slices.items()), facts[number].records, False
+        )
+        for number, each in enumerate(plan.objects)
+    ]
+
+
+def require_result_keys(head: Head, plan: IngestPlan, result: IngestResult) -> None:
+    """Raise if tasks found new records without a key; with the first of the input.
+
+    Raises:
+        BadInputError: as :func:`build_keyless_error`.
+    """
+    keyless = [(each.keyless, plan.ranges[each.number].partition) for each in result.ranges if each.keyless is not None]
+    if keyless:
+        first, partition = min(keyless, key=lambda each: (each[0].number, each[0].row))
+        count = sum(place.count for place, _ in keyless)
+        path = plan.objects[first.number].uri
+        raise build_keyless_error(head, plan.topic, path, first.row, partition, first.offset, count)
+
+
+def require_known_absent(
+    state: TopicState, files: Sequence[SpooledFile], plan: IngestPlan, result: IngestResult
+) -> None:
+    """Raise if tasks found a record that the log of ``state`` does not have and that was not compacted away here.
+
+    Raises:
+        BadInputError: as :func:`require_known_slices`.
+    """
+    by_partition: dict[int, list[RangeResult]] = {}
+    for each in result.ranges:
+        if each.absent:
+            by_partition.setdefault(plan.ranges[each.number].partition, []).append(each)
+    for partition, ranges in sorted(by_partition.items()):
+        places: dict[int, RecordPlace] = {}
+        for place in (place for each in ranges for place in each.absent):
+            places[place.number] = min(place, places.get(place.number, place), key=lambda one: one.row)
+        absent = AbsentRecords(
+            tuple(AbsentRecord(place.number, place.row, place.offset) for _, place in sorted(places.items())),
+            sum(each.absent_records for each in ranges),
+            sum(each.absent_later for each in ranges),
+        )
+        require_known_slices(state, files, partition, absent)
 
 
 def group_ranges(plan: IngestPlan, result: IngestResult) -> dict[int, list[RangeResult]]:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from winnow.arrivals.compare_with_log import AbsentRecord, AbsentRecords
 from winnow.arrivals.plan import IngestPlanner, InputKnowledge, restore_findings
-from winnow.arrivals.spool import Progress, SpooledFile
+from winnow.arrivals.spool import Progress
 from winnow.arrivals.write_range import PartitionResult, join_slice_digests
 from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_result, write_ingest_plan
@@ -38,10 +37,12 @@ from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.epoch_input import EpochInput
 from winnow.pipeline.ingest.judge import (
-    build_keyless_error,
     check_result,
     group_ranges,
-    require_known_slices,
+    list_result_files,
+    raise_first_failure,
+    require_known_absent,
+    require_result_keys,
 )
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, run_job
@@ -52,8 +53,7 @@ from winnow.sources.formats.encoding import Reading
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.objects import Offsets
 from winnow.sources.record_input import ReadAgainError
-from winnow.sources.topic_filter import OtherTopicError
-from winnow.values.ingest_plans import IngestPlan, IngestResult, ObjectFacts, RangeFailure, RangeResult, RecordPlace
+from winnow.values.ingest_plans import IngestPlan, IngestResult, RangeFailure
 from winnow.values.model import Append
 
 JOB_NAME = "ingest"
@@ -288,45 +288,11 @@ class SparkIngest(SparkSegments):
         if find_uncovered(plan.ranges, extents):
             knowledge.extents.update(extents)
             raise PlanAgainError
-        facts = {fact.number: fact for each in result.ranges for fact in each.findings.objects}
-        self.files = [_make_file(plan, facts[number]) for number in range(len(plan.objects))]
+        self.files = list_result_files(plan, result)
         self.note_other_topics(opened.records_of)
-        self._require_keys(result.ranges, plan)
-        self._require_present(result.ranges, plan)
-
-    def _require_keys(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
-        found = [(each.keyless, plan.ranges[each.number].partition) for each in ranges if each.keyless is not None]
-        if not found:
-            return
-        first, partition = min(found, key=lambda each: (each[0].number, each[0].row))
-        count = sum(each.count for each, _ in found)
-        path = plan.objects[first.number].uri
-        raise build_keyless_error(self.head, self.log.topic, path, first.row, partition, first.offset, count)
-
-    def _require_present(self, ranges: Sequence[RangeResult], plan: IngestPlan) -> None:
-        if self.request.trust_compacted:
-            return
-        by_partition: dict[int, list[RangeResult]] = {}
-        for each in ranges:
-            if each.absent:
-                by_partition.setdefault(plan.ranges[each.number].partition, []).append(each)
-        for partition, mine in sorted(by_partition.items()):
-            places: dict[int, RecordPlace] = {}
-            for place in (place for each in mine for place in each.absent):
-                places[place.number] = min(place, places.get(place.number, place), key=lambda one: one.row)
-            absent = AbsentRecords(
-                tuple(AbsentRecord(each.number, each.row, each.offset) for _, each in sorted(places.items())),
-                sum(each.absent_records for each in mine),
-                sum(each.absent_later for each in mine),
-            )
-            require_known_slices(self.head.state, self.files, partition, absent)
-
-
-def _make_file(plan: IngestPlan, facts: ObjectFacts) -> SpooledFile:
-    slices: dict[int | None, str] = dict(facts.slices.items())
-    return SpooledFile(
-        facts.number, plan.objects[facts.number].uri, facts.digest, slices, facts.records, lacks_offsets=False
-    )
+        require_result_keys(self.head, plan, result)
+        if not self.request.trust_compacted:
+            require_known_absent(self.head.state, self.files, plan, result)
 
 
 def _raise_failure(plan: IngestPlan, failures: Sequence[RangeFailure], knowledge: InputKnowledge) -> None:
@@ -341,12 +307,7 @@ def _raise_failure(plan: IngestPlan, failures: Sequence[RangeFailure], knowledge
         raise PlanAgainError
     if any(each.lacks_offsets for each in failures):
         raise LocalOnlyError("records have no offsets")
-    if failures:
-        first = min(failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.order, each.number))
-        other = first.other_topic
-        if other is not None:
-            raise OtherTopicError(Explanation(other.sentence, NOTHING_INGESTED), other.path, other.found)
-        raise make_error(first.exit_code, first.explanation)
+    raise_first_failure(failures)
 
 
 def submit_ingest_plan(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:

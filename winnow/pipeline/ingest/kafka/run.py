@@ -17,18 +17,23 @@ from multiprocessing.connection import wait
 from winnow import __version__
 from winnow.arrivals.broker_range import BROKERS_CHOICE, KafkaInput
 from winnow.arrivals.run_task import Answer, Assignment
-from winnow.arrivals.spool import Progress, SpooledFile
+from winnow.arrivals.spool import Progress
 from winnow.engine.ingest import RECORD_BYTES, IngestUnit, build_units
 from winnow.engine.ingest_documents import compute_ingest_plan_id
 from winnow.engine.task_resources import TaskBudget
 from winnow.engine.worker_process import WorkerEndedError, WorkerProcess
-from winnow.errors import BadInputError, CommitConflictError, ServiceError, WinnowError, make_error
+from winnow.errors import CommitConflictError, ServiceError, WinnowError, make_error
 from winnow.files import storage
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.range_reader import BrokerRange, RangeReader, make_truncation_error
 from winnow.log.head import Head
 from winnow.pipeline.context import Context
-from winnow.pipeline.ingest.judge import build_keyless_error, check_result
+from winnow.pipeline.ingest.judge import (
+    check_result,
+    list_result_files,
+    raise_first_failure,
+    require_result_keys,
+)
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.run_local import append_records
 from winnow.pipeline.ingest.run_spark import SparkSegments, submit_ingest_plans
@@ -231,7 +236,9 @@ class KafkaSegments(SparkSegments):
             if isinstance(found, WinnowError):
                 raise found
             check_result(plan, found)
-            self._judge(plan, found)
+            raise_first_failure(found.failures)
+            require_result_keys(self.head, plan, found)
+            self.files = list_result_files(plan, found)
             read = list_read_parts(self._parts, found)
             self._source.leader_epochs = join_leader_epochs(self._source.ranges, read, self._source.settings)
             self.prepare_commit(plan, found)
@@ -241,26 +248,6 @@ class KafkaSegments(SparkSegments):
             self.discard()
             raise
         return self.commit_prepared(self.files, self.discard)
-
-    def _judge(self, plan: IngestPlan, found: IngestResult) -> None:
-        if found.failures:
-            first = min(found.failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.number))
-            raise make_error(first.exit_code, first.explanation)
-        keyless = [each for each in found.ranges if each.keyless is not None]
-        if keyless:
-            first_range = min(keyless, key=lambda each: each.number)
-            place = first_range.keyless
-            assert place is not None
-            count = sum(each.keyless.count for each in keyless if each.keyless is not None)
-            partition = plan.ranges[first_range.number].partition
-            path = plan.objects[first_range.number].uri
-            raise build_keyless_error(self.head, self.log.topic, path, place.row, partition, place.offset, count)
-        facts = {fact.number: fact for each in found.ranges for fact in each.findings.objects}
-        self.files = []
-        for number, each in enumerate(plan.objects):
-            slices: dict[int | None, str] = dict(facts[number].slices.items())
-            digest, records = facts[number].digest, facts[number].records
-            self.files.append(SpooledFile(number, each.uri, digest, slices, records, lacks_offsets=False))
 
 
 def _plan_object(number: int, part: BrokerRange) -> PlannedObject:
