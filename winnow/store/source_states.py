@@ -1,4 +1,4 @@
-"""What became of the Kafka topics that logs follow: which are gone, and which logs do not follow theirs.
+"""What became of the Kafka topics that logs follow: which are gone, not followed any more, or diverge from their logs.
 
 A projection: the brokers say whether a topic is there, and the log's own configuration whether it is followed. Rows
 spare a call that follows a thousand topics to open those logs again, and tell page and commands without a broker.
@@ -6,11 +6,12 @@ spare a call that follows a thousand topics to open those logs again, and tell p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import delete, select
+from sqlalchemy import BigInteger, Integer, Text, delete, select
+from sqlalchemy.orm import mapped_column
 
 from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
@@ -77,3 +78,50 @@ class SourceStates(StorePart):
         """List every topic whose Kafka topic is gone or not followed, by topic."""
         with self._database.reading() as session:
             return {row.topic: read_value(SourceState, row) for row in session.scalars(select(SourceStateTable))}
+
+
+class DivergenceTable(tables.Base, key=tables.PARTITION):
+    """A partition of which the brokers were found to have other records than its log, from one of their offsets on."""
+
+    __tablename__ = "winnow_divergence"
+
+    topic = mapped_column(Text, nullable=False)
+    partition = mapped_column(Integer, nullable=False, autoincrement=False)
+    first_offset = mapped_column(BigInteger, nullable=False)
+
+
+class Divergences(StorePart):
+    """One row per partition of which the brokers were found to have other records, until a call succeeds.
+
+    A guess, where the next call begins to search: whoever reads a row compares the records around its offset before
+    anything is said of it.
+    """
+
+    def record(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Replace what is known of ``topic``: per partition, the offset at the brokers from which on nothing agrees."""
+        row = DivergenceTable
+        rows = [
+            {"topic": topic, "partition": number, "first_offset": place} for number, place in sorted(offsets.items())
+        ]
+        with self._database.writing() as session:
+            session.execute(delete(row).where(row.topic == topic, row.partition.not_in(sorted(offsets))))
+            bulk_statements.upsert(session, row, rows)
+
+    def find(self, topic: str) -> dict[int, int]:
+        """Find the offsets that are known of ``topic``, by partition."""
+        row = DivergenceTable
+        with self._database.reading() as session:
+            rows = session.scalars(select(row).where(row.topic == topic))
+            return {divergence.partition: divergence.first_offset for divergence in rows}
+
+    def list_topics(self) -> set[str]:
+        """List the topics of which a divergence is known."""
+        with self._database.reading() as session:
+            return set(session.scalars(select(DivergenceTable.topic).distinct()))
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Forget what is known of ``topics``."""
+        row = DivergenceTable
+        with self._database.writing() as session:
+            for some in bulk_statements.split_chunks(sorted(topics)):
+                session.execute(delete(row).where(row.topic.in_(some)))

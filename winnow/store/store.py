@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from winnow.store.assessments import Assessments
     from winnow.store.audit import AuditLog
     from winnow.store.deadlines import Deadlines
-    from winnow.store.divergences import Divergences
     from winnow.store.idle_topics import IdleTopics
     from winnow.store.ingest_lag import IngestLags
     from winnow.store.ingests import Ingests
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from winnow.store.runs import Runs, Verdicts
     from winnow.store.samples import Samples
     from winnow.store.segment_checks import SegmentChecks
-    from winnow.store.source_states import SourceStates
+    from winnow.store.source_states import Divergences, SourceStates
     from winnow.store.table_health import TablesHealth
     from winnow.store.topic_heads import TopicHeads
 
@@ -69,7 +68,7 @@ PARTS: Final = {
     "portable_rows": ("portable_rows", "PortableRows"),
     "topic_heads": ("topic_heads", "TopicHeads"),
     "source_states": ("source_states", "SourceStates"),
-    "divergences": ("divergences", "Divergences"),
+    "divergences": ("source_states", "Divergences"),
 }
 """Attribute of the store to module and class. A part is imported when it is first asked for: their tables take
 SQLAlchemy longer to lay out than most commands take to be answered."""
