@@ -49,7 +49,7 @@ class Archive:
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that names tell, in order."""
-        return tuple(sorted({each.topic for each in self.objects if each.topic is not None}))
+        return tuple(sorted({obj.topic for obj in self.objects if obj.topic is not None}))
 
 
 def open_archive(
@@ -124,20 +124,20 @@ def _give_partition(
                 next="Leave it out.",
             )
         return objects
-    for each in objects:
-        if each.partition is None and partition is None:
+    for obj in objects:
+        if obj.partition is None and partition is None:
             raise make_file_error(
-                each.uri,
+                obj.uri,
                 f"it is of layout {layout.name}, and neither its name nor what is in it tells the partition",
                 "say it with --partition N, and name the files of one partition at a time",
             )
-        if partition is not None and each.partition not in (None, partition):
+        if partition is not None and obj.partition not in (None, partition):
             raise make_file_error(
-                each.uri,
-                f"its name tells partition {each.partition}, and --partition says {partition}",
+                obj.uri,
+                f"its name tells partition {obj.partition}, and --partition says {partition}",
                 "leave --partition out, or the object with --exclude GLOB",
             )
-    return tuple(each if each.partition is not None else replace(each, partition=partition) for each in objects)
+    return tuple(obj if obj.partition is not None else replace(obj, partition=partition) for obj in objects)
 
 
 @dataclass
@@ -165,7 +165,7 @@ class ArchiveInput:
         known = {"text": Reading.TEXT, "json": Reading.TEXT, "base64": Reading.BASE64}
         self.readings = {name: known[encoding] for name, encoding in self.choices.encodings.items()}
         self._fixed = frozenset(self.readings)
-        self.names = [each.uri for each in self.objects]
+        self.names = [obj.uri for obj in self.objects]
 
     def measure(self, number: int) -> int:
         """Return the size of an object, with its parts."""
@@ -359,9 +359,9 @@ def _count_values(chunk: RecordChunk, name: str) -> int:
 def list_topics(archive: Archive) -> Mapping[str, list[str]]:
     """Return the topics that names tell, with their objects."""
     found: dict[str, list[str]] = {}
-    for each in archive.objects:
-        if each.topic is not None:
-            found.setdefault(format_topic_name(each.topic), []).append(each.uri)
+    for obj in archive.objects:
+        if obj.topic is not None:
+            found.setdefault(format_topic_name(obj.topic), []).append(obj.uri)
     return found
 
 
@@ -381,7 +381,7 @@ def select_objects(archive: Archive, topic: str, source_topic: str | None) -> li
             left=NOTHING_INGESTED,
             next="Say whose records to take with --source-topic NAME, or make a topic of each with --each-topic.",
         )
-    chosen = [each for each in archive.objects if each.topic is None or each.topic == wanted]
+    chosen = [obj for obj in archive.objects if obj.topic is None or obj.topic == wanted]
     if not chosen:
         raise BadInputError(
             f"No object of topic {wanted} is in the archive; it has {join_first(list(topics), MAXIMUM_TOPICS_NAMED)}.",
@@ -403,12 +403,12 @@ def split_by_topic(archive: Archive) -> dict[str, tuple[Archive, int | None]]:
     """
     places: dict[str, dict[int, int | None]] = {}
     unnamed: set[int] = set()
-    for number, each in enumerate(archive.objects):
+    for number, obj in enumerate(archive.objects):
         seen: Mapping[str, int | None]
-        if each.topic is not None:
-            seen = {format_topic_name(each.topic): each.partition}
+        if obj.topic is not None:
+            seen = {format_topic_name(obj.topic): obj.partition}
         else:
-            seen, has_unnamed = _survey_topics(archive, each)
+            seen, has_unnamed = _survey_topics(archive, obj)
             unnamed |= {number} if has_unnamed else set()
         for topic, highest in seen.items():
             places.setdefault(topic, {})[number] = highest
@@ -420,7 +420,7 @@ def split_by_topic(archive: Archive) -> dict[str, tuple[Archive, int | None]]:
         )
     found = {}
     for topic, highest_of in sorted(places.items()):
-        part = tuple(each for number, each in enumerate(archive.objects) if number in highest_of or number in unnamed)
+        part = tuple(obj for number, obj in enumerate(archive.objects) if number in highest_of or number in unnamed)
         told = [highest for highest in highest_of.values() if highest is not None]
         is_known = len(told) == len(highest_of) and max(told) >= 0
         found[topic] = replace(archive, objects=part), max(told) + 1 if is_known else None
@@ -452,10 +452,10 @@ def count_partitions(archive: Archive, objects: Sequence[ArchiveObject]) -> int 
 
     Reads the objects whose names do not tell it.
     """
-    highest = max((each.partition for each in objects if each.partition is not None), default=-1)
-    for each in objects:
-        if each.partition is None:
-            for chunk in archive.layout.read(each, ReadOptions(floors_timestamps=True)):
+    highest = max((obj.partition for obj in objects if obj.partition is not None), default=-1)
+    for obj in objects:
+        if obj.partition is None:
+            for chunk in archive.layout.read(obj, ReadOptions(floors_timestamps=True)):
                 highest = max(highest, _find_highest(chunk.records.column("partition")))
     return highest + 1 if highest >= 0 else None
 

@@ -136,10 +136,10 @@ class _Inspector:
 
     def run(self, paths: Sequence[str], options: Sequence[str], progress: Progress | None) -> Inspection:
         archive = self._archive
-        total, done = sum(each.size_bytes for each in archive.objects), 0
-        for each in archive.objects:
-            self._inspect_object(each)
-            done += each.size_bytes
+        total, done = sum(obj.size_bytes for obj in archive.objects), 0
+        for obj in archive.objects:
+            self._inspect_object(obj)
+            done += obj.size_bytes
             if progress is not None:
                 progress(done, total)
         if len(self._problems) == len(archive.objects):
@@ -391,7 +391,7 @@ class _Inspector:
 
     def _is_recognised(self) -> bool:
         archive = self._archive
-        return archive.layout.recognise is not None and all(each.offsets is Offsets.EXACT for each in archive.objects)
+        return archive.layout.recognise is not None and all(obj.offsets is Offsets.EXACT for obj in archive.objects)
 
 
 def _has_finer_timestamps(chunks: Iterator[RecordChunk]) -> bool:

@@ -180,7 +180,7 @@ def list_files(
     locate: Locate = lambda _: (None, None, None),
 ) -> tuple[ArchiveObject, ...]:
     """Make an archive object of each object of layout ``name``; ``locate``: returns what its path tells."""
-    return sort_objects([ArchiveObject(name, each.uri, {"value": each}, *locate(each.uri), forms) for each in stored])
+    return sort_objects([ArchiveObject(name, obj.uri, {"value": obj}, *locate(obj.uri), forms) for obj in stored])
 
 
 def find_largest(objects: Sequence[StoredObject]) -> StoredObject:

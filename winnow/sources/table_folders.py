@@ -81,7 +81,7 @@ def find_table_folders(names: Iterable[str]) -> list[TableFolder]:
 
 def find_table_of(name: str, tables: Iterable[TableFolder]) -> TableFolder | None:
     """Return the table in whose folder the object ``name`` lies, None if in none."""
-    return next((each for each in tables if not each.inside or name.startswith(f"{each.inside}/")), None)
+    return next((table for table in tables if not table.inside or name.startswith(f"{table.inside}/")), None)
 
 
 def _is_iceberg(folders: list[str], last: str) -> bool:

@@ -184,8 +184,8 @@ HeaderPairs = Sequence[Header]
 
 def make_header_column(lists: Sequence[HeaderPairs | None]) -> Any:
     """Build the headers of each record from its pairs; None is the empty list, text its UTF-8 bytes."""
-    counts = np.fromiter((len(each) if each else 0 for each in lists), np.int64, len(lists))
-    flat = [pair for each in lists if each for pair in each]
+    counts = np.fromiter((len(headers) if headers else 0 for headers in lists), np.int64, len(lists))
+    flat = [pair for headers in lists if headers for pair in headers]
     keys = pa.array([key for key, _ in flat], pa.string())
     return make_headers(counts, keys, pa.array([value for _, value in flat], pa.binary()))
 

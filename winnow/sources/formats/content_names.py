@@ -105,7 +105,8 @@ def _list_columns(obj: StoredObject) -> list[tuple[str, list[str]]]:
 
 def _list_fields(schema: pa.Schema) -> list[tuple[str, list[str]]]:
     return [
-        (field.name, [each.name for each in field.type] if pa.types.is_struct(field.type) else []) for field in schema
+        (field.name, [member.name for member in field.type] if pa.types.is_struct(field.type) else [])
+        for field in schema
     ]
 
 

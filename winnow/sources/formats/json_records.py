@@ -186,11 +186,11 @@ class JsonRecords:
         """
         lists = [record.headers or () for record in records]
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        flat = [each for headers in lists for each in headers]
-        names = pa.array([each.key for each in flat], pa.string())
+        flat = [header for headers in lists for header in headers]
+        names = pa.array([pair.key for pair in flat], pa.string())
         if "headers" in self._raw:
-            return make_headers(counts, names, self.render(place, "headers", [bytes(each.value) for each in flat]))
-        values = [None if each.value is UNSET else each.value for each in flat]
+            return make_headers(counts, names, self.render(place, "headers", [bytes(pair.value) for pair in flat]))
+        values = [None if pair.value is UNSET else pair.value for pair in flat]
         return make_headers(counts, names, make_text_column(values))
 
     def make_timestamps(self, place: Place, records: list[Any]) -> Any:

@@ -134,7 +134,7 @@ class DecodedRows:
     def make_bytes(self, place: Place, column: str) -> tuple[Any, bool]:
         """Return bytes as they are, text in UTF-8, all else as JSON text."""
         values = self._list(place, column)
-        return render_column(place, values), any(not isinstance(each, str | bytes | None) for each in values)
+        return render_column(place, values), any(not isinstance(value, str | bytes | None) for value in values)
 
     def make_headers(self, place: Place, column: str) -> tuple[Any, bool]:
         """Return headers of a map, or of a list of records with key and value."""

@@ -52,7 +52,7 @@ def make_table_archive(table: SourceTable, files: Sequence[TableFile], columns: 
     ordered = sorted(files, key=lambda file: (table.find_extent(file, columns.fields["offset"])[0] or 0, file.uri))
     stored = tuple(StoredObject(file.uri, file.size_bytes) for file in ordered)
     forms = {"value": FieldForm.JSON if columns.row else FieldForm.BYTES}
-    objects = tuple(ArchiveObject(NAME, each.uri, {"value": each}, forms=forms) for each in stored)
+    objects = tuple(ArchiveObject(NAME, obj.uri, {"value": obj}, forms=forms) for obj in stored)
     layout = Layout(NAME, DESCRIPTION, None, lambda _: Arrangement(objects), read)
     return Archive(layout, objects, stored)
 

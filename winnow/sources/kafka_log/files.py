@@ -176,22 +176,22 @@ def collect_segments(objects: Iterable[StoredObject]) -> tuple[Segment, ...]:
     logs: dict[int, StoredObject] = {}
     indexes: dict[int, StoredObject] = {}
     manifests: dict[int, StoredObject] = {}
-    for each in objects:
-        tiered = parse_tiered_name(each.name)
+    for obj in objects:
+        tiered = parse_tiered_name(obj.name)
         if tiered is not None:
             kinds = {".log": logs, MANIFEST: manifests}
-            _add_file(kinds.get(tiered.kind, indexes), tiered.base_offset, each)
+            _add_file(kinds.get(tiered.kind, indexes), tiered.base_offset, obj)
             continue
-        if _SWAP.fullmatch(each.name):
+        if _SWAP.fullmatch(obj.name):
             # Which of the older segments it stands for shows only when a broker completes the change.
             raise make_file_error(
-                each.uri,
+                obj.uri,
                 "the folder was copied while its broker replaced segments by compacted ones",
                 "start a broker on the copy once, or copy the folder again",
             )
-        found = _SEGMENT.fullmatch(each.name)
+        found = _SEGMENT.fullmatch(obj.name)
         if found is not None:
-            _add_file(logs if found["kind"] == "log" else indexes, int(found["base"]), each)
+            _add_file(logs if found["kind"] == "log" else indexes, int(found["base"]), obj)
     return tuple(Segment(base, logs[base], indexes.get(base), manifests.get(base)) for base in sorted(logs))
 
 

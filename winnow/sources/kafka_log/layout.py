@@ -88,19 +88,19 @@ def arrange_tiered(stored: Sequence[StoredObject]) -> list[ArchiveObject]:
         BadInputError: a manifest is missing, damaged, or contradicts the name; a segment is encrypted; a partition is
             there twice, or of two topics of one name.
     """
-    files = {each.uri: each for each in stored}
+    files = {obj.uri: obj for obj in stored}
     folders: dict[tuple[str, TieredPlace], dict[str, StoredObject]] = defaultdict(dict)
-    for each in stored:
-        name = parse_tiered_name(each.name)
+    for obj in stored:
+        name = parse_tiered_name(obj.name)
         if name is None or name.kind != ".log":
             continue
-        stem = each.uri.removesuffix(name.kind)
-        place = _find_place(each, name, files.get(stem + MANIFEST))
+        stem = obj.uri.removesuffix(name.kind)
+        place = _find_place(obj, name, files.get(stem + MANIFEST))
         if place.topic in INTERNAL_TOPICS:
             continue
-        parts = folders[each.uri.rpartition("/")[0], place]
+        parts = folders[obj.uri.rpartition("/")[0], place]
         beside = (MANIFEST, INDEXES) if stem + MANIFEST in files else (".txnindex",)
-        for uri in (each.uri, *(stem + kind for kind in beside)):
+        for uri in (obj.uri, *(stem + kind for kind in beside)):
             if uri in files:
                 parts[files[uri].name] = files[uri]
     _require_distinct(folders)
@@ -195,12 +195,12 @@ def arrange_kafka_log(stored: Sequence[StoredObject]) -> Arrangement:
     """
     folders, tiered, alone = _sort_files(stored)
     starts: dict[str, Mapping[TopicPartition, int]] = {
-        each.uri.rpartition("/")[0]: read_log_start_offsets(each.uri)
-        for each in stored
-        if each.name == LOG_START_CHECKPOINT
+        obj.uri.rpartition("/")[0]: read_log_start_offsets(obj.uri)
+        for obj in stored
+        if obj.name == LOG_START_CHECKPOINT
     }
     objects = arrange_tiered(tiered)
-    copied = {(each.topic, each.partition): each.uri for each in objects}
+    copied = {(obj.topic, obj.partition): obj.uri for obj in objects}
     if collect_segments(alone.values()):
         # By their addresses: of the same names are segments of other partitions.
         objects.append(ArchiveObject(NAME, next(iter(alone)), alone, forms=BYTES))
@@ -231,14 +231,14 @@ def _sort_files(
     folders: dict[str, list[StoredObject]] = defaultdict(list)
     tiered: list[StoredObject] = []
     alone: dict[str, StoredObject] = {}
-    for each in stored:
-        parent = each.uri.rpartition("/")[0]
-        if parse_tiered_name(each.name) is not None:
-            tiered.append(each)
+    for obj in stored:
+        parent = obj.uri.rpartition("/")[0]
+        if parse_tiered_name(obj.name) is not None:
+            tiered.append(obj)
         elif parse_folder_name(parent.rpartition("/")[2]) is not None:
-            folders[parent].append(each)
-        elif is_segment_file(each.name):
-            alone[each.uri] = each
+            folders[parent].append(obj)
+        elif is_segment_file(obj.name):
+            alone[obj.uri] = obj
     return folders, tiered, alone
 
 
@@ -253,7 +253,7 @@ def _arrange_folder(
     if root not in starts:
         starts[root] = _read_checkpoint_beside(root)
     start = starts[root].get(TopicPartition(folder.topic, folder.partition), 0)
-    parts = {each.name: each for each in files if each.name.endswith((".log", ".txnindex"))}
+    parts = {file.name: file for file in files if file.name.endswith((".log", ".txnindex"))}
     first = max(start, collect_segments(files)[0].base_offset)
     return ArchiveObject(NAME, uri, parts, folder.topic, folder.partition, first, BYTES)
 
@@ -272,16 +272,16 @@ def find_cleaner_checkpoint(stored: Sequence[StoredObject], objects: Sequence[Ar
 
     A damaged file is none: the logs can be read without it.
     """
-    logs = {(each.uri.rpartition("/")[0], each.topic, each.partition) for each in objects}
-    for each in stored:
-        folder, _, name = each.uri.rpartition("/")
+    logs = {(obj.uri.rpartition("/")[0], obj.topic, obj.partition) for obj in objects}
+    for obj in stored:
+        folder, _, name = obj.uri.rpartition("/")
         if name == CLEANER_CHECKPOINT and any(place == folder for place, _, _ in logs):
             try:
-                entries = read_checkpoint_file(each.uri)
+                entries = read_checkpoint_file(obj.uri)
             except BadInputError:
                 continue
             if any((folder, entry.topic, entry.partition) in logs and entry.offset for entry in entries):
-                return each
+                return obj
     return None
 
 

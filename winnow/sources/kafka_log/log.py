@@ -215,10 +215,10 @@ class _Surveyor:
 
     def _count_waiting(self, stable: int) -> int:
         waiting = 0
-        for each in self._summaries:
-            if each.end_offset <= stable:
+        for summary in self._summaries:
+            if summary.end_offset <= stable:
                 continue
-            for header in _read_headers(each):
+            for header in _read_headers(summary):
                 if header.last_offset >= stable and not header.is_control:
                     waiting += 0 if self._tracker.aborted.has_batch(header) else header.record_count
         return waiting

@@ -73,7 +73,7 @@ def inspect_content(obj: StoredObject, name: AivenName | None = None) -> AivenCo
     if start.startswith(AVRO_MAGIC):
         avro = read_avro_schema(obj)
         has_envelope = has_avro_envelope(avro)
-        names = [each["name"] for each in avro["fields"]] if has_envelope else ["value"]
+        names = [field["name"] for field in avro["fields"]] if has_envelope else ["value"]
         return AivenContent(AivenFormat.AVRO, has_envelope, tuple(names), find_avro_forms(avro))
     first = find_first_line(start)
     # A line may be longer than what was read of it.
@@ -189,14 +189,14 @@ def arrange_aiven(stored: Sequence[StoredObject]) -> Arrangement:
     content = inspect_object(reference)
     has_keys_as_names = _has_keys_as_names(stored, content)
     objects = []
-    for each in stored:
-        name = None if has_keys_as_names else parse_name(each.uri)
+    for obj in stored:
+        name = None if has_keys_as_names else parse_name(obj.uri)
         topic, partition, first = (name.topic, name.partition, name.first_offset) if name else (None, None, None)
         objects.append(
             ArchiveObject(
                 NAME,
-                each.uri,
-                {"value": each},
+                obj.uri,
+                {"value": obj},
                 topic,
                 partition,
                 first,
@@ -237,11 +237,11 @@ def _has_keys_as_names(stored: Sequence[StoredObject], content: AivenContent) ->
     if not content.has_envelope or "key" not in content.fields:
         return False
     checked = 0
-    for each in sorted(stored, key=lambda each: each.size_bytes)[:_SAMPLES]:
-        keys = _read_keys(each)
+    for obj in sorted(stored, key=lambda each: each.size_bytes)[:_SAMPLES]:
+        keys = _read_keys(obj)
         if not keys:
             continue
-        if len(keys) > 1 or not is_named_by_key(each.uri, keys[0]):
+        if len(keys) > 1 or not is_named_by_key(obj.uri, keys[0]):
             return False
         checked += 1
     return checked > 0

@@ -207,8 +207,8 @@ def find_avro_form(kind: Any, name: str) -> FieldForm:
     kinds = {_name_kind(branch) for branch in branches} - {"null"}
     if name == "headers":
         structures = [branch for branch in branches if isinstance(branch, dict)]
-        values = [each["values"] for each in structures if each["type"] == "map"]
-        values += [member["type"] for each in structures for member in each.get("fields", ())]
+        values = [structure["values"] for structure in structures if structure["type"] == "map"]
+        values += [member["type"] for structure in structures for member in structure.get("fields", ())]
         forms = {find_avro_form(value, "") for value in values} or {FieldForm.TEXT}
         return forms.pop() if len(forms) == 1 else FieldForm.JSON
     return FieldForm.BYTES if kinds <= {"bytes"} else FieldForm.TEXT if kinds <= {"string"} else FieldForm.JSON

@@ -67,7 +67,7 @@ def find_fields(schema: Any) -> AvroFields:
     They carry them if there is a value, beside it an offset, or a key and nothing that is not Kafka's.
     """
     if isinstance(schema, dict) and schema.get("type") == "record":
-        types = {each["name"]: each["type"] for each in schema["fields"]}
+        types = {field["name"]: field["type"] for field in schema["fields"]}
         names: dict[str, str] = {}
         for name in sorted(types, key=lambda name: (name not in _USUAL_NAMES.values(), name)):
             kafka_name = _USUAL_NAMES.get(_normalize(name))
@@ -279,13 +279,13 @@ def arrange_avro(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each file; a name like ``topic-partition-offset`` tells these."""
     fields = read_avro_fields(find_largest(stored))
     objects = []
-    for each in stored:
-        name = parse_name(each.uri)
+    for obj in stored:
+        name = parse_name(obj.uri)
         topic, partition, first = (name.topic, name.partition, name.first_offset) if name else (None, None, None)
         derived = Offsets.NONE if first is None else Offsets.DERIVED
         offsets = Offsets.EXACT if "offset" in fields.names else derived
         objects.append(
-            ArchiveObject(NAME, each.uri, {"value": each}, topic, partition, first, fields.forms, offsets=offsets)
+            ArchiveObject(NAME, obj.uri, {"value": obj}, topic, partition, first, fields.forms, offsets=offsets)
         )
     findings = [] if "key" in fields.names else [Finding(FindingKind.NO_KEYS, "Records have no field for the key.")]
     return Arrangement(sort_objects(objects), findings=tuple(findings))

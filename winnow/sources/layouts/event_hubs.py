@@ -76,14 +76,14 @@ def _check_order(place: Place, events: Sequence[dict[str, Any]], before: int) ->
 def _convert(
     archive: ArchiveObject, place: Place, events: Sequence[dict[str, Any]], options: ReadOptions
 ) -> RecordChunk:
-    headers, is_structured = make_header_rows(place, list_header_rows(place, [each["Properties"] for each in events]))
+    headers, is_structured = make_header_rows(place, list_header_rows(place, [event["Properties"] for event in events]))
     return make_chunk(
         place,
         key=render_column(place, _list_keys(place, events)),
         value=_list_bodies(place, events),
         headers=headers,
         partition=repeat_partition(archive, len(events)),
-        offset=make_numbers(place, [each["SequenceNumber"] for each in events]),
+        offset=make_numbers(place, [event["SequenceNumber"] for event in events]),
         timestamp=read_timestamp_texts(place, _list_times(place, events), options.floors_timestamps),
         timestamp_type=pa.array(np.full(len(events), _LOG_APPEND_TIME, np.int64)),
         structured={"headers"} if is_structured else (),
@@ -102,7 +102,7 @@ def _list_keys(place: Place, events: Sequence[dict[str, Any]]) -> list[Any]:
 
 
 def _list_bodies(place: Place, events: Sequence[dict[str, Any]]) -> Any:
-    bodies = [each["Body"] for each in events]
+    bodies = [event["Body"] for event in events]
     for index, body in enumerate(bodies):
         if not isinstance(body, bytes | None):
             raise place.make_error(index, "its Body is no bytes", "choose another --layout")
@@ -155,14 +155,14 @@ def arrange_event_hubs(stored: Sequence[StoredObject]) -> Arrangement:
     """
     objects = []
     places: dict[str, set[str]] = defaultdict(set)
-    for each in stored:
-        found = _PATH.fullmatch(each.uri)
+    for obj in stored:
+        found = _PATH.fullmatch(obj.uri)
         if found is None or not is_topic_name(found["hub"]):
-            objects.append(ArchiveObject(NAME, each.uri, {"value": each}, forms=BYTES))
+            objects.append(ArchiveObject(NAME, obj.uri, {"value": obj}, forms=BYTES))
             continue
         hub = found["hub"]
         places[hub].add(found["place"] or "")
-        objects.append(ArchiveObject(NAME, each.uri, {"value": each}, hub, int(found["partition"]), forms=BYTES))
+        objects.append(ArchiveObject(NAME, obj.uri, {"value": obj}, hub, int(found["partition"]), forms=BYTES))
     for hub, above in places.items():
         if len(above) > 1:
             shown = ", ".join(sorted(above)[:_MAXIMUM_NAMED])

@@ -262,10 +262,10 @@ def _read_records(
         content["headers"], is_structured = make_header_rows(place, kept)
         content["structured"] |= {"headers"} if is_structured else set()
     members = [record["metadata"] or {} for record in records]
-    numbers = {name: make_numbers(place, [each.get(name) for each in members]) for name in METADATA[1:]}
+    numbers = {name: make_numbers(place, [member.get(name) for member in members]) for name in METADATA[1:]}
     if not numbers["partition"].null_count < len(records):
         numbers["partition"] = repeat_partition(archive, len(records))
-    topics = [None if each.get("topic") is None else str(each["topic"]) for each in members]
+    topics = [None if member.get("topic") is None else str(member["topic"]) for member in members]
     return make_chunk(place, **content, topics=pa.array(topics, pa.string()), **numbers)
 
 

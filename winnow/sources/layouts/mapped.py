@@ -56,12 +56,12 @@ def make_mapped_layout(
         objects = [
             ArchiveObject(
                 name,
-                each.uri,
-                {"value": each},
+                obj.uri,
+                {"value": obj},
                 forms=forms,
                 null_is_empty=is_csv(start) and fields.columns["value"] != WHOLE_ROW,
             )
-            for each in stored
+            for obj in stored
         ]
         return Arrangement(tuple(objects))
 

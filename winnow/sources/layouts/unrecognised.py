@@ -144,7 +144,7 @@ def _list_fields(schema: object) -> str:
 
 def _name_type(kind: object) -> str:
     branches = kind if isinstance(kind, list) else [kind]
-    names = [str(each.get("type")) if isinstance(each, dict) else str(each) for each in branches]
+    names = [str(branch.get("type")) if isinstance(branch, dict) else str(branch) for branch in branches]
     return " or ".join(names)[:_TYPE_CHARACTERS]
 
 

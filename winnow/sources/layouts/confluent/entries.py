@@ -160,8 +160,8 @@ def convert_json_headers(lines: Sequence[bytes]) -> Any:
         raise EntryError(_find_first(lines, _decode_headers)) from None
     lists = [(each.headers if isinstance(each, _Envelope) else each) or [] for each in found]
     counts: Integers = np.fromiter(map(len, lists), np.int64, len(lists))
-    keys = pa.array([header.key for each in lists for header in each], pa.string())
-    values = pa.array([header.value for each in lists for header in each], pa.string()).cast(pa.binary())
+    keys = pa.array([header.key for headers in lists for header in headers], pa.string())
+    values = pa.array([header.value for headers in lists for header in headers], pa.string()).cast(pa.binary())
     return make_headers(counts, keys, values)
 
 

@@ -273,7 +273,7 @@ def place_by_flush(objects: Sequence[ArchiveObject], choices: Choices) -> Sequen
         moved = [replace(each, first_offset=int(first)) for each, first in zip(mine, offsets, strict=True)]
         placed += sorted(moved, key=lambda each: each.first_offset or 0)
     if unordered:
-        shown = ", ".join(f"{each.topic}-{each.partition}: {each.count:,}" for each in unordered)
+        shown = ", ".join(f"{keys.topic}-{keys.partition}: {keys.count:,}" for keys in unordered)
         raise BadInputError(
             "Whether the value or the tombstone of a key came last is not in this archive, since both were written in "
             f"one flush; keys by topic partition: {shown}.",
@@ -305,15 +305,15 @@ def count_overlaps(objects: Sequence[ArchiveObject]) -> dict[tuple[str, int], in
 
 def count_unordered_keys(objects: Sequence[ArchiveObject], counted: Sequence[tuple[int, Any]]) -> int:
     """Count the keys of one partition with values and tombstones of unknown order; ``counted``: records and keys."""
-    if not any(_has_tombstones(each) for each in objects) or any(keys is None for _, keys in counted):
+    if not any(_has_tombstones(obj) for obj in objects) or any(keys is None for _, keys in counted):
         return 0
     counts = np.array([count for count, _ in counted])
     folders: dict[str, int] = {}
-    numbers = [folders.setdefault(_find_folder(each), len(folders)) for each in objects]
+    numbers = [folders.setdefault(_find_folder(obj), len(folders)) for obj in objects]
     keys = find_unordered_keys(
         pa.concat_arrays([keys for _, keys in counted]),
-        np.repeat(np.array([each.first_offset or 0 for each in objects], np.int64), counts),
-        np.repeat(np.array([_has_tombstones(each) for each in objects], np.bool_), counts),
+        np.repeat(np.array([obj.first_offset or 0 for obj in objects], np.int64), counts),
+        np.repeat(np.array([_has_tombstones(obj) for obj in objects], np.bool_), counts),
         np.repeat(np.array(numbers, np.int64), counts),
     )
     return len(keys)
@@ -321,15 +321,15 @@ def count_unordered_keys(objects: Sequence[ArchiveObject], counted: Sequence[tup
 
 def _group(objects: Sequence[ArchiveObject]) -> dict[tuple[str, int], list[ArchiveObject]]:
     groups: dict[tuple[str, int], list[ArchiveObject]] = defaultdict(list)
-    for each in objects:
-        groups[each.topic or "", each.partition or 0].append(each)
+    for obj in objects:
+        groups[obj.topic or "", obj.partition or 0].append(obj)
     for mine in groups.values():
         mine.sort(key=lambda each: (each.first_offset or 0, each.uri))
     return groups
 
 
 def _may_alternate(objects: Sequence[ArchiveObject]) -> bool:
-    return len({_find_folder(each) for each in objects}) > 1
+    return len({_find_folder(obj) for obj in objects}) > 1
 
 
 def _has_tombstones(obj: ArchiveObject) -> bool:
@@ -361,18 +361,18 @@ def _require_whole_keys(
     key that was written before and after the hour.
     """
     values = [
-        (each, keys)
-        for each, (_, keys) in zip(objects, counted, strict=True)
-        if not _has_tombstones(each) and keys is not None and not _is_date(_find_folder(each))
+        (obj, keys)
+        for obj, (_, keys) in zip(objects, counted, strict=True)
+        if not _has_tombstones(obj) and keys is not None and not _is_date(_find_folder(obj))
     ]
     folders: dict[str, int] = {}
-    numbers = [folders.setdefault(_find_folder(each), len(folders)) for each, _ in values]
+    numbers = [folders.setdefault(_find_folder(obj), len(folders)) for obj, _ in values]
     if len(folders) <= 1:
         return
     counts = [len(keys) for _, keys in values]
     split = find_split_keys(
         pa.concat_arrays([keys for _, keys in values]),
-        np.repeat(np.array([each.first_offset or 0 for each, _ in values], np.int64), counts),
+        np.repeat(np.array([obj.first_offset or 0 for obj, _ in values], np.int64), counts),
         np.repeat(np.array(numbers, np.int64), counts),
     )
     if len(split):
@@ -389,8 +389,8 @@ def _is_date(folder: str) -> bool:
 
 
 def _find_overlaps(objects: Sequence[ArchiveObject], counts: Sequence[int]) -> list[Overlap]:
-    firsts = [each.first_offset or 0 for each in objects]
-    folders = ["tombstones" if _has_tombstones(each) else _find_folder(each) for each in objects]
+    firsts = [obj.first_offset or 0 for obj in objects]
+    folders = ["tombstones" if _has_tombstones(obj) else _find_folder(obj) for obj in objects]
     return find_overlaps(firsts, counts, folders)
 
 

@@ -29,7 +29,7 @@ def arrange_confluent(stored: Sequence[StoredObject]) -> Arrangement:
         BadInputError: as :func:`winnow.sources.layouts.confluent.names.pair_objects`.
     """
     paired = pair_objects(stored)
-    objects = [replace(each, offsets=Offsets.DERIVED) for each in paired.objects]
+    objects = [replace(obj, offsets=Offsets.DERIVED) for obj in paired.objects]
     return Arrangement(sort_objects(objects), paired.orphans, tuple(_list_findings(objects, paired.orphans)))
 
 
@@ -40,12 +40,12 @@ def _list_findings(objects: Sequence[ArchiveObject], orphans: Sequence[StoredObj
         "Behind gaps they are lower than in the topic.",
     )
     yield Finding(FindingKind.NO_TIMESTAMPS, "This sink writes no timestamps.")
-    values = [each for each in objects if VALUE in each.parts]
-    if any(KEY not in each.parts for each in values):
+    values = [obj for obj in objects if VALUE in obj.parts]
+    if any(KEY not in obj.parts for obj in values):
         yield Finding(FindingKind.NO_KEYS, "Keys were not written. Set store.kafka.keys=true.")
-    if any(HEADERS not in each.parts for each in values):
+    if any(HEADERS not in obj.parts for obj in values):
         yield Finding(FindingKind.HEADERS_LOST, "Headers were not written. Set store.kafka.headers=true.")
-    if all(VALUE in each.parts for each in objects):
+    if all(VALUE in obj.parts for obj in objects):
         yield Finding(
             FindingKind.NO_TOMBSTONES,
             "There are no tombstones: by default this sink ends at one or drops it, so deleted keys live on here. "

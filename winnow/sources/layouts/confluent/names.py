@@ -186,29 +186,29 @@ def pair_objects(stored: Iterable[StoredObject], tombstone_folder: str | None = 
             the same values.
     """
     groups: dict[str, list[tuple[ConfluentName, StoredObject]]] = defaultdict(list)
-    for each in stored:
-        name = parse_name(each.uri)
+    for obj in stored:
+        name = parse_name(obj.uri)
         if name is None:
             raise make_file_error(
-                each.uri, "it is not named as Confluent's S3 sink names objects", "choose another --layout"
+                obj.uri, "it is not named as Confluent's S3 sink names objects", "choose another --layout"
             )
-        groups[name.group].append((name, each))
+        groups[name.group].append((name, obj))
     tombstones = _find_tombstone_folders((name for group in groups.values() for name, _ in group), tombstone_folder)
     found: list[ArchiveObject] = []
     orphans: list[StoredObject] = []
     for group in groups.values():
         name = group[0][0]
-        if any(each.role == VALUE for each, _ in group) or _is_tombstone_group(group, tombstones):
+        if any(entry.role == VALUE for entry, _ in group) or _is_tombstone_group(group, tombstones):
             found += _make_objects(group)
         else:
-            orphans += [each for _, each in group]
+            orphans += [entry for _, entry in group]
     found.sort(key=lambda each: (each.topic or "", each.partition or 0, each.first_offset or 0, each.uri))
     return PairedObjects(tuple(found), tuple(sorted(orphans, key=lambda each: each.uri)))
 
 
 def _is_tombstone_group(group: Sequence[tuple[ConfluentName, StoredObject]], tombstones: set[tuple[str, str]]) -> bool:
     name = group[0][0]
-    return (name.topic, name.folder) in tombstones and any(each.role == KEY for each, _ in group)
+    return (name.topic, name.folder) in tombstones and any(entry.role == KEY for entry, _ in group)
 
 
 def _find_tombstone_folders(names: Iterable[ConfluentName], chosen: str | None) -> set[tuple[str, str]]:
@@ -260,7 +260,7 @@ def _make_objects(group: Sequence[tuple[ConfluentName, StoredObject]]) -> list[A
 
 def _make_object(entries: Sequence[tuple[ConfluentName, StoredObject]]) -> ArchiveObject:
     name, main = entries[0]
-    parts: Mapping[str, StoredObject] = {each.role: stored for each, stored in entries}
+    parts: Mapping[str, StoredObject] = {entry.role: stored for entry, stored in entries}
     return ArchiveObject(
         layout=LAYOUT,
         uri=main.uri,
@@ -268,7 +268,7 @@ def _make_object(entries: Sequence[tuple[ConfluentName, StoredObject]]) -> Archi
         topic=name.topic,
         partition=name.partition,
         first_offset=name.first_offset,
-        forms={each.role: _find_form(each) for each, _ in entries},
+        forms={entry.role: _find_form(entry) for entry, _ in entries},
     )
 
 

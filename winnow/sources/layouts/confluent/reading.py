@@ -84,7 +84,8 @@ def align_columns(columns: Mapping[str, Iterator[Any]]) -> Iterator[dict[str, An
 def slice_columns(columns: Mapping[str, Any], batch_bytes: int) -> Iterator[dict[str, Any]]:
     """Yield ``columns`` in slices of at most ``batch_bytes`` and the maximum of rows; a larger record is alone."""
     measured = [
-        measure_headers(each) if pa.types.is_list(each.type) else measure_bytes(each) for each in columns.values()
+        measure_headers(column) if pa.types.is_list(column.type) else measure_bytes(column)
+        for column in columns.values()
     ]
     for start, end in slice_by_size(np.sum(measured, axis=0), batch_bytes):
         yield {name: array.slice(start, end - start) for name, array in columns.items()}

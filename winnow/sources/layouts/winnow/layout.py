@@ -85,7 +85,7 @@ def may_be_winnow(obj: StoredObject) -> bool:
 
 def arrange_winnow(stored: Sequence[StoredObject]) -> Arrangement:
     """Make an archive object of each file, in the order given: the offsets are in the records."""
-    return Arrangement(tuple(ArchiveObject(NAME, each.uri, {"value": each}, forms=BYTES) for each in stored))
+    return Arrangement(tuple(ArchiveObject(NAME, obj.uri, {"value": obj}, forms=BYTES) for obj in stored))
 
 
 def read_winnow(archive: ArchiveObject, options: ReadOptions) -> Iterator[RecordChunk]:
