@@ -294,8 +294,8 @@ class _Inspector:
         is_counted = self._full and counts.is_complete
         findings = [*counts.findings, *(self._list_findings(counts) if self._full else ())]
         findings = _join_faults(findings)
-        own = {finding.kind for finding in findings}
-        findings += [finding for finding in shared if finding.kind not in own]
+        kinds = {finding.kind for finding in findings}
+        findings += [finding for finding in shared if finding.kind not in kinds]
         offsets_known = counts.is_complete
         return PartitionInspection(
             layout=self._archive.layout.name,

@@ -52,14 +52,14 @@ class SliceDigests:
 
     def digests(self) -> dict[int | None, str]:
         """Return the SHA-256 (hex) of every partition's records so far; None: keyless records without a partition."""
-        return {partition: mine.digest().hex() for partition, mine in self._sort_slices()}
+        return {partition: piece.digest().hex() for partition, piece in self._sort_slices()}
 
     def file_digest(self) -> str:
         """Return the SHA-256 (hex) over all partitions: equal exactly if every partition's records are."""
         whole = hashlib.sha256(_FILE)
-        for partition, mine in self._sort_slices():
+        for partition, piece in self._sort_slices():
             number = _NULL if partition is None else partition
-            whole.update(np.array([number, mine.records], "<i8").tobytes() + mine.digest())
+            whole.update(np.array([number, piece.records], "<i8").tobytes() + piece.digest())
         return whole.hexdigest()
 
     def _sort_slices(self) -> list[tuple[int | None, _Slice]]:

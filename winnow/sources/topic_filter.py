@@ -88,16 +88,16 @@ class TopicFilter:
             OtherTopicError: one names another topic, and no source topic was chosen.
             BadInputError: one names no topic, and a source topic was chosen.
         """
-        mine, missing = names.count(self.wanted), names.count(None)
+        matching, missing = names.count(self.wanted), names.count(None)
         if self.source_topic is None:
-            if mine + missing < len(names):
+            if matching + missing < len(names):
                 at = next(at for at, name in enumerate(names) if not self.selects(name))
                 raise self._other_topic(path, "line", int(lines[at]), where(at), format_topic_name(names[at]))
             return None
         if missing:
             at = names.index(None)
             raise self._no_topic(path, "line", int(lines[at]), where(at))
-        if mine == len(names):
+        if matching == len(names):
             return None
         self.note_left_out(Counter(name for name in names if name != self.wanted and name is not None))
         return np.fromiter((name == self.wanted for name in names), np.bool_, len(names))
@@ -113,21 +113,21 @@ class TopicFilter:
                 raise self._no_topic(path, "row", first, where(0))
             return None
         names = _convert_to_bytes(column.dictionary if pa.types.is_dictionary(column.type) else column)
-        mine = pc.equal(names, pa.scalar(self.wanted.encode(), names.type))
+        matching = pc.equal(names, pa.scalar(self.wanted.encode(), names.type))
         if pa.types.is_dictionary(column.type):
-            mine = mine.take(column.indices)
-        if mine.null_count and self.source_topic is not None:
-            at = pc.index(mine.is_null(), True).as_py()
+            matching = matching.take(column.indices)
+        if matching.null_count and self.source_topic is not None:
+            at = pc.index(matching.is_null(), True).as_py()
             raise self._no_topic(path, "row", first + at, where(at))
-        if not mine.false_count:
+        if not matching.false_count:
             return None
         if self.source_topic is None:
-            at = pc.index(mine, False).as_py()
+            at = pc.index(matching, False).as_py()
             place = column.indices[at].as_py() if pa.types.is_dictionary(column.type) else at
             raise self._other_topic(path, "row", first + at, where(at), format_topic_name(names[place].as_py()))
-        others = column.filter(pc.invert(mine))
+        others = column.filter(pc.invert(matching))
         self.note_left_out(_count_names(others))
-        return np.asarray(mine.to_numpy(zero_copy_only=False), np.bool_)
+        return np.asarray(matching.to_numpy(zero_copy_only=False), np.bool_)
 
     def note_left_out(self, counts: Mapping[str, int]) -> None:
         """Count records of other topics, by name, that were skipped."""

@@ -28,8 +28,8 @@ def inspect_table(name: str) -> Inspection:
         by_partition[_find_partition(table, file, columns)].append(file)
     findings = tuple(_list_findings(columns))
     entries = [
-        _make_entry(table, partition, mine, columns, findings)
-        for partition, mine in sorted(by_partition.items(), key=lambda item: -1 if item[0] is None else item[0])
+        _make_entry(table, partition, in_partition, columns, findings)
+        for partition, in_partition in sorted(by_partition.items(), key=lambda item: -1 if item[0] is None else item[0])
     ]
     key = "" if "key" in columns.fields else " --map key=COLUMN"
     command = f"winnow ingest iceberg TOPIC {shlex.quote(name)}{key} --create"

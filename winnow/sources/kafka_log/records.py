@@ -206,9 +206,9 @@ class _Parser:
 
     def _decode(self, at: Integers, maximum: int, rows: Integers | None = None) -> tuple[Integers, Integers]:
         """Decode the numbers at ``at``, one of each record (of ``rows``); return them and where they end."""
-        mine = self._ends if rows is None else self._ends[rows]
+        limits = self._ends if rows is None else self._ends[rows]
         # A record that ends before leaves the first of these positions inside of the padding.
-        self._require_none(at >= mine, "ends too early", rows)
+        self._require_none(at >= limits, "ends too early", rows)
         byte = self._data[at]
         value = (byte & 0x7F).astype(np.uint64)
         more = np.flatnonzero(byte >= _LAST_BYTE)
@@ -222,7 +222,7 @@ class _Parser:
             at[more] += 1
             more = more[byte >= _LAST_BYTE]
             shift += 7
-        self._require_none(at > mine, "ends too early", rows)
+        self._require_none(at > limits, "ends too early", rows)
         if maximum == MAXIMUM_INT_BYTES:
             self._require_none(value >> np.uint64(32) != 0, "has a number that is too large", rows)
         one = np.uint64(1)

@@ -143,12 +143,12 @@ def place_objects(
     order = np.argsort(firsts, kind="stable")
     blocks, _ = _find_blocks(firsts[order], np.asarray(counts, np.int64)[order], coded[order])
     reach = _find_reach(blocks, coded[order])
-    own = np.empty(len(firsts), np.int64)
-    own[order] = blocks
-    target = np.where(gone, np.searchsorted(reach, own) if tombstones_first else reach[own], own)
+    block_of = np.empty(len(firsts), np.int64)
+    block_of[order] = blocks
+    target = np.where(gone, np.searchsorted(reach, block_of) if tombstones_first else reach[block_of], block_of)
     joined = np.zeros(len(reach) + 1, np.int64)
-    np.add.at(joined, np.minimum(own, target), 1)
-    np.add.at(joined, np.maximum(own, target), -1)
+    np.add.at(joined, np.minimum(block_of, target), 1)
+    np.add.at(joined, np.maximum(block_of, target), -1)
     # A block that nothing crosses into from the one before begins at its own first offset.
     is_start = np.concatenate(([True], np.cumsum(joined)[: len(reach) - 1] == 0))
     placed: Integers = np.zeros(len(firsts), np.int64)
@@ -210,14 +210,14 @@ def _find_reach(blocks: Integers, folders: Integers) -> Integers:
     reach: Integers = np.arange(len(members))
     inside: set[int] = set()
     last = -1
-    for block, mine in enumerate(members):
+    for block, in_block in enumerate(members):
         if last < block:
-            inside, last = set(mine), block
+            inside, last = set(in_block), block
         while last + 1 < len(members) and inside.isdisjoint(members[last + 1]):
             last += 1
             inside |= members[last]
         reach[block] = last
-        inside -= mine
+        inside -= in_block
     return reach
 
 
@@ -253,24 +253,24 @@ def place_by_flush(objects: Sequence[ArchiveObject], choices: Choices) -> Sequen
     """
     placed: list[ArchiveObject] = []
     unordered: list[UnorderedKeys] = []
-    for (topic, partition), mine in _group(objects).items():
-        if not _may_alternate(mine):
-            placed += mine
+    for (topic, partition), group in _group(objects).items():
+        if not _may_alternate(group):
+            placed += group
             continue
-        counted = [_count_records(each) for each in mine]
-        _require_no_overlaps(topic, partition, mine, [count for count, _ in counted])
-        count = count_unordered_keys(mine, counted)
+        counted = [_count_records(obj) for obj in group]
+        _require_no_overlaps(topic, partition, group, [count for count, _ in counted])
+        count = count_unordered_keys(group, counted)
         if count and choices.tombstones is None:
             unordered.append(UnorderedKeys(topic, partition, count))
-        _require_whole_keys(topic, partition, mine, counted)
+        _require_whole_keys(topic, partition, group, counted)
         offsets = place_objects(
-            [each.first_offset or 0 for each in mine],
+            [obj.first_offset or 0 for obj in group],
             [count for count, _ in counted],
-            [_has_tombstones(each) for each in mine],
-            [_find_folder(each) for each in mine],
+            [_has_tombstones(obj) for obj in group],
+            [_find_folder(obj) for obj in group],
             tombstones_first=choices.tombstones == FIRST,
         )
-        moved = [replace(each, first_offset=int(first)) for each, first in zip(mine, offsets, strict=True)]
+        moved = [replace(obj, first_offset=int(first)) for obj, first in zip(group, offsets, strict=True)]
         placed += sorted(moved, key=lambda each: each.first_offset or 0)
     if unordered:
         shown = ", ".join(f"{keys.topic}-{keys.partition}: {keys.count:,}" for keys in unordered)
@@ -286,9 +286,9 @@ def place_by_flush(objects: Sequence[ArchiveObject], choices: Choices) -> Sequen
 def find_unordered(objects: Sequence[ArchiveObject]) -> list[UnorderedKeys]:
     """Return per topic partition how many keys have values and tombstones whose order is not known. Reads all keys."""
     found = []
-    for (topic, partition), mine in _group(objects).items():
-        if _may_alternate(mine):
-            count = count_unordered_keys(mine, [_count_records(each) for each in mine])
+    for (topic, partition), group in _group(objects).items():
+        if _may_alternate(group):
+            count = count_unordered_keys(group, [_count_records(obj) for obj in group])
             found += [UnorderedKeys(topic, partition, count)] if count else []
     return found
 
@@ -296,8 +296,8 @@ def find_unordered(objects: Sequence[ArchiveObject]) -> list[UnorderedKeys]:
 def count_overlaps(objects: Sequence[ArchiveObject]) -> dict[tuple[str, int], int]:
     """Return per topic partition how many objects overlap an earlier one; none where none does. Reads all keys."""
     found = {}
-    for place, mine in _group(objects).items():
-        overlaps = _find_overlaps(mine, [_count_records(each)[0] for each in mine])
+    for place, group in _group(objects).items():
+        overlaps = _find_overlaps(group, [_count_records(obj)[0] for obj in group])
         if overlaps:
             found[place] = len(overlaps)
     return found
@@ -323,8 +323,8 @@ def _group(objects: Sequence[ArchiveObject]) -> dict[tuple[str, int], list[Archi
     groups: dict[tuple[str, int], list[ArchiveObject]] = defaultdict(list)
     for obj in objects:
         groups[obj.topic or "", obj.partition or 0].append(obj)
-    for mine in groups.values():
-        mine.sort(key=lambda each: (each.first_offset or 0, each.uri))
+    for group in groups.values():
+        group.sort(key=lambda each: (each.first_offset or 0, each.uri))
     return groups
 
 
