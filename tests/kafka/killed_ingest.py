@@ -44,7 +44,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (Ingests, "open"),
     (Ingests, "close"),
     (TopicLog, "commit"),
-    (TopicLog, "add_partitions"),
+    (kafka_ingest, "add_partitions"),
     (Transaction, "commit_transaction"),
     (Cluster, "describe_topics"),
     (kafka_ingest, "plan_reading"),

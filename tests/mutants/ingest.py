@@ -44,6 +44,12 @@ INGEST = (
     Mutant("spark-ingest-into-a-log-that-moved", "an ingest on Spark commits though the log end has moved")
     .changes("PartitionResult.has_moved", replace("base.log_end_offset != A", "False"))
     .caught_by("test_another_ingest_meanwhile_makes_it_plan_again"),
+    Mutant("compared-with-a-log-that-moved", "what was compared with the log is committed over another one")
+    .changes("PartitionResult.has_moved", replace("known != A", "False"))
+    .caught_by("test_a_later_file_that_comes_first_makes_the_earlier_one_refused"),
+    Mutant("quarantined-offset-given-again", "the offset of a record in the quarantine is free for another one")
+    .changes("KeylessRecords.add_to", drop_statement("_move_ends"))
+    .caught_by("test_a_file_of_keyless_records_alone_is_one_commit_that_takes_their_offsets"),
     Mutant("spark-result-unchecked", "what a Spark application reports is not compared with its plan")
     .changes("SparkIngest._submit", drop_statement("check_result"))
     .caught_by("test_a_result_that_is_not_of_its_plan_is_refused"),

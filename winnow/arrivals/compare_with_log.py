@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from winnow.arrivals.recreated_topic import describe_new_beginning
 from winnow.arrivals.spool import Spool, format_file_numbers
-from winnow.errors import BadInputError
+from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import duckdb_connection
-from winnow.files.checked_reading import check_before_duckdb, find_damaged_segment
+from winnow.files.checked_reading import check_before_duckdb, find_damaged_segment, make_damage_error, read_segment
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -164,6 +164,18 @@ def compare_with_log(
         raise
     finally:
         connection.close()
+
+
+def read_log_segment(topic: str, segment: Segment, start: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a segment of the log of ``topic`` from offset ``start`` on, for a call that compares them.
+
+    Raises:
+        DamagedSegmentError: it is not what was written; nothing landed.
+    """
+    try:
+        yield from read_segment(segment, start)
+    except DamagedSegmentError as problem:
+        raise make_damage_error(topic, segment, str(problem), NOTHING_INGESTED) from None
 
 
 def build_missing_offset_error(

@@ -38,6 +38,7 @@ from winnow.sources.topic_filter import TopicFilter
 from winnow.values.ingest_plans import IngestPlan, IngestRange, RangeResult, RecordPlace, TaskFindings
 
 Offsets = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int64]
 MAXIMUM_OFFSET = 2**63 - 2
 """The highest offset of a record: the log end offset after it is still a 64-bit number."""
 
@@ -166,7 +167,7 @@ class PartitionAppender:
             path = self._paths[batch.column("file")[-1].as_py()]
             raise build_offset_overflow_error(path, batch.column("row")[-1].as_py(), self.partition, last)
 
-    def _note_slices(self, files: Offsets, offsets: Offsets) -> None:
+    def _note_slices(self, files: Numbers, offsets: Offsets) -> None:
         for number in np.unique(files):
             mine = offsets[files == number]
             first, _, count = self._slices.get(int(number), (int(mine[0]), 0, 0))
@@ -260,7 +261,6 @@ class UnorderedRangeError(Exception):
     """Records do not come in order, or one may be in the log already: they need the spool."""
 
 
-Numbers = npt.NDArray[np.int64]
 OpenReader = Callable[[], ObjectReader]
 
 

@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from winnow.arrivals.spool import Progress
 from winnow.clock import format_ms
-from winnow.config.names import is_topic_name
-from winnow.errors import BadInputError, UnknownTopicError, UsageError
+from winnow.errors import BadInputError
 from winnow.log.head import Head
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.epoch_input import EpochInput, choose_epoch
-from winnow.pipeline.ingest.open import InputPaths, open_input
+from winnow.pipeline.ingest.open import InputPaths, open_input, open_log, require_topic_name
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest
 from winnow.pipeline.ingest.run_local import append_records
 from winnow.pipeline.ingest.run_spark import (
@@ -77,19 +76,8 @@ def ingest_files(
         BadInputError: bad input, records of other topics, or unknown topic; nothing landed.
     """
     started_ms = ctx.now_ms()
-    if source_topic is not None and not is_topic_name(source_topic):
-        raise UsageError(
-            "--source-topic names no topic that Kafka could have.",
-            left=NOTHING_INGESTED,
-        )
-    log = ctx.log.open(topic)
-    try:
-        head = log.newest_head()
-    except UnknownTopicError as problem:
-        raise BadInputError(
-            f"{problem}.",
-            left="Nothing of this call landed.",
-        ) from problem
+    require_topic_name(source_topic)
+    log, head = open_log(ctx, topic)
     listed = paths if isinstance(paths, InputPaths) else InputPaths(paths)
     decided = choices or Choices()
     opened = open_input(head.state, listed, layout=layout, choices=decided, source_topic=source_topic)

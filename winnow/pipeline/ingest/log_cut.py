@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from winnow.errors import CommitConflictError, DamagedSegmentError
+from winnow.arrivals.compare_with_log import read_log_segment
+from winnow.errors import CommitConflictError
 from winnow.files import storage
-from winnow.files.checked_reading import make_damage_error, read_segment
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.files.segments import SegmentWriter, cast_to_segment_schema, read_offsets
 from winnow.log.head import Head
@@ -170,10 +170,7 @@ def _list_from(segments: Sequence[Segment], offset: int) -> list[Segment]:
 def _count_from(topic: str, segment: Segment, offset: int) -> int:
     if segment.first_offset >= offset:
         return segment.records
-    try:
-        return sum(batch.num_rows for batch in read_segment(segment, offset))
-    except DamagedSegmentError as problem:
-        raise make_damage_error(topic, segment, str(problem), NOTHING_INGESTED) from None
+    return sum(batch.num_rows for batch in read_log_segment(topic, segment, offset))
 
 
 def _shorten(state: PartitionState, part: PartitionCut) -> PartitionState:
@@ -213,10 +210,7 @@ def _write_part(
         ),
         below=location,
     )
-    try:
-        for batch in read_segment(segment):
-            kept = int((read_offsets(batch) < part.offset).sum())
-            writer.write(cast_to_segment_schema(batch.slice(0, kept)))
-    except DamagedSegmentError as problem:
-        raise make_damage_error(topic, segment, str(problem), NOTHING_INGESTED) from None
+    for batch in read_log_segment(topic, segment):
+        kept = int((read_offsets(batch) < part.offset).sum())
+        writer.write(cast_to_segment_schema(batch.slice(0, kept)))
     return writer.finish()

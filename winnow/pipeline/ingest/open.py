@@ -14,8 +14,11 @@ from pathlib import Path
 
 from winnow.arrivals.recreated_topic import describe_other_topic_id
 from winnow.config.kafka_settings import KafkaRecord
-from winnow.errors import BadInputError
+from winnow.config.names import is_topic_name
+from winnow.errors import BadInputError, UnknownTopicError, UsageError
+from winnow.log.head import Head
 from winnow.log.reference_chains import read_ledgers
+from winnow.log.topic_log import TopicLog
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.request import InputDescription, SourcePosition
 from winnow.pipeline.topics.audit import record_creation
@@ -39,6 +42,29 @@ from winnow.values.model import IngestLedger, KnownObject, TopicState
 
 TOPIC_ID = "topic-id"
 """The name of the topic's id among the choices of a ledger."""
+
+
+def open_log(ctx: Context, topic: str, *, advice: str = "") -> tuple[TopicLog, Head]:
+    """Open the log that a call appends to, at its newest head; ``advice``: what to do if there is none.
+
+    Raises:
+        BadInputError: there is no such topic.
+    """
+    log = ctx.log.open(topic)
+    try:
+        return log, log.newest_head()
+    except UnknownTopicError as problem:
+        raise BadInputError(f"{problem}.", left=NOTHING_INGESTED, next=advice) from problem
+
+
+def require_topic_name(source_topic: str | None) -> None:
+    """Raise if a topic whose records are wanted cannot be one.
+
+    Raises:
+        UsageError: Kafka could have no topic of that name.
+    """
+    if source_topic is not None and not is_topic_name(source_topic):
+        raise UsageError("--source-topic names no topic that Kafka could have.", left=NOTHING_INGESTED)
 
 
 class InputPaths:

@@ -9,14 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from winnow.arrivals.spool import Progress
-from winnow.config.names import is_topic_name
 from winnow.config.topic import TopicConfig
-from winnow.errors import BadInputError, CommitConflictError, UnknownTopicError, UsageError, join_first
+from winnow.errors import BadInputError, CommitConflictError, UsageError, join_first
 from winnow.log.reference_chains import read_ledgers
 from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.epoch_input import choose_epoch
 from winnow.pipeline.ingest.ingest import finish_ingest
-from winnow.pipeline.ingest.open import CreatedTopics, create_topic, describe_default_policy
+from winnow.pipeline.ingest.open import (
+    CreatedTopics,
+    create_topic,
+    describe_default_policy,
+    open_log,
+    require_topic_name,
+)
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription, SourcePosition
 from winnow.pipeline.ingest.run_local import append_records
 from winnow.sources.archive import ArchiveInput
@@ -74,24 +79,13 @@ def ingest_table(
         ServiceError: the table's catalog or storage cannot be reached.
     """
     started_ms = ctx.now_ms()
-    if wanted.source_topic is not None and not is_topic_name(wanted.source_topic):
-        raise UsageError(
-            "--source-topic names no topic that Kafka could have.",
-            left=NOTHING_INGESTED,
-        )
+    require_topic_name(wanted.source_topic)
     table = open_source_table(wanted.table)
     notices = []
     created = _create_missing_topic(ctx, topic, table, wanted) if wanted.creates else None
     if created is not None:
         notices.append(f"Topic {topic} was created, partitions: {created}.")
-    log = ctx.log.open(topic)
-    try:
-        head = log.newest_head()
-    except UnknownTopicError as problem:
-        raise BadInputError(
-            f"{problem}.",
-            left=NOTHING_INGESTED,
-        ) from problem
+    log, head = open_log(ctx, topic)
     choose_epoch(head.state, None, None)
     earlier = find_earlier_ingest(head.state, table, wanted.source_topic)
     chosen = {**_read_columns(earlier.choices), **wanted.columns}

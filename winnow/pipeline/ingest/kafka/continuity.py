@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from winnow.errors import BadInputError, DamagedSegmentError, join_first
-from winnow.files.checked_reading import make_damage_error, read_segment
+from winnow.arrivals.compare_with_log import read_log_segment
+from winnow.errors import BadInputError, join_first
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.pipeline.ingest.kafka.reading import KafkaReading
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -76,16 +76,10 @@ def _read_newest_times(topic: str, segments: Sequence[Segment], start: int) -> T
         if segment.last_offset < start or len(found) >= COMPARED_RECORDS:
             break
         first = max(start, segment.first_offset)
-        try:
-            for batch in read_segment(segment, max(first, segment.last_offset - COMPARED_RECORDS)):
-                pairs = zip(
-                    batch.column("offset").to_pylist(),
-                    pc.cast(batch.column("timestamp"), "int64").to_pylist(),
-                    strict=True,
-                )
-                found |= {offset: time_us // 1000 for offset, time_us in pairs if time_us is not None}
-        except DamagedSegmentError as problem:
-            raise make_damage_error(topic, segment, str(problem), NOTHING_INGESTED) from None
+        for batch in read_log_segment(topic, segment, max(first, segment.last_offset - COMPARED_RECORDS)):
+            times_us = pc.cast(batch.column("timestamp"), "int64").to_pylist()
+            pairs = zip(batch.column("offset").to_pylist(), times_us, strict=True)
+            found |= {offset: time_us // 1000 for offset, time_us in pairs if time_us is not None}
     return dict(itertools.islice(sorted(found.items(), reverse=True), COMPARED_RECORDS))
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.errors import BadInputError, DamagedSegmentError, join_first
-from winnow.files.checked_reading import make_damage_error, read_segment
+from winnow.arrivals.compare_with_log import read_log_segment
+from winnow.errors import BadInputError, join_first
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
@@ -317,15 +317,12 @@ class _ComparedPartition:
             for segment in self._segments:
                 if segment.first_offset > last or segment.last_offset < first:
                     continue
-                try:
-                    for batch in read_segment(segment, max(first, segment.first_offset)):
-                        times = [None if time is None else time // 1000 for time in _list_integers(batch, "timestamp")]
-                        for record in _list_records(batch, times, piece.base):
-                            if record.offset + piece.base > last:
-                                break
-                            yield record
-                except DamagedSegmentError as problem:
-                    raise make_damage_error(self._log_topic, segment, str(problem), NOTHING_INGESTED) from None
+                for batch in read_log_segment(self._log_topic, segment, max(first, segment.first_offset)):
+                    times = [None if time is None else time // 1000 for time in _list_integers(batch, "timestamp")]
+                    for record in _list_records(batch, times, piece.base):
+                        if record.offset + piece.base > last:
+                            break
+                        yield record
 
     def _read_theirs(self, start: int, end: int) -> Iterator[_Record]:
         for batch in self._reader.read(BrokerRange(self._topic.name, self._partition, start, end)):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from winnow.arrivals.broker_range import KafkaInput
 from winnow.arrivals.spool import Progress
-from winnow.errors import BadInputError, CommitConflictError, ServiceError, UnknownTopicError
+from winnow.errors import BadInputError, CommitConflictError, ServiceError
 from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
 from winnow.kafka.range_reader import RangeReader
@@ -46,7 +46,7 @@ from winnow.pipeline.ingest.kafka.recreation import (
 from winnow.pipeline.ingest.kafka.run import append_here, append_on_one_application
 from winnow.pipeline.ingest.kafka.taking import Taking, describe_taken, plan_taking, record_taking
 from winnow.pipeline.ingest.log_cut import complete_cuts
-from winnow.pipeline.ingest.open import CreatedTopics
+from winnow.pipeline.ingest.open import CreatedTopics, open_log
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription, SourcePosition
 from winnow.pipeline.ingest.run_spark import LOCAL, SPARK
 from winnow.pipeline.parallel import map_parallel
@@ -250,7 +250,7 @@ def prepare_topic(
     is_new = wanted.creates and topic not in ctx.log.names()
     if is_new:
         notices += create_from_kafka(ctx, topic, found, wanted.configuration, wanted.created)
-    log, head = _open_log(ctx, topic)
+    log, head = open_log(ctx, topic, advice="--create creates it.")
     if wanted.follows:
         require_followed(log, head)
     complete_cuts(ctx, log, head)
@@ -291,18 +291,6 @@ def _find_divergences(
     if taking is None:
         return head.state, compared, None
     return taking.cut.apply(log, head).state, replace(compared, divergences=()), taking
-
-
-def _open_log(ctx: Context, topic: str) -> tuple[TopicLog, Head]:
-    log = ctx.log.open(topic)
-    try:
-        return log, log.newest_head()
-    except UnknownTopicError as problem:
-        raise BadInputError(
-            f"{problem}.",
-            left=NOTHING_INGESTED,
-            next="--create creates it.",
-        ) from problem
 
 
 def _add_partitions(ctx: Context, log: TopicLog, found: BrokerTopic, count: int) -> str:

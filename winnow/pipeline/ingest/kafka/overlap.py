@@ -15,10 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.errors import DamagedSegmentError
-from winnow.files.checked_reading import make_damage_error, read_segment
+from winnow.arrivals.compare_with_log import read_log_segment
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.model import OffsetRange, Segment
 
 COMPARED_RECORDS = 500
@@ -222,11 +220,8 @@ def _read_end(topic: str, segment: Segment) -> list[Fingerprint]:
 
 
 def _read_segment(topic: str, segment: Segment, start: int) -> list[Fingerprint]:
-    try:
-        batches = read_segment(segment, start)
-        return [record for batch in batches for record in _make_fingerprints(batch, of_producers=False)]
-    except DamagedSegmentError as problem:
-        raise make_damage_error(topic, segment, str(problem), NOTHING_INGESTED) from None
+    batches = read_log_segment(topic, segment, start)
+    return [record for batch in batches for record in _make_fingerprints(batch, of_producers=False)]
 
 
 def _make_fingerprints(batch: pa.RecordBatch, *, of_producers: bool) -> Iterator[Fingerprint]:
