@@ -23,12 +23,12 @@ BROKERS_CHOICE = "bootstrap-servers"
 
 def find_broker_range(plan: IngestPlan) -> BrokerRange:
     """Return what the only range of ``plan`` is at the brokers."""
-    mine = plan.ranges[0]
-    planned = next(each for each in plan.objects if each.number == mine.objects[0])
+    whole = plan.ranges[0]
+    planned = next(obj for obj in plan.objects if obj.number == whole.objects[0])
     assert planned.first_offset is not None
-    base = mine.offsets.start - planned.first_offset
+    base = whole.offsets.start - planned.first_offset
     topic = plan.source_topic or plan.topic
-    return BrokerRange(topic, mine.partition, planned.first_offset, mine.offsets.end - base, base, mine.after)
+    return BrokerRange(topic, whole.partition, planned.first_offset, whole.offsets.end - base, base, whole.after)
 
 
 def copy_broker_range(
@@ -48,9 +48,9 @@ def copy_broker_range(
         TruncatedRangeError: the brokers deleted records of the range meanwhile.
         ServiceError: they cannot be reached.
     """
-    mine = plan.ranges[0]
-    own = mine.objects[0]
-    writer = RangeWriter(plan, mine, folder)
+    planned = plan.ranges[0]
+    place = planned.objects[0]
+    writer = RangeWriter(plan, planned, folder)
     digests = SliceDigests()
     settings = ClientSettings(plan.choices[BROKERS_CHOICE], client_properties)
     extents: dict[int, OffsetExtent] = {}
@@ -60,9 +60,11 @@ def copy_broker_range(
         with RangeReader(settings) as reader, OrderedWorker() as hashing, OrderedWorker() as writing:
             for batch in reader.read(find_broker_range(plan)):
                 hashing.put(digests.update, batch)
-                writing.put(writer.write, np.full(batch.num_rows, own), batch)
+                writing.put(writer.write, np.full(batch.num_rows, place), batch)
                 first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
-                extents[mine.partition] = OffsetExtent(extents.get(mine.partition, OffsetExtent(first, 0)).first, last)
+                extents[planned.partition] = OffsetExtent(
+                    extents.get(planned.partition, OffsetExtent(first, 0)).first, last
+                )
                 throttle.take(batch.nbytes)
                 records += batch.num_rows
                 if follow is not None:
@@ -75,7 +77,7 @@ def copy_broker_range(
         writer.abandon()
         raise
     slices = {partition: digest for partition, digest in digests.digests().items() if partition is not None}
-    facts = ObjectFacts(own, writer.records, extents, slices, digests.file_digest())
+    facts = ObjectFacts(place, writer.records, extents, slices, digests.file_digest())
     return RangeResult(
         number,
         TaskFindings((facts,), {}),
@@ -103,7 +105,7 @@ class KafkaInput:
         self.ranges = ranges
         self.check = check
         self.leader_epochs: dict[int, tuple[LeaderEpoch, ...]] = {}
-        self.names = [f"Kafka's {each}" for each in ranges]
+        self.names = [f"Kafka's {part}" for part in ranges]
 
     def measure(self, number: int) -> int:
         """Return the number of offsets of a range: brokers do not tell bytes."""
@@ -115,7 +117,7 @@ class KafkaInput:
 
     def open_pass(self, partitions: int) -> KafkaPass:
         """Begin to read the ranges."""
-        assert all(each.partition < partitions for each in self.ranges)
+        assert all(part.partition < partitions for part in self.ranges)
         return KafkaPass(self)
 
 

@@ -58,7 +58,7 @@ def restore_object(layout: str, planned: PlannedObject) -> ArchiveObject:
 def open_planned_input(plan: IngestPlan, objects: Sequence[PlannedObject]) -> ArchiveInput:
     """Open ``objects`` of ``plan`` with its decisions."""
     layout = get_layout(plan.layout)
-    restored = tuple(restore_object(plan.layout, each) for each in objects)
+    restored = tuple(restore_object(plan.layout, planned) for planned in objects)
     archive = Archive(layout, restored, ())
     choices = Choices().fill_from(plan.choices)
     source = ArchiveInput(archive, restored, plan.topic, plan.source_topic, choices)
@@ -69,18 +69,20 @@ def open_planned_input(plan: IngestPlan, objects: Sequence[PlannedObject]) -> Ar
 def count_evidence(evidence: EncodingEvidence) -> dict[str, FieldCounts]:
     """Return ``evidence`` as a result has it; fields without values are left out."""
     return {
-        name: FieldCounts(each.values, each.canonical, each.showing, each.structured)
-        for name, each in evidence.fields.items()
-        if each.values or each.structured
+        name: FieldCounts(counted.values, counted.canonical, counted.showing, counted.structured)
+        for name, counted in evidence.fields.items()
+        if counted.values or counted.structured
     }
 
 
-def restore_findings(found: TaskFindings) -> PassFindings:
+def restore_findings(findings: TaskFindings) -> PassFindings:
     """Return what a task found, as a pass of this process would have it."""
     restored = EncodingEvidence()
-    for name, each in found.evidence.items():
-        restored.fields[name].add(FieldEvidence(each.values, each.canonical, each.showing, each.structured))
-    return PassFindings(restored, found.empty_values, found.deletions, dict(found.left_out), frozenset(found.rendered))
+    for name, counts in findings.evidence.items():
+        restored.fields[name].add(FieldEvidence(counts.values, counts.canonical, counts.showing, counts.structured))
+    return PassFindings(
+        restored, findings.empty_values, findings.deletions, dict(findings.left_out), frozenset(findings.rendered)
+    )
 
 
 def _plan_part(part: StoredObject) -> PlannedPart:
@@ -114,34 +116,34 @@ class InputKnowledge:
         """Return the numbers of objects whose partitions and offsets neither their names nor a reading tell."""
         return [
             number
-            for number, each in enumerate(self.source.objects)
-            if number not in self.extents and (each.partition is None or each.first_offset is None)
+            for number, obj in enumerate(self.source.objects)
+            if number not in self.extents and (obj.partition is None or obj.first_offset is None)
         ]
 
     def list_arrivals(self) -> list[Arrival]:
         """Return the offsets of all objects, once none is unknown."""
-        found: list[Arrival] = []
-        for number, each in enumerate(self.source.objects):
-            named = each.partition, each.first_offset
-            found += list_arrivals(number, each.size_bytes, named, self.extents.get(number)) or []
-        return found
+        arrivals: list[Arrival] = []
+        for number, obj in enumerate(self.source.objects):
+            named = obj.partition, obj.first_offset
+            arrivals += list_arrivals(number, obj.size_bytes, named, self.extents.get(number)) or []
+        return arrivals
 
 
 def probe_readings(source: ArchiveInput) -> dict[str, Reading]:
     """Guess from the first records of some objects how fields are read; the whole input decides it later."""
-    fields = {name for each in source.objects for name, form in each.forms.items() if form is FieldForm.TEXT_OR_BASE64}
+    fields = {name for obj in source.objects for name, form in obj.forms.items() if form is FieldForm.TEXT_OR_BASE64}
     if not fields:
         return {}
     evidence = EncodingEvidence()
     options = ReadOptions(encodings=source.choices.encodings, floors_timestamps=True)
-    largest = sorted(source.objects, key=lambda each: (-each.size_bytes, each.uri))
-    for each in largest[:PROBED_OBJECTS]:
+    largest = sorted(source.objects, key=lambda obj: (-obj.size_bytes, obj.uri))
+    for obj in largest[:PROBED_OBJECTS]:
         try:
-            chunk = next(iter(source.archive.layout.read(each, options)), None)
+            chunk = next(iter(source.archive.layout.read(obj, options)), None)
         except BadInputError:
             continue  # the task that reads it says what is wrong
         if chunk is not None:
-            evidence.add_chunk(each, chunk)
+            evidence.add_chunk(obj, chunk)
     decided = evidence.decide()
     return {name: Reading.BASE64 if decided[name] is Reading.BASE64 else Reading.TEXT for name in sorted(fields)}
 
@@ -179,10 +181,10 @@ class IngestPlanner:
     def make_plan(self, live: Mapping[int, tuple[Segment, ...]]) -> IngestPlan:
         """Make the plan that ingests all objects; ``live``: the segments of the log."""
         arrivals = self.knowledge.list_arrivals()
-        total_bytes = sum(each.size_bytes for each in self.knowledge.source.objects)
+        total_bytes = sum(obj.size_bytes for obj in self.knowledge.source.objects)
         states = self.state.partitions
         # A partition that the topic does not have is refused by the task, which knows the record.
-        beyond = {each.partition: PartitionState() for each in arrivals if each.partition not in states}
+        beyond = {arrival.partition: PartitionState() for arrival in arrivals if arrival.partition not in states}
         ranges = divide_arrivals(arrivals, choose_range_bytes(total_bytes))
         plan = replace(self._make(), ranges=add_log(ranges, {**states, **beyond}, live))
         return replace(plan, plan_id=compute_ingest_plan_id(plan))
@@ -201,6 +203,6 @@ class IngestPlanner:
             partition_count=len(self.state.partitions),
             needs_keys=self.needs_keys,
             segment_bytes=self.segment_bytes,
-            objects=tuple(plan_object(number, each) for number, each in enumerate(source.objects)),
+            objects=tuple(plan_object(number, obj) for number, obj in enumerate(source.objects)),
             winnow_version=__version__,
         )

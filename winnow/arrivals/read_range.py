@@ -64,10 +64,10 @@ class ObjectReader:
         self._sources: dict[bool, tuple[ArchiveInput, ArchivePass]] = {}
         self._places: dict[int, int] = {}
         for is_own in (True, False):
-            mine = [each for number, each in sorted(objects.items()) if (number in self._own) is is_own]
-            source = open_planned_input(plan, mine)
+            chosen = [planned for number, planned in sorted(objects.items()) if (number in self._own) is is_own]
+            source = open_planned_input(plan, chosen)
             self._sources[is_own] = source, source.open_pass(plan.partition_count)
-            self._places |= {each.number: place for place, each in enumerate(mine)}
+            self._places |= {planned.number: place for place, planned in enumerate(chosen)}
         self._facts: dict[int, ObjectFacts] = {}
         self.current = min(objects, default=0)
 
@@ -123,23 +123,23 @@ class ObjectReader:
         value = planned.parts.get("value")
         if value is None:
             return False
-        found = read_footer_offsets(value.uri, planned.partition, self._plan.partition_count)
-        if found is None:
+        told = read_footer_offsets(value.uri, planned.partition, self._plan.partition_count)
+        if told is None:
             return False
-        extents = {partition: OffsetExtent(first, last) for partition, (first, last) in found.items()}
+        extents = {partition: OffsetExtent(first, last) for partition, (first, last) in told.items()}
         self._facts[number] = ObjectFacts(number, 0, extents)
         return True
 
     def collect_findings(self) -> TaskFindings:
         """Return what the objects hold that are accounted for here, once all of them are read."""
-        found = self._sources[True][1].get_findings()
+        findings = self._sources[True][1].get_findings()
         return TaskFindings(
             objects=tuple(self._facts[number] for number in sorted(self._own)),
-            evidence=count_evidence(found.evidence),
-            empty_values=found.empty_values,
-            deletions=found.deletions,
-            left_out=found.left_out,
-            rendered=tuple(sorted(found.rendered)),
+            evidence=count_evidence(findings.evidence),
+            empty_values=findings.empty_values,
+            deletions=findings.deletions,
+            left_out=findings.left_out,
+            rendered=tuple(sorted(findings.rendered)),
         )
 
 
@@ -147,9 +147,9 @@ def _note_extents(extents: dict[int, OffsetExtent], batch: pa.RecordBatch) -> No
     partitions = batch.column("partition").to_numpy()
     offsets = batch.column("offset").to_numpy()
     for partition in np.unique(partitions).tolist():
-        mine = offsets[partitions == partition]
-        known = extents.get(partition, OffsetExtent(int(mine[0]), int(mine[0])))
-        extents[partition] = OffsetExtent(min(known.first, int(mine.min())), max(known.last, int(mine.max())))
+        placed = offsets[partitions == partition]
+        known = extents.get(partition, OffsetExtent(int(placed[0]), int(placed[0])))
+        extents[partition] = OffsetExtent(min(known.first, int(placed.min())), max(known.last, int(placed.max())))
 
 
 def _find_misread_field(plan: IngestPlan, source: ArchiveInput) -> str:

@@ -45,17 +45,17 @@ def run_ingest_task(
     if plan.layout == KAFKA_LAYOUT:
         return _carry_out_broker_range(plan, number, folder, budget, client_properties or {}, follow)
     throttle = Throttle(budget.bytes_per_second)
-    own = plan.surveyed[0] if plan.surveyed else plan.ranges[0].objects
-    objects = {each.number: each for each in plan.objects}
+    accounted = plan.surveyed[0] if plan.surveyed else plan.ranges[0].objects
+    objects = {obj.number: obj for obj in plan.objects}
     readers: list[ObjectReader] = []
 
     def open_reader(*, hashes: bool) -> ObjectReader:
-        readers.append(ObjectReader(plan, objects, own, throttle, hashes=hashes))
+        readers.append(ObjectReader(plan, objects, accounted, throttle, hashes=hashes))
         return readers[-1]
 
     try:
         if plan.surveyed:
-            return survey_objects(number, partial(open_reader, hashes=False), own)
+            return survey_objects(number, partial(open_reader, hashes=False), accounted)
         result = ingest_range(
             plan, number, partial(open_reader, hashes=True), folder=folder, budget=budget, throttle=throttle
         )
@@ -109,7 +109,7 @@ def _explain(problem: Exception, plan: IngestPlan) -> WinnowError:
             f"{shortage}, where a task of the ingest spills or writes.",
             left="Nothing of this call landed.",
         )
-    is_remote = any(not storage.is_local(each.uri) for each in plan.objects) or not storage.is_local(plan.folder)
+    is_remote = any(not storage.is_local(obj.uri) for obj in plan.objects) or not storage.is_local(plan.folder)
     if is_remote and isinstance(problem, OSError | duckdb.IOException):
         return ServiceError(
             f"The object store did not answer for a while ({type(problem).__name__}).",

@@ -212,11 +212,11 @@ class Spool:
             WHERE partition IS NOT NULL AND file IN {format_file_numbers(taken)} GROUP BY partition ORDER BY partition
             """
         ).fetchall()
-        found = [PartitionArrivals(*row) for row in rows]
-        for arrival in found:
+        arrivals = [PartitionArrivals(*row) for row in rows]
+        for arrival in arrivals:
             if arrival.with_offset not in (0, arrival.records):
                 raise self._find_mixed_offsets(arrival.partition, taken)
-        return found
+        return arrivals
 
     def _find_mixed_offsets(self, partition: int, taken: Sequence[int]) -> BadInputError:
         file, row = self._find_first(

@@ -169,9 +169,9 @@ class PartitionAppender:
 
     def _note_slices(self, files: Numbers, offsets: Offsets) -> None:
         for number in np.unique(files):
-            mine = offsets[files == number]
-            first, _, count = self._slices.get(int(number), (int(mine[0]), 0, 0))
-            self._slices[int(number)] = (first, int(mine[-1]), count + len(mine))
+            placed = offsets[files == number]
+            first, _, count = self._slices.get(int(number), (int(placed[0]), 0, 0))
+            self._slices[int(number)] = (first, int(placed[-1]), count + len(placed))
 
     def abandon(self) -> list[str]:
         """Stop and return the files written for this partition, which nothing refers to."""
@@ -283,7 +283,7 @@ class RangeWriter:
             name=lambda part: storage.join(self.folder, f"{name}-{part:05d}.parquet"),
             below=self.plan.table_location,
         )
-        self._paths = {each.number: each.uri for each in self.plan.objects}
+        self._paths = {planned.number: planned.uri for planned in self.plan.objects}
 
     def write(self, numbers: Numbers, batch: pa.RecordBatch) -> None:
         """Add records; ``numbers``: of their objects, one a record.
@@ -307,12 +307,12 @@ class RangeWriter:
         rows, offsets = batch.column("row"), batch.column("offset")
         places = np.flatnonzero(np.asarray(batch.column("key").is_null()))
         first = min(places.tolist(), key=lambda at: (int(numbers[at]), rows[at].as_py()))
-        found = RecordPlace(int(numbers[first]), rows[first].as_py(), offsets[first].as_py())
+        place = RecordPlace(int(numbers[first]), rows[first].as_py(), offsets[first].as_py())
         known = self.keyless
         count = len(places) + (0 if known is None else known.count)
-        if known is not None and (known.number, known.row) < (found.number, found.row):
-            found = known
-        self.keyless = replace(found, count=count)
+        if known is not None and (known.number, known.row) < (place.number, place.row):
+            place = known
+        self.keyless = replace(place, count=count)
 
     def finish(self) -> tuple[Segment, ...]:
         """Write what is buffered; return the segments."""
@@ -336,8 +336,8 @@ def ingest_range(
         BadInputError: an object cannot be read, two different records have one offset, or the log has another record.
         LackingOffsetError, MisreadFieldError: as :meth:`winnow.arrivals.read_range.ObjectReader.read`.
     """
-    mine = plan.ranges[0]
-    if not mine.reaching and (not mine.segments or mine.first_offset >= mine.log_end_offset):
+    planned = plan.ranges[0]
+    if not planned.reaching and (not planned.segments or planned.first_offset >= planned.log_end_offset):
         with contextlib.suppress(UnorderedRangeError):
             return _stream_range(plan, number, open_reader, folder, throttle)
     return _sort_range(plan, number, open_reader, folder, budget, throttle)
@@ -346,9 +346,9 @@ def ingest_range(
 def survey_objects(number: int, open_reader: OpenReader, numbers: Sequence[int]) -> RangeResult:
     """Find out the offsets of the records of objects: from their footers if those tell, else by reading all of them."""
     with open_reader() as reader:
-        for each in numbers:
-            if not reader.survey_footer(each):
-                for _ in reader.read(each):
+        for place in numbers:
+            if not reader.survey_footer(place):
+                for _ in reader.read(place):
                     pass
         return RangeResult(number, reader.collect_findings())
 
@@ -361,21 +361,21 @@ def _stream_range(
     Raises:
         UnorderedRangeError: a record needs the spool.
     """
-    mine = plan.ranges[0]
-    writer = RangeWriter(plan, mine, folder)
-    last = mine.log_end_offset - 1
+    planned = plan.ranges[0]
+    writer = RangeWriter(plan, planned, folder)
+    last = planned.log_end_offset - 1
     try:
         with open_reader() as reader, OrderedWorker() as writing:
-            for each in mine.objects:
-                for batch in reader.read(each):
-                    selected = select_range(batch, mine.partition, mine.offsets)
+            for place in planned.objects:
+                for batch in reader.read(place):
+                    selected = select_range(batch, planned.partition, planned.offsets)
                     if not selected.num_rows:
                         continue
                     offsets = selected.column("offset").to_numpy()
                     if offsets[0] <= last or (np.diff(offsets) <= 0).any():
                         raise UnorderedRangeError
                     last = int(offsets[-1])
-                    writing.put(writer.write, np.full(selected.num_rows, each), selected)
+                    writing.put(writer.write, np.full(selected.num_rows, place), selected)
             writing.settle()
             findings = reader.collect_findings()
         segments = writer.finish()
@@ -404,12 +404,12 @@ class _RangeInput:
 
     is_ordered = False
 
-    def __init__(self, plan: IngestPlan, mine: IngestRange, reader: ObjectReader) -> None:
-        self._mine = mine
+    def __init__(self, plan: IngestPlan, planned: IngestRange, reader: ObjectReader) -> None:
+        self._planned = planned
         self._reader = reader
         self.records_of = TopicFilter(plan.topic, plan.source_topic)
-        self.numbers = sorted({*mine.objects, *mine.reaching})
-        paths = {each.number: each.uri for each in plan.objects}
+        self.numbers = sorted({*planned.objects, *planned.reaching})
+        paths = {obj.number: obj.uri for obj in plan.objects}
         self.names = [paths[number] for number in self.numbers]
 
     def measure(self, number: int) -> int:
@@ -423,7 +423,7 @@ class _RangeInput:
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the records of an object that are in the range."""
         for batch in self._reader.read(self.numbers[number]):
-            selected = select_range(batch, self._mine.partition, self._mine.offsets)
+            selected = select_range(batch, self._planned.partition, self._planned.offsets)
             if selected.num_rows:
                 yield selected
 
@@ -435,16 +435,16 @@ def _sort_range(
     plan: IngestPlan, number: int, open_reader: OpenReader, folder: str, budget: TaskBudget, throttle: Throttle
 ) -> RangeResult:
     """Write records by way of a spool."""
-    mine = plan.ranges[0]
+    planned = plan.ranges[0]
     with open_reader() as reader:
-        source = _RangeInput(plan, mine, reader)
+        source = _RangeInput(plan, planned, reader)
         with Spool(plan.topic, plan.partition_count, budget, source) as spool:
             spool.read()
             findings = reader.collect_findings()
-            absent = _compare(mine, spool)
+            absent = _compare(planned, spool)
             records = sum(file.records for file in spool.files)
             repeats = sum(spool.repeats.values())
-            writer = RangeWriter(plan, mine, folder)
+            writer = RangeWriter(plan, planned, folder)
             try:
                 _write_sorted(writer, spool, source.numbers)
                 segments = writer.finish()
@@ -457,27 +457,27 @@ def _sort_range(
         result,
         repeats=repeats,
         skipped=records - repeats - writer.records,
-        absent=tuple(RecordPlace(source.numbers[each.file], each.row, each.offset) for each in absent.firsts),
+        absent=tuple(RecordPlace(source.numbers[record.file], record.row, record.offset) for record in absent.firsts),
         absent_records=absent.count,
         absent_later=absent.later,
     )
 
 
-def _compare(mine: IngestRange, spool: Spool) -> AbsentRecords:
+def _compare(planned: IngestRange, spool: Spool) -> AbsentRecords:
     """Compare with the log; return the records that may have been compacted away."""
     taken = [file.number for file in spool.files]
     with compare_with_log(
-        spool, mine.partition, mine.log_end_offset, mine.segments, taken, newest_ms=mine.newest_ms
+        spool, planned.partition, planned.log_end_offset, planned.segments, taken, newest_ms=planned.newest_ms
     ) as compared:
         if compared is None:
             return AbsentRecords()
         compared.require_equal()
-        compared.require_present(mine.cleaned_offset, mine.log_end_offset)
+        compared.require_present(planned.cleaned_offset, planned.log_end_offset)
         return compared.list_absent()
 
 
 def _write_sorted(writer: RangeWriter, spool: Spool, numbers: Sequence[int]) -> None:
     condition = f'"offset" >= {writer.range.log_end_offset}'
-    own = np.array(numbers, np.int64)
+    places = np.array(numbers, np.int64)
     for batch in spool.stream(condition, [file.number for file in spool.files], MAXIMUM_SLICE_ROWS):
-        writer.write(own[batch.column("file").to_numpy()], batch)
+        writer.write(places[batch.column("file").to_numpy()], batch)

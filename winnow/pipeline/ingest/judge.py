@@ -57,38 +57,38 @@ def check_result(plan: IngestPlan, result: IngestResult) -> None:
 def _find_fault(plan: IngestPlan, result: IngestResult) -> str | None:
     if result.plan_id != plan.plan_id:
         return f"it is that of plan {result.plan_id}"
-    numbers = Counter([*(each.number for each in result.ranges), *(each.number for each in result.failures)])
+    numbers = Counter([*(part.number for part in result.ranges), *(part.number for part in result.failures)])
     expected = range(len(plan.surveyed or plan.ranges))
     if set(numbers) != set(expected) or max(numbers.values(), default=1) > 1:
         return "it does not have each range once"
-    groups = plan.surveyed or tuple(each.objects for each in plan.ranges)
-    for each in result.ranges:
-        if sorted(fact.number for fact in each.findings.objects) != sorted(groups[each.number]):
-            return f"range {each.number} accounts for other objects than planned"
+    groups = plan.surveyed or tuple(part.objects for part in plan.ranges)
+    for part in result.ranges:
+        if sorted(fact.number for fact in part.findings.objects) != sorted(groups[part.number]):
+            return f"range {part.number} accounts for other objects than planned"
     if plan.surveyed:
         return None
-    for each in result.ranges:
-        wrong = _find_range_fault(plan, result, plan.ranges[each.number], each)
+    for part in result.ranges:
+        wrong = _find_range_fault(plan, result, plan.ranges[part.number], part)
         if wrong is not None:
-            return f"range {each.number} of partition {plan.ranges[each.number].partition} {wrong}"
+            return f"range {part.number} of partition {plan.ranges[part.number].partition} {wrong}"
     return None
 
 
-def _find_range_fault(plan: IngestPlan, result: IngestResult, planned: IngestRange, found: RangeResult) -> str | None:
+def _find_range_fault(plan: IngestPlan, result: IngestResult, planned: IngestRange, made: RangeResult) -> str | None:
     below = f"{plan.folder}/{result.application}/"
     first, end = max(planned.offsets.start, planned.log_end_offset), planned.offsets.end
-    for segment in found.segments:
+    for segment in made.segments:
         if not segment.path.startswith(below) or segment.partition != planned.partition:
             return "has a segment elsewhere than planned"
         if not first <= segment.first_offset <= segment.last_offset < end:
             return "has a segment outside of its offsets"
         if not 0 < segment.records <= segment.last_offset - segment.first_offset + 1:
             return "has a segment with an impossible number of records"
-    if any(one.last_offset >= other.first_offset for one, other in pairwise(found.segments)):
+    if any(one.last_offset >= other.first_offset for one, other in pairwise(made.segments)):
         return "has segments that overlap"
-    written = sum(segment.records for segment in found.segments)
-    if found.records != written + found.repeats + found.skipped:
-        return f"read {found.records} records and accounts for {written + found.repeats + found.skipped}"
+    written = sum(segment.records for segment in made.segments)
+    if made.records != written + made.repeats + made.skipped:
+        return f"read {made.records} records and accounts for {written + made.repeats + made.skipped}"
     return None
 
 
@@ -100,7 +100,9 @@ def raise_first_failure(failures: Sequence[RangeFailure]) -> None:
     """
     if not failures:
         return
-    first = min(failures, key=lambda each: (each.exit_code != BadInputError.exit_code, each.order, each.number))
+    first = min(
+        failures, key=lambda failure: (failure.exit_code != BadInputError.exit_code, failure.order, failure.number)
+    )
     other = first.other_topic
     if other is not None:
         raise OtherTopicError(Explanation(other.sentence, NOTHING_INGESTED), other.path, other.found)
@@ -109,12 +111,12 @@ def raise_first_failure(failures: Sequence[RangeFailure]) -> None:
 
 def list_result_files(plan: IngestPlan, result: IngestResult) -> list[SpooledFile]:
     """Return what the tasks found in each object of ``plan``, by number."""
-    facts = {fact.number: fact for each in result.ranges for fact in each.findings.objects}
+    facts = {fact.number: fact for part in result.ranges for fact in part.findings.objects}
     return [
         SpooledFile(
-            number, each.uri, facts[number].digest, dict(facts[number].slices.items()), facts[number].records, False
+            number, part.uri, facts[number].digest, dict(facts[number].slices.items()), facts[number].records, False
         )
-        for number, each in enumerate(plan.objects)
+        for number, part in enumerate(plan.objects)
     ]
 
 
@@ -124,9 +126,9 @@ def require_result_keys(head: Head, plan: IngestPlan, result: IngestResult) -> N
     Raises:
         BadInputError: as :func:`build_keyless_error`.
     """
-    keyless = [(each.keyless, plan.ranges[each.number].partition) for each in result.ranges if each.keyless is not None]
+    keyless = [(part.keyless, plan.ranges[part.number].partition) for part in result.ranges if part.keyless is not None]
     if keyless:
-        first, partition = min(keyless, key=lambda each: (each[0].number, each[0].row))
+        first, partition = min(keyless, key=lambda part: (part[0].number, part[0].row))
         count = sum(place.count for place, _ in keyless)
         path = plan.objects[first.number].uri
         raise build_keyless_error(head, plan.topic, path, first.row, partition, first.offset, count)
@@ -141,17 +143,17 @@ def require_known_absent(
         BadInputError: as :func:`require_known_slices`.
     """
     by_partition: dict[int, list[RangeResult]] = {}
-    for each in result.ranges:
-        if each.absent:
-            by_partition.setdefault(plan.ranges[each.number].partition, []).append(each)
+    for part in result.ranges:
+        if part.absent:
+            by_partition.setdefault(plan.ranges[part.number].partition, []).append(part)
     for partition, ranges in sorted(by_partition.items()):
         places: dict[int, RecordPlace] = {}
-        for place in (place for each in ranges for place in each.absent):
+        for place in (place for part in ranges for place in part.absent):
             places[place.number] = min(place, places.get(place.number, place), key=lambda one: one.row)
         absent = AbsentRecords(
             tuple(AbsentRecord(place.number, place.row, place.offset) for _, place in sorted(places.items())),
-            sum(each.absent_records for each in ranges),
-            sum(each.absent_later for each in ranges),
+            sum(part.absent_records for part in ranges),
+            sum(part.absent_later for part in ranges),
         )
         require_known_slices(state, files, partition, absent)
 
@@ -159,9 +161,9 @@ def require_known_absent(
 def group_ranges(plan: IngestPlan, result: IngestResult) -> dict[int, list[RangeResult]]:
     """Return the ranges that had records by partition, in the order of offsets."""
     grouped: dict[int, list[RangeResult]] = {}
-    for each in sorted(result.ranges, key=lambda each: _key(plan.ranges[each.number])):
-        if each.records:
-            grouped.setdefault(plan.ranges[each.number].partition, []).append(each)
+    for part in sorted(result.ranges, key=lambda part: _key(plan.ranges[part.number])):
+        if part.records:
+            grouped.setdefault(plan.ranges[part.number].partition, []).append(part)
     return grouped
 
 
@@ -217,11 +219,11 @@ def require_known_slices(
         return
     seen = list_seen_digests(state, partition)
     end = state.partitions[partition].log_end_offset
-    for each in absent.firsts:
-        if files[each.file].slices.get(partition) not in seen:
+    for record in absent.firsts:
+        if files[record.file].slices.get(partition) not in seen:
             advice = " If these records were compacted away in the source, add --trust-compacted."
             raise build_missing_offset_error(
-                state.topic, files[each.file].path, each, partition, end, are_later=absent.are_later, advice=advice
+                state.topic, files[record.file].path, record, partition, end, are_later=absent.are_later, advice=advice
             )
 
 
@@ -238,10 +240,10 @@ def require_keys(topic: str, spool: Spool, taken: Sequence[SpooledFile], head: H
         BadInputError: with file, row, partition and offset of the first, and their number.
     """
     log_ends = {number: partition.log_end_offset for number, partition in head.state.partitions.items()}
-    found = spool.find_first_keyless([file.number for file in taken], log_ends)
-    if found is None:
+    keyless = spool.find_first_keyless([file.number for file in taken], log_ends)
+    if keyless is None:
         return
-    file, row, partition, offset, count = found
+    file, row, partition, offset, count = keyless
     raise build_keyless_error(head, topic, file.path, row, partition, offset, count)
 
 

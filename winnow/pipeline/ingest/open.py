@@ -118,32 +118,32 @@ class OpenedInput(SourcePosition):
             layout=source.archive.layout.name,
             choices={**source.describe_choices(), **({} if self.topic_id is None else {TOPIC_ID: self.topic_id})},
             source_topic=self.source_topic,
-            objects=tuple(part for each in source.objects for part in list_parts(each)),
+            objects=tuple(part for obj in source.objects for part in list_parts(obj)),
         )
 
     def list_notices(self) -> list[str]:
         """Return what a user should know about how the input was read."""
         source = self.source
-        found = list(self.notices)
+        notices = list(self.notices)
         if not isinstance(source, ArchiveInput):
-            return found
+            return notices
         layout = source.archive.layout
-        found.append(f"Read as {layout.description.title} (--layout {layout.name}).")
-        found += source.archive.notices
+        notices.append(f"Read as {layout.description.title} (--layout {layout.name}).")
+        notices += source.archive.notices
         if self.known_objects:
-            found.append(f"{self.known_objects:,} objects were ingested before and were not read again.")
+            notices.append(f"{self.known_objects:,} objects were ingested before and were not read again.")
         if source.rendered:
             fields = " and ".join(sorted(source.rendered))
-            found.append(f"The {fields} were structures here and are JSON text now: their original bytes are gone.")
+            notices.append(f"The {fields} were structures here and are JSON text now: their original bytes are gone.")
         if source.empty_values:
             kept = "kept as empty values" if source.choices.empty_values == "keep" else "taken as tombstones"
-            found.append(f"{source.empty_values:,} empty values, which this format writes as null too, were {kept}.")
+            notices.append(f"{source.empty_values:,} empty values, which this format writes as null too, were {kept}.")
         if source.deletions:
-            found.append(f"{source.deletions:,} values that stand for a deletion became tombstones.")
-        found += [finding.text for finding in source.archive.findings]
+            notices.append(f"{source.deletions:,} values that stand for a deletion became tombstones.")
+        notices += [finding.text for finding in source.archive.findings]
         if layout.survey is not None:
-            found += [finding.text for each in source.objects for finding in layout.survey(each).findings]
-        return found
+            notices += [finding.text for obj in source.objects for finding in layout.survey(obj).findings]
+        return notices
 
 
 def open_input(
@@ -167,19 +167,19 @@ def open_input(
     archive = None if is_in_order(layout) else paths.open(layout, choices)
     if archive is None or archive.layout.keeps_order:
         return OpenedInput(FilesInput(state.topic, paths.expand(choices.exclude), source_topic), source_topic)
-    ledgers = [each for each in ledgers if (each.layout, each.source_topic) == (archive.layout.name, source_topic)]
+    ledgers = [obj for obj in ledgers if (obj.layout, obj.source_topic) == (archive.layout.name, source_topic)]
     if ledgers:
         choices = choices.fill_from(ledgers[-1].choices)
     selected = select_objects(archive, state.topic, source_topic)
     topic_id = _find_topic_id(archive, selected, state, [ledger.choices for ledger in ledgers])
-    known = {each for ledger in ledgers for each in ledger.objects}
-    fresh = [each for each in selected if not known.issuperset(list_parts(each))]
+    known = {obj for ledger in ledgers for obj in ledger.objects}
+    fresh = [obj for obj in selected if not known.issuperset(list_parts(obj))]
     if topic_id is not None:
         epochs = [epoch for epoch in state.epochs if epoch.topic_id == topic_id]
         # Two epochs of one id: the brokers lost the end of a partition, and have other records at the same offsets.
         if len(epochs) <= 1:
             epoch = epochs[0] if epochs else Epoch()
-            fresh = [_skip_taken(each, topic_id, ledgers, epoch) for each in fresh]
+            fresh = [_skip_taken(obj, topic_id, ledgers, epoch) for obj in fresh]
     order = archive.layout.order
     placed = fresh if order is None else order.place(fresh, choices)
     source = ArchiveInput(archive, placed, state.topic, source_topic, choices)
@@ -195,11 +195,11 @@ def _offer_checkpoints(archive: Archive, objects: Sequence[ArchiveObject], state
     if archive.layout.identity is None:
         return []
     empty = {number for number, partition in state.partitions.items() if partition.log_end_offset == 0}
-    mine = [each for each in objects if each.topic == state.topic and each.partition in empty]
-    found = archive.layout.identity.find_checkpoint(archive.stored, mine)
-    if found is None:
+    chosen = [obj for obj in objects if obj.topic == state.topic and obj.partition in empty]
+    checkpoint = archive.layout.identity.find_checkpoint(archive.stored, chosen)
+    if checkpoint is None:
         return []
-    command = f"winnow checkpoints import {shlex.quote(found.uri)}"
+    command = f"winnow checkpoints import {shlex.quote(checkpoint.uri)}"
     return [f"The broker had compacted this topic. So that only what came later counts as dirty, type: {command}"]
 
 

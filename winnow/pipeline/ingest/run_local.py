@@ -118,7 +118,7 @@ class StreamingAppender:
 
     def list_results(self, files: Sequence[SpooledFile]) -> dict[int, PartitionResult]:
         """Return what was written of ``files``, which :meth:`read` returned, by partition."""
-        return {number: each.make_result(files) for number, each in sorted((self._closed | self._open).items())}
+        return {number: appender.make_result(files) for number, appender in sorted((self._closed | self._open).items())}
 
     def abandon(self) -> list[str]:
         """Stop and return all files written, which nothing refers to."""
@@ -154,18 +154,18 @@ class StreamingAppender:
             max(self._open.values(), key=lambda appender: appender.held_bytes).flush()
 
     def _get_appender(self, partition: int) -> PartitionAppender:
-        found = self._open.pop(partition, None)
-        if found is None:
+        appender = self._open.pop(partition, None)
+        if appender is None:
             if partition in self._closed:
                 raise NotStreamableError
             if len(self._open) >= MAXIMUM_OPEN_PARTITIONS:
                 idle = next(iter(self._open))
                 self._closed[idle] = self._open.pop(idle)
                 self._closed[idle].close()
-            found = self._make(partition, self._paths)
+            appender = self._make(partition, self._paths)
         # Re-inserted last: the least recently written appender is closed first.
-        self._open[partition] = found
-        return found
+        self._open[partition] = appender
+        return appender
 
 
 MAXIMUM_BATCH_ROWS = 8_192

@@ -78,7 +78,7 @@ def is_large(request: IngestRequest) -> bool:
     source = request.source
     if not isinstance(source, ArchiveInput):
         return False
-    return sum(each.size_bytes for each in source.objects) >= request.ctx.settings.ingest.spark_from_bytes
+    return sum(obj.size_bytes for obj in source.objects) >= request.ctx.settings.ingest.spark_from_bytes
 
 
 def find_local_reason(request: IngestRequest, head: Head) -> str | None:
@@ -90,7 +90,7 @@ def find_local_reason(request: IngestRequest, head: Head) -> str | None:
         return "files of Winnow's own layout are read in the order given"
     if source.archive.layout.fields is not None:
         return "columns that --map names are read by one process"
-    if any(each.offsets is Offsets.NONE for each in source.objects):
+    if any(obj.offsets is Offsets.NONE for obj in source.objects):
         return "the records have no offsets"
     config = request.log.config(head)
     if head.state.quarantine_ingests or (config.compacts and config.keyless == "quarantine"):
@@ -143,16 +143,16 @@ class SparkSegments(IngestCommit):
         now_ms = self.ctx.now_ms()
         arrived_ms = now_ms if now_ms < self.as_of_ms else None
         for partition, ranges in group_ranges(plan, result).items():
-            skipped = sum(each.skipped for each in ranges)
-            segments = tuple(segment for each in ranges for segment in each.segments)
+            skipped = sum(part.skipped for part in ranges)
+            segments = tuple(segment for part in ranges for segment in part.segments)
             made = PartitionResult(
                 self.head.state.partitions[partition],
                 segments,
-                skipped=skipped + sum(each.repeats for each in ranges),
+                skipped=skipped + sum(part.repeats for part in ranges),
                 was_compared=skipped > 0,
             )
             if segments:
-                numbers = sorted({number for each in ranges for number in each.appended_objects})
+                numbers = sorted({number for part in ranges for number in part.appended_objects})
                 digest = join_slice_digests([self.files[number].slices[partition] for number in numbers])
                 first, last = segments[0].first_offset, segments[-1].last_offset
                 appended = Append(digest, first, last, made.records, self.as_of_ms, arrived_ms)
@@ -256,11 +256,11 @@ class SparkIngest(SparkSegments):
     def _learn(self, plan: IngestPlan, result: IngestResult) -> None:
         """Note what a survey found: the offsets of objects, and how fields are read."""
         opened = self.knowledge.source.open_pass(plan.partition_count)
-        for each in result.ranges:
-            self.knowledge.extents.update({fact.number: fact.extents for fact in each.findings.objects})
-            opened.add_findings(restore_findings(each.findings))
+        for part in result.ranges:
+            self.knowledge.extents.update({fact.number: fact.extents for fact in part.findings.objects})
+            opened.add_findings(restore_findings(part.findings))
         decided = opened.decide_readings()
-        self.knowledge.readings.update({n: each for n, each in decided.items() if n in self.knowledge.readings})
+        self.knowledge.readings.update({n: part for n, part in decided.items() if n in self.knowledge.readings})
 
     def _judge(self, plan: IngestPlan, result: IngestResult) -> None:
         """Check what only the whole input can tell.
@@ -273,8 +273,8 @@ class SparkIngest(SparkSegments):
         source = knowledge.source
         source.readings.update({name: Reading(reading) for name, reading in plan.readings.items()})
         opened = source.open_pass(plan.partition_count)
-        for each in result.ranges:
-            opened.add_findings(restore_findings(each.findings))
+        for part in result.ranges:
+            opened.add_findings(restore_findings(part.findings))
         try:
             opened.finish()
         except ReadAgainError:
@@ -284,7 +284,7 @@ class SparkIngest(SparkSegments):
         for name in set(source.readings) - set(decided) - set(source.choices.encodings):
             del source.readings[name]
         source.readings.update(decided)
-        extents = {fact.number: fact.extents for each in result.ranges for fact in each.findings.objects}
+        extents = {fact.number: fact.extents for part in result.ranges for fact in part.findings.objects}
         if find_uncovered(plan.ranges, extents):
             knowledge.extents.update(extents)
             raise PlanAgainError
@@ -301,11 +301,11 @@ def _raise_failure(plan: IngestPlan, failures: Sequence[RangeFailure], knowledge
     Raises:
         PlanAgainError, LocalOnlyError, WinnowError: as :func:`append_on_spark`.
     """
-    misread = {each.misread_field for each in failures if each.misread_field is not None}
+    misread = {failure.misread_field for failure in failures if failure.misread_field is not None}
     if misread:
         knowledge.readings.update(dict.fromkeys(misread, Reading.TEXT))
         raise PlanAgainError
-    if any(each.lacks_offsets for each in failures):
+    if any(failure.lacks_offsets for failure in failures):
         raise LocalOnlyError("records have no offsets")
     raise_first_failure(failures)
 
@@ -317,10 +317,10 @@ def submit_ingest_plan(ctx: Context, plan: IngestPlan, progress: Progress | None
         ConfigurationError: no Java, or a mixed Spark installation.
         ServiceError: the application did not end as it should; nothing landed.
     """
-    found = submit_ingest_plans(ctx, [plan], progress)[plan.plan_id]
-    if isinstance(found, WinnowError):
-        raise found
-    return found
+    outcome = submit_ingest_plans(ctx, [plan], progress)[plan.plan_id]
+    if isinstance(outcome, WinnowError):
+        raise outcome
+    return outcome
 
 
 def submit_ingest_plans(
@@ -353,7 +353,7 @@ def submit_ingest_plans(
             read_records += int(event["records"])
             progress(min(read_bytes, total_bytes), total_bytes, read_records)
 
-    arguments = [format_plan_argument(each.uri, each.sha256) for each in references]
+    arguments = [format_plan_argument(reference.uri, reference.sha256) for reference in references]
     job = [find_job_file(JOB_NAME), *build_engine_arguments(ctx.settings), *options, *arguments]
     name = f"winnow ingest {plans[0].ingest_id}" if len(plans) == 1 else f"winnow ingest {len(plans)} topics"
     done = run_job(ctx.settings, job, name=name, plans=references, progress=follow)
