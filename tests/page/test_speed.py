@@ -5,7 +5,6 @@ CPU of this process, not time: a busy machine makes every request slow and none 
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 
@@ -16,12 +15,14 @@ from winnow.store import Store
 
 LIMIT_MS = 300
 TIMES = 7
+MOST = 4
+"""Of so many times more than half."""
 
 
 def test_every_endpoint_answers_within_its_cpu_with_a_thousand_topics(
     viewer_login: Visitor, read_from: ReadFrom, new_store_url: Callable[[], str]
 ) -> None:
-    """The median of seven requests, by each order, filter and search, and for the largest pages."""
+    """Most of seven requests, by each order, filter and search, and for the largest pages."""
     url = new_store_url()
     names = generated_store.fill(url, now_ms=read_wall_clock_ms())
     assert len(names) == 1_000
@@ -60,14 +61,20 @@ def test_every_endpoint_answers_within_its_cpu_with_a_thousand_topics(
             ("api/alerts/runbook/sweep_stuck", {}),
             ("api/audit", {"size": 200}),
         ]
-        medians_ms = {f"{path} {query or ''}": _median_ms(viewer_login, path, query) for path, query in asked}
-    for name, median_ms in sorted(medians_ms.items(), key=lambda each: -each[1]):
-        print(f"{median_ms:7.1f} ms  {name}")
-    assert max(medians_ms.values()) < LIMIT_MS
+        taken_ms = {f"{path} {query or ''}": _measure_most_ms(viewer_login, path, query) for path, query in asked}
+    for name, most_ms in sorted(taken_ms.items(), key=lambda each: -max(each[1])):
+        print(f"{max(most_ms):7.1f} ms  {name}")
+    assert [name for name, most_ms in taken_ms.items() if max(most_ms) >= LIMIT_MS] == []
 
 
-def _median_ms(visitor: Visitor, path: str, query: dict[str, str | int]) -> float:
-    return statistics.median(_measure_cpu_ms(visitor, path, query) for _ in range(TIMES))
+def _measure_most_ms(visitor: Visitor, path: str, query: dict[str, str | int]) -> list[float]:
+    """The lower four of seven requests, or the first four that are below the limit: the rest changes no median."""
+    below: list[float] = []
+    above: list[float] = []
+    while len(below) < MOST and len(below) + len(above) < TIMES:
+        taken_ms = _measure_cpu_ms(visitor, path, query)
+        (below if taken_ms < LIMIT_MS else above).append(taken_ms)
+    return [*below, *sorted(above)][:MOST]
 
 
 def _measure_cpu_ms(visitor: Visitor, path: str, query: dict[str, str | int]) -> float:
