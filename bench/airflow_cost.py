@@ -114,10 +114,10 @@ def _measure_ticks(place: Path, topics: int, ticks: int, variables: Mapping[str,
     home = place / "home"
     home.mkdir()
     shape = {"partitions": PARTITIONS, "segments": SEGMENTS, "clean": SEGMENTS - 1}
-    with open_home(home) as ctx:
+    with open_home(home) as installation:
         for number in range(topics):
             # One dirty segment of six: looked at, and not due.
-            register_topic(ctx, f"topic-{number:05d}", **shape, tombstones=False)
+            register_topic(installation, f"topic-{number:05d}", **shape, tombstones=False)
     tick = {"dag_id": "compact_topics", "conf": {}}
     first, *others = _run_dags(place, home, [tick] * (1 + ticks), variables)
     return {"topics": topics, **_name_figures("first", [first]), **_name_figures("idle", others)}
@@ -162,12 +162,12 @@ def _make_small_topics(place: Path, home: Path, count: int) -> tuple[list[str], 
     source = place / "records.jsonl"
     source.write_text("".join(f"{json.dumps(_build_record(offset))}\n" for offset in range(RECORDS)))
     entries = []
-    with open_home(home) as ctx:
+    with open_home(home) as installation:
         for number, topic in enumerate(topics):
-            create_topic(ctx, topic, 1, {"min.cleanable.dirty.ratio": "0"})
-            ingest_files(ctx, topic, [str(source)], as_of_ms=BASE_MS)
+            create_topic(installation, topic, 1, {"min.cleanable.dirty.ratio": "0"})
+            ingest_files(installation, topic, [str(source)], as_of_ms=BASE_MS)
             empty = f"archived-{number:03d}"
-            create_topic(ctx, empty, 1, {})
+            create_topic(installation, empty, 1, {})
             entries.append({"topic": empty, "paths": [str(source)]})
     return topics, entries
 
@@ -209,9 +209,9 @@ def _measure_compact(place: Path, home: Path, topics: Sequence[str]) -> Figures:
 
 def _check_small_topics(home: Path, topics: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> None:
     """Check that the DAGs did the work: every topic compacted to its keys, every file ingested in full."""
-    with open_home(home) as ctx:
+    with open_home(home) as installation:
         for topic, wanted in [*((topic, KEYS) for topic in topics), *((entry["topic"], RECORDS) for entry in entries)]:
-            log = ctx.log.open(topic)
+            log = installation.log.open(topic)
             found = sum(segment.records for segments in log.segments(log.head()).values() for segment in segments)
             if found != wanted:
                 raise ValueError(f"{topic} holds {found} records after the DAG runs, not {wanted}.")

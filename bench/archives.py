@@ -147,8 +147,8 @@ def _measure(folder: Path, name: str, archive: Path, way: str, records: int) -> 
     else:
         from winnow.pipeline.topics.definition import create_topic
 
-        with open_home(home) as ctx:
-            create_topic(ctx, TOPIC, PARTITIONS, {"cleanup.policy": "delete"})
+        with open_home(home) as installation:
+            create_topic(installation, TOPIC, PARTITIONS, {"cleanup.policy": "delete"})
         command = [sys.executable, "-m", "winnow.cli", "ingest", "files", TOPIC, str(archive), "--on", way, "--json"]
     measured = measure(command, build_environment(home), limit_seconds=MAXIMUM_RUN_SECONDS)
     times = parse_times(measured.output)

@@ -33,8 +33,8 @@ def measure_commands(home: Path, rounds: int = ROUNDS) -> dict[str, Any]:
         CPU seconds of each (the smallest of all rounds), and each command's as a multiple of Python's.
     """
     home.mkdir(parents=True, exist_ok=True)
-    with open_home(home) as ctx:
-        register_topic(ctx, "orders", partitions=PARTITIONS, segments=SEGMENTS, clean=SEGMENTS - 1)
+    with open_home(home) as installation:
+        register_topic(installation, "orders", partitions=PARTITIONS, segments=SEGMENTS, clean=SEGMENTS - 1)
     environment = build_environment(home)
     commands = {"python": ("-c", "pass")} | {name: ("-m", "winnow.cli", *words) for name, words in COMMANDS.items()}
     cpu: dict[str, list[float]] = {name: [] for name in commands}

@@ -123,15 +123,17 @@ PARTS: dict[str, Callable[[Path, ProgressCallback], dict[str, Any]]] = {
 
 
 def _many_partitions(home: Path) -> None:
-    with open_home(home) as ctx:
-        register_topic(ctx, "wide", partitions=PARTITIONS, segments=SEGMENTS, clean=CLEAN, commits=COMMITS)
+    with open_home(home) as installation:
+        register_topic(installation, "wide", partitions=PARTITIONS, segments=SEGMENTS, clean=CLEAN, commits=COMMITS)
 
 
 def _many_topics(home: Path) -> None:
-    with open_home(home) as ctx:
+    with open_home(home) as installation:
         for number in range(TOPICS):
             name = f"topic-{number:05d}"
-            register_topic(ctx, name, partitions=TOPIC_PARTITIONS, segments=TOPIC_SEGMENTS, clean=TOPIC_SEGMENTS - 1)
+            register_topic(
+                installation, name, partitions=TOPIC_PARTITIONS, segments=TOPIC_SEGMENTS, clean=TOPIC_SEGMENTS - 1
+            )
 
 
 def _place(folder: Path, name: str, report: ProgressCallback, make: Callable[[Path], None]) -> Path:

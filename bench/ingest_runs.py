@@ -25,8 +25,8 @@ def measure_ingest(lake: Lake, compare: bool) -> CompetitorRun:
     home = lake.scratch / "ingest-home"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    with open_home(home) as ctx:
-        create_topic(ctx, lake.topic, lake.workload.partition_count(lake.size), lake.workload.config)
+    with open_home(home) as installation:
+        create_topic(installation, lake.topic, lake.workload.partition_count(lake.size), lake.workload.config)
     files = _ingested(lake)
     events_file = lake.scratch / "events.jsonl"
     measured = measure(

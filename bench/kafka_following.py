@@ -41,9 +41,9 @@ def run_following(folder: Path, topics: int, ticks: int, report: Callable[[str],
             names = create_topics(broker.bootstrap_servers, topics)
             report(f"{topics:,} topics are there")
             (place / "home").mkdir()
-            with open_home(place / "home") as ctx:
+            with open_home(place / "home") as installation:
                 for number in range(ticks + 2):
-                    costs.append(_tick(ctx, Cluster(read_client_settings(broker.bootstrap_servers)), names))
+                    costs.append(_tick(installation, Cluster(read_client_settings(broker.bootstrap_servers)), names))
                     report(f"tick {number + 1}: {describe_tick(costs[-1])}")
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -79,7 +79,7 @@ def describe_tick(costs: TickCosts) -> str:
     return f"{costs.appended:,} topics got records, {costs.cpu_seconds:.2f} s CPU; requests, with theirs: {requests}"
 
 
-def _tick(ctx: Any, cluster: Cluster, names: list[str]) -> TickCosts:
+def _tick(installation: Any, cluster: Cluster, names: list[str]) -> TickCosts:
     from winnow.pipeline.ingest.kafka.following import follow_topics
     from winnow.pipeline.ingest.kafka.ingest import KafkaRequest
     from winnow.planning.kafka_configuration import TakingRules
@@ -87,7 +87,7 @@ def _tick(ctx: Any, cluster: Cluster, names: list[str]) -> TickCosts:
     wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=True), follows=True)
     began_s = time.process_time()
     with _time_requests() as requests:
-        done = follow_topics(ctx, cluster, names, wanted, as_of_ms=read_wall_clock_ms(), missing=())
+        done = follow_topics(installation, cluster, names, wanted, as_of_ms=read_wall_clock_ms(), missing=())
     spent_s = time.process_time() - began_s
     assert not done.failures
     appended = sum(each.snapshot_id is not None for each in done.reports)

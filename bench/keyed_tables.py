@@ -74,8 +74,8 @@ def measure_keyed_table(lake: Lake, compare: bool, competitor: str) -> Competito
 
 def split_log(lake: Lake) -> tuple[list[Segment], list[Segment]]:
     """Return the segments of the clean sections and those behind them."""
-    with open_home(lake.home) as ctx:
-        log = ctx.log.open(lake.topic)
+    with open_home(lake.home) as installation:
+        log = installation.log.open(lake.topic)
         head = log.head()
         parts: tuple[list[Segment], list[Segment]] = ([], [])
         for number, segments in log.segments(head).items():

@@ -22,7 +22,7 @@ from bench.source_data import GENERATOR, ProgressCallback, build_records_query, 
 from bench.workloads import SAME_FILES, WORKLOADS, Incremental, Size, Workload
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
     from winnow.values.model import Segment
 
 LAKE = 1
@@ -78,8 +78,8 @@ class Lake:
         if self.topic != self.workload.name:
             from winnow.log.topic_configuration import set_config
 
-            with open_home(self.home) as ctx:
-                set_config(ctx.log.open(self.topic), self.workload.config, ())
+            with open_home(self.home) as installation:
+                set_config(installation.log.open(self.topic), self.workload.config, ())
 
     def warm(self) -> None:
         """Read all data files once, so that every run finds them in the page cache."""
@@ -92,8 +92,8 @@ class Lake:
 
     def segments(self) -> dict[int, tuple[Segment, ...]]:
         """Return the live segments per topic partition, in offset order."""
-        with open_home(self.home) as ctx:
-            log = ctx.log.open(self.topic)
+        with open_home(self.home) as installation:
+            log = installation.log.open(self.topic)
             return log.segments(log.head())
 
 
@@ -103,14 +103,14 @@ def get_lake(name: str, size: Size, folder: Path) -> Lake:
 
 
 @contextmanager
-def open_home(home: Path, **settings: str) -> Iterator[Context]:
+def open_home(home: Path, **settings: str) -> Iterator[Installation]:
     """Open Winnow's store and catalog below ``home``; ``settings``: environment variables without their prefix."""
     from winnow.config.settings import load_settings
-    from winnow.pipeline.context import open_context
+    from winnow.pipeline.installation import open_installation
 
     env = {"WINNOW_HOME": str(home), **{f"WINNOW_{name}": value for name, value in settings.items()}}
-    with open_context(load_settings(cwd=home.parent, env=env)) as ctx:
-        yield ctx
+    with open_installation(load_settings(cwd=home.parent, env=env)) as installation:
+        yield installation
 
 
 def warm_files(folder: Path) -> None:
@@ -183,13 +183,13 @@ def _ingest(lake: Lake, origin: Lake, report: ProgressCallback) -> None:
 
     calls = make_source_files(origin.workload, lake.size, origin.sources, report)
     config = origin.workload.config
-    with open_home(lake.home, ENGINE__MEMORY_BYTES=str(SPILL_BYTES)) as ctx:
-        create_topic(ctx, lake.topic, origin.workload.partition_count(lake.size), config)
+    with open_home(lake.home, ENGINE__MEMORY_BYTES=str(SPILL_BYTES)) as installation:
+        create_topic(installation, lake.topic, origin.workload.partition_count(lake.size), config)
         report(f"ingesting {lake.topic}")
         for paths in calls:
-            ingest_files(ctx, lake.topic, [str(path) for path in paths], as_of_ms=ctx.now_ms())
+            ingest_files(installation, lake.topic, [str(path) for path in paths], as_of_ms=installation.now_ms())
         if lake.workload.config != config:
-            set_config(ctx.log.open(lake.topic), lake.workload.config, ())
+            set_config(installation.log.open(lake.topic), lake.workload.config, ())
 
 
 def _append(lake: Lake, report: ProgressCallback) -> None:
@@ -199,8 +199,8 @@ def _append(lake: Lake, report: ProgressCallback) -> None:
     incremental = lake.workload.incremental
     assert incremental is not None
     files = []
-    with open_home(lake.home) as ctx:
-        log = ctx.log.open(lake.topic)
+    with open_home(lake.home) as installation:
+        log = installation.log.open(lake.topic)
         head = log.head()
         for partition, segments in log.segments(head).items():
             path = lake.sources / f"{partition:05d}.parquet"
@@ -209,7 +209,7 @@ def _append(lake: Lake, report: ProgressCallback) -> None:
             _write_updates(incremental, lake.workload, partition, segments, log_end, path)
             files.append(str(path))
         report(f"appending to {lake.topic}")
-        ingest_files(ctx, lake.topic, files, as_of_ms=ctx.now_ms())
+        ingest_files(installation, lake.topic, files, as_of_ms=installation.now_ms())
 
 
 def compact(home: Path, topics: Sequence[str]) -> None:

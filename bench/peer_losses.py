@@ -24,7 +24,7 @@ from winnow.values.model import Record
 from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
 
 TOPIC = "history"
 NEWEST = ["timestamp", "offset"]
@@ -140,25 +140,25 @@ def _run_winnow(home: Path, batches: Sequence[Sequence[str]]) -> list[Kept]:
 
     home.mkdir(parents=True)
     config = {"compaction.strategy": "timestamp", "min.cleanable.dirty.ratio": "0", "segment.ms": "1"}
-    with open_home(home) as ctx:
-        create_topic(ctx, TOPIC, len(ENDS), config)
+    with open_home(home) as installation:
+        create_topic(installation, TOPIC, len(ENDS), config)
     kept = []
     for files in batches:
-        with open_home(home) as ctx:
-            ingest_files(ctx, TOPIC, files, as_of_ms=ctx.now_ms())
+        with open_home(home) as installation:
+            ingest_files(installation, TOPIC, files, as_of_ms=installation.now_ms())
         compact(home, [TOPIC])
-        with open_home(home) as ctx:
-            kept.append(_read_winnow(ctx))
+        with open_home(home) as installation:
+            kept.append(_read_winnow(installation))
     return kept
 
 
-def _read_winnow(ctx: Context) -> Kept:
+def _read_winnow(installation: Installation) -> Kept:
     from winnow.pipeline.read.records import read_batches
 
-    log = ctx.log.open(TOPIC)
+    log = installation.log.open(TOPIC)
     head = log.head()
     paths = [segment.path for segments in log.segments(head).values() for segment in segments]
-    rows = [row for batch in read_batches(ctx, TOPIC) for row in batch.to_pylist()]
+    rows = [row for batch in read_batches(installation, TOPIC) for row in batch.to_pylist()]
     ends = {number: state.log_end_offset for number, state in head.state.partitions.items()}
     return Kept([read_record(row) for row in rows], read_offsets(paths), ends)
 

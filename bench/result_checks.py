@@ -34,8 +34,8 @@ def read_records(lake: Lake) -> dict[int, list[Record]]:
     from winnow.pipeline.read.records import read_batches
 
     found: dict[int, list[Record]] = {number: [] for number in range(lake.workload.partition_count(lake.size))}
-    with open_home(lake.home) as ctx:
-        for batch in read_batches(ctx, lake.topic):
+    with open_home(lake.home) as installation:
+        for batch in read_batches(installation, lake.topic):
             for row in batch.to_pylist():
                 found[row["partition"]].append(read_record(row))
     return found

@@ -14,15 +14,16 @@ from bench.workloads import BASE_MS
 
 if TYPE_CHECKING:
     from winnow.log.head import Change, Head
-    from winnow.pipeline.context import Context
-    from winnow.values.model import PartitionState, Segment
+    from winnow.pipeline.installation import Installation
+    from winnow.values.model import Segment
+    from winnow.values.topic_state import PartitionState
 
 SEGMENT_RECORDS = 1_000_000
 SEGMENT_BYTES = 128 << 20
 
 
 def register_topic(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     *,
     partitions: int,
@@ -37,8 +38,8 @@ def register_topic(
     """
     from winnow.pipeline.topics.definition import create_topic
 
-    create_topic(ctx, topic, partitions, {})
-    log = ctx.log.open(topic)
+    create_topic(installation, topic, partitions, {})
+    log = installation.log.open(topic)
     for number in range(commits):
         first, last = segments * number // commits, segments * (number + 1) // commits
         log.commit(_appending(partitions, range(first, last), clean, tombstones))
@@ -77,7 +78,7 @@ def _segment(location: str, partition: int, number: int, tombstones: int) -> Seg
 
 
 def _state(partition: int, segments: int, clean: int) -> PartitionState:
-    from winnow.values.model import Append, Cleaning, PartitionState
+    from winnow.values.topic_state import Append, Cleaning, PartitionState
 
     dirty = min(clean, segments)
     appends = tuple(

@@ -42,9 +42,9 @@ def change() -> str:
     row = ChangeRow(
         action=given["action"], topic=given["topic"], partitions=given["partitions"], reason=given["reason"]
     )
-    with task_start.open_task_pipeline(context) as ctx:
-        topic_rights.require_right(ctx, context, [row["topic"]])
-        return partition_steps.change_partitions(ctx, row)
+    with task_start.open_task_installation(context) as installation:
+        topic_rights.require_right(installation, context, [row["topic"]])
+        return partition_steps.change_partitions(installation, row)
 
 
 with DAG(

@@ -44,9 +44,9 @@ def check_pools() -> None:
 def change() -> str:
     """Changes the topic in one commit, and returns a sentence about what changed."""
     context = get_current_context()
-    with task_start.open_task_pipeline(context) as ctx:
-        topic_rights.require_right(ctx, context, [context["params"]["topic"]])
-        return topic_changes.change_topic(ctx, cast("topic_changes.TopicChange", dict(context["params"])))
+    with task_start.open_task_installation(context) as installation:
+        topic_rights.require_right(installation, context, [context["params"]["topic"]])
+        return topic_changes.change_topic(installation, cast("topic_changes.TopicChange", dict(context["params"])))
 
 
 with DAG(

@@ -119,15 +119,15 @@ def check_eligibility() -> list[list[str]]:
     with eligibility_steps.end_run_on_error(context):
         pool_checks.require_pools(context)
         as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-        with task_start.open_task_pipeline(context) as ctx:
-            topics = task_start.select_topics(ctx, context, context["params"]["topics"])
+        with task_start.open_task_installation(context) as installation:
+            topics = task_start.select_topics(installation, context, context["params"]["topics"])
             if not context["params"]["dry_run"]:
-                task_start.record_manual_run(ctx, context, "compact")
+                task_start.record_manual_run(installation, context, "compact")
             shares = eligibility_steps.split_topics(
-                ctx, topics, as_of_ms=as_of_ms, looks_at_all=context["params"]["dry_run"]
+                installation, topics, as_of_ms=as_of_ms, looks_at_all=context["params"]["dry_run"]
             )
             first = shares[0] if shares else []
-            results, found = eligibility_steps.check_share(ctx, context, first, as_of_ms=as_of_ms)
+            results, found = eligibility_steps.check_share(installation, context, first, as_of_ms=as_of_ms)
     # Before a topic's error is raised: the others are planned all the same.
     context["ti"].xcom_push(key=eligibility_steps.CHECKS_KEY, value=found)
     if not eligibility_steps.will_be_retried(context, [problem for _, problem in results.errors]):
@@ -142,8 +142,8 @@ def check_further_topics(topics: list[str]) -> list[TopicCheck]:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_pipeline(context) as ctx:
-        results, found = eligibility_steps.check_share(ctx, context, topics, as_of_ms=as_of_ms)
+    with task_start.open_task_installation(context) as installation:
+        results, found = eligibility_steps.check_share(installation, context, topics, as_of_ms=as_of_ms)
     context["ti"].xcom_push(key="return_value", value=found)
     results.raise_errors()
     return found
@@ -159,10 +159,10 @@ def plan(further: list[list[TopicCheck]]) -> list[BatchRow]:
     if context["params"]["dry_run"]:
         dry_run.log_preview(found)
         return []
-    with task_start.open_task_pipeline(context) as ctx:
+    with task_start.open_task_installation(context) as installation:
         if context["dag_run"].run_type == "backfill":
-            found = lock_topics_in_as_of_order(ctx, found, as_of_ms=as_of_ms)
-        return compaction_steps.plan_topics(ctx, found, as_of_ms=as_of_ms)
+            found = lock_topics_in_as_of_order(installation, found, as_of_ms=as_of_ms)
+        return compaction_steps.plan_topics(installation, found, as_of_ms=as_of_ms)
 
 
 @task
@@ -171,8 +171,8 @@ def list_compared() -> list[list[str]]:
     context = get_current_context()
     if context["params"]["shadow_strategy"] is None:
         raise AirflowSkipException("The Param shadow_strategy is empty, so nothing is compared.")
-    with task_start.open_task_pipeline(context) as ctx:
-        return split_evenly(task_start.select_topics(ctx, context, context["params"]["topics"]))
+    with task_start.open_task_installation(context) as installation:
+        return split_evenly(task_start.select_topics(installation, context, context["params"]["topics"]))
 
 
 @task(map_index_template="{{ label }}", pool=SPARK_POOL, execution_timeout=timedelta(hours=12), doc_md=COMPARE_DOC)
@@ -181,8 +181,8 @@ def compare_strategy(topics: list[str]) -> list[str]:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_pipeline(context) as ctx:
-        return dry_run.compare_strategies(ctx, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
+    with task_start.open_task_installation(context) as installation:
+        return dry_run.compare_strategies(installation, topics, context["params"]["shadow_strategy"], as_of_ms=as_of_ms)
 
 
 @task(
@@ -195,8 +195,8 @@ def validate(batch: BatchRow) -> list[str]:
     """Validates the new files with Great Expectations, topic by topic. A failed result is not published or retried."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with task_start.open_task_pipeline(context) as ctx:
-        return compaction_steps.validate_batch(ctx, batch)
+    with task_start.open_task_installation(context) as installation:
+        return compaction_steps.validate_batch(installation, batch)
 
 
 @task(
@@ -210,8 +210,8 @@ def publish(batch: BatchRow) -> list[str]:
     """Makes valid results visible, one commit per topic, then moves the checkpoint. A second time changes nothing."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with task_start.open_task_pipeline(context) as ctx:
-        return compaction_steps.publish_batch(ctx, batch)
+    with task_start.open_task_installation(context) as installation:
+        return compaction_steps.publish_batch(installation, batch)
 
 
 @task(map_index_template="{{ label }}", trigger_rule=TriggerRule.ALL_DONE, outlets=[COMPACTED])
@@ -219,9 +219,9 @@ def report(batch: BatchRow) -> list[str]:
     """Reports the result of each topic, sends its asset event, and releases the topics."""
     context: Any = get_current_context()
     context["label"] = batch["label"]
-    with task_start.open_task_pipeline(context) as ctx:
+    with task_start.open_task_installation(context) as installation:
         last_try = context["ti"].try_number > context["ti"].max_tries
-        paragraphs, published = compaction_steps.report_batch(ctx, batch, last_try=last_try)
+        paragraphs, published = compaction_steps.report_batch(installation, batch, last_try=last_try)
     for receipt, mark in published:
         context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=build_event(receipt, mark))
     return paragraphs

@@ -45,8 +45,8 @@ def wait_for_watermark() -> list[dict[str, Any]]:
 def count_records(events: list[dict[str, Any]]) -> str:
     """Counts the records that a reader of the topic sees, from the table's metadata, and logs the newest event."""
     context = get_current_context()
-    with task_start.open_task_pipeline(context) as ctx:
-        topic = ctx.log.open(TOPIC)
+    with task_start.open_task_installation(context) as installation:
+        topic = installation.log.open(TOPIC)
         live = topic.segments(topic.head())
     records = sum(segment.records for segments in live.values() for segment in segments)
     event_text = "There is no asset event: the run was triggered by hand."

@@ -86,8 +86,8 @@ def ingest_kafka() -> list[list[str]]:
     """Appends to all topics of the run what is new at the brokers; returns those that failed."""
     context: Any = get_current_context()
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_pipeline(context) as ctx:
-        return following.ingest_from_kafka(ctx, context, as_of_ms=as_of_ms)
+    with task_start.open_task_installation(context) as installation:
+        return following.ingest_from_kafka(installation, context, as_of_ms=as_of_ms)
 
 
 @task(
@@ -102,8 +102,8 @@ def ingest_topic(topics: list[str]) -> None:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_pipeline(context) as ctx:
-        following.try_topics_again(ctx, context, topics, as_of_ms=as_of_ms)
+    with task_start.open_task_installation(context) as installation:
+        following.try_topics_again(installation, context, topics, as_of_ms=as_of_ms)
 
 
 @task(map_index_template="{{ label }}", pool=COMMIT_POOL, execution_timeout=timedelta(hours=12), doc_md=INGEST_DOC)
@@ -112,9 +112,9 @@ def ingest(entries: list[IngestRow]) -> list[str]:
     context: Any = get_current_context()
     context["label"] = build_label(list(dict.fromkeys(entry["topic"] for entry in entries)))
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_pipeline(context) as ctx:
-        topic_rights.require_right(ctx, context, {entry["topic"] for entry in entries})
-        return ingest_steps.ingest_entries(ctx, entries, as_of_ms=as_of_ms)
+    with task_start.open_task_installation(context) as installation:
+        topic_rights.require_right(installation, context, {entry["topic"] for entry in entries})
+        return ingest_steps.ingest_entries(installation, entries, as_of_ms=as_of_ms)
 
 
 INTERVAL = following.choose_interval()

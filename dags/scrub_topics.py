@@ -49,8 +49,8 @@ def list_topics() -> list[str]:
 def scrub(topics: list[str]) -> list[str]:
     """Checks all topics in one task, because the file that was checked longest ago may be in any of them."""
     context: Any = get_current_context()
-    with task_start.open_task_pipeline(context) as ctx:
-        return scrub_steps.scrub_topics(ctx, topics, started_ms=scrub_steps.get_run_start_ms(context))
+    with task_start.open_task_installation(context) as installation:
+        return scrub_steps.scrub_topics(installation, topics, started_ms=scrub_steps.get_run_start_ms(context))
 
 
 with task_start.build_maintenance_dag("scrub_topics", "7 5 * * 0", DOC) as scrub_topics:

@@ -49,8 +49,10 @@ def sweep(topics: list[str]) -> list[str]:
     """Sweeps one share of the topics, one after another."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
-    with task_start.open_task_pipeline(context) as ctx:
-        return sweep_steps.sweep_topics(ctx, topics, last_try=context["ti"].try_number > context["ti"].max_tries)
+    with task_start.open_task_installation(context) as installation:
+        return sweep_steps.sweep_topics(
+            installation, topics, last_try=context["ti"].try_number > context["ti"].max_tries
+        )
 
 
 with task_start.build_maintenance_dag("sweep_topics", "37 3 * * *", DOC) as sweep_topics:

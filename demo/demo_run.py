@@ -22,7 +22,7 @@ from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.config.layers import name_variable
 from winnow.config.settings import Settings
 from winnow.embedded.airflow_home import open_airflow
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.topics.definition import create_topic
 from winnow.report.receipts import format_human_bytes
 from winnow.values.results import Receipt
@@ -138,9 +138,9 @@ class _DemoRun:
         return expected
 
     def create_topics(self) -> None:
-        with self._screen.step("Creating the topics") as step, open_context(self._settings) as ctx:
+        with self._screen.step("Creating the topics") as step, open_installation(self._settings) as installation:
             for topic in TOPICS:
-                create_topic(ctx, topic, PARTITIONS, CONFIGURATION[topic])
+                create_topic(installation, topic, PARTITIONS, CONFIGURATION[topic])
             step.line = f"Created the topics {' and '.join(TOPICS)}, {PARTITIONS} partitions each."
 
     def ingest(self, runs: DagRuns, archive: Mapping[str, Sequence[Path]]) -> None:
@@ -165,11 +165,11 @@ class _DemoRun:
             step.line = f"DAG {dag_id}, {what}: {done} tasks succeeded."
 
     def measure(self) -> dict[str, Figures]:
-        with open_context(self._settings) as ctx:
-            return {topic: measure_topic(ctx, topic) for topic in TOPICS}
+        with open_installation(self._settings) as installation:
+            return {topic: measure_topic(installation, topic) for topic in TOPICS}
 
     def receipts(self) -> list[Receipt]:
         """Return the published receipts, oldest first."""
-        with open_context(self._settings) as ctx:
-            found = [receipt for topic in TOPICS for receipt in ctx.store.projection.list_receipts(topic)]
+        with open_installation(self._settings) as installation:
+            found = [receipt for topic in TOPICS for receipt in installation.store.projection.list_receipts(topic)]
         return sorted(found, key=lambda receipt: (receipt.as_of_ms, receipt.topic))

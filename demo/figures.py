@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from demo.expected import Expected
 from winnow.files import storage
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Measured:
     swept: Figures
 
 
-def measure_topic(ctx: Context, topic: str) -> Figures:
+def measure_topic(installation: Installation, topic: str) -> Figures:
     """Measure the current state of ``topic``. Reads no data file of the log."""
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     head = log.head()
     segments = log.segments(head)
     partitions = sorted(head.state.partitions)
-    quarantine = ctx.log.quarantine(topic).read(head.state.quarantine_ingests)
+    quarantine = installation.log.quarantine(topic).read(head.state.quarantine_ingests)
     return Figures(
         records=tuple(sum(s.records for s in segments.get(p, ())) for p in partitions),
         tombstones=tuple(sum(s.tombstones for s in segments.get(p, ())) for p in partitions),

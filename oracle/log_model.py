@@ -107,8 +107,9 @@ from oracle.surviving_records import (
     find_history_entry,
     prune_history,
 )
-from winnow.values.model import ELIGIBLE_REASONS, Cleaning, Reason, Record
+from winnow.values.model import ELIGIBLE_REASONS, Reason, Record
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Cleaning
 
 
 class LogModel:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from winnow.values.model import Cleaning, Record
+from winnow.values.model import Record
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Cleaning
 
 _MISSING_TIMESTAMP_MS = -1
 

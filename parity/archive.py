@@ -28,10 +28,10 @@ from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka.ingest import KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka.reading import ReadingRules
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import alter_topic, create_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -39,8 +39,9 @@ from winnow.pipeline.topics.partitions import pause_partitions, resume_partition
 from winnow.planning.plans import PlanReference
 from winnow.store import RunState
 from winnow.values import documents
-from winnow.values.model import Assessment, PartitionState, Record, TopicState
+from winnow.values.model import Assessment, Record
 from winnow.values.results import PartitionReceipt, StagingManifest, Verdict
+from winnow.values.topic_state import PartitionState, TopicState
 
 ATTEMPT: Final = "parity"
 PAUSED_BY: Final = "parity"
@@ -61,26 +62,26 @@ class BrokerClock:
 class Archive:
     """Winnow's topics. Get it from :func:`open_archive`."""
 
-    ctx: Context
+    installation: Installation
     clock: BrokerClock
     folder: Path
     _files: int = 0
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create ``topic``."""
-        create_topic(self.ctx, topic, partitions, config)
+        create_topic(self.installation, topic, partitions, config)
 
     def alter(self, topic: str, changes: Mapping[str, str]) -> None:
         """Change the configuration of ``topic``."""
-        alter_topic(self.ctx, topic, changes, ())
+        alter_topic(self.installation, topic, changes, ())
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Raise the log start of partitions."""
-        delete_records(self.ctx, topic, before)
+        delete_records(self.installation, topic, before)
 
     def get_states(self, topic: str) -> Mapping[int, PartitionState]:
         """Return the carried state of each partition."""
-        state: TopicState = self.ctx.log.open(topic).head().state
+        state: TopicState = self.installation.log.open(topic).head().state
         return state.partitions
 
     def ingest_records(self, topic: str, records: Sequence[Record]) -> None:
@@ -88,13 +89,13 @@ class Archive:
         self._files += 1
         path = self.folder / f"in-{self._files}.parquet"
         pq.write_table(build_table(records), path)
-        ingest_files(self.ctx, topic, [str(path)], as_of_ms=self.clock())
+        ingest_files(self.installation, topic, [str(path)], as_of_ms=self.clock())
         path.unlink()
 
     def ingest_directory(self, topic: str, folder: Path, source_topic: str) -> None:
         """Ingest a copy of a broker's log directory."""
         source = None if source_topic == topic else source_topic
-        ingest_files(self.ctx, topic, [str(folder)], as_of_ms=self.clock(), source_topic=source)
+        ingest_files(self.installation, topic, [str(folder)], as_of_ms=self.clock(), source_topic=source)
 
     def ingest_from_broker(
         self, bootstrap_servers: str, topics: Mapping[str, str], *, creates: bool = True, accepts_gap: bool = False
@@ -106,12 +107,12 @@ class Archive:
         """
         cluster = Cluster(read_client_settings(bootstrap_servers))
         wanted = KafkaRequest(ReadingRules(accepts_gap=accepts_gap), creates=creates)
-        done = ingest_kafka_topics(self.ctx, cluster, topics, wanted, as_of_ms=self.clock(), on="local")
+        done = ingest_kafka_topics(self.installation, cluster, topics, wanted, as_of_ms=self.clock(), on="local")
         return [str(failure) for failure in done.failures]
 
     def assess(self, topic: str) -> dict[int, Assessment]:
         """Assess ``topic`` now as ``winnow eligibility`` does; return the decisions by partition."""
-        found = assess_topics(self.ctx, [topic], as_of_ms=self.clock(), record=False)
+        found = assess_topics(self.installation, [topic], as_of_ms=self.clock(), record=False)
         return {each.partition: each for each in found}
 
     def compact(
@@ -121,30 +122,34 @@ class Archive:
 
         ``closes_active``: the active segments count as closed.
         """
-        with self._pausing(topic, leave_out), hold_lease(self.ctx, topic):
-            settle_open_runs(self.ctx, topic)
-            plan = plan_topic(self.ctx, topic, as_of_ms=self.clock(), attempt=ATTEMPT, closes_active=closes_active)
+        with self._pausing(topic, leave_out), hold_lease(self.installation, topic):
+            settle_open_runs(self.installation, topic)
+            plan = plan_topic(
+                self.installation, topic, as_of_ms=self.clock(), attempt=ATTEMPT, closes_active=closes_active
+            )
             if plan is None:
                 return {}
             self._stage(plan)
-            receipt = publish_attempt(self.ctx, plan.plan_id, ATTEMPT)
+            receipt = publish_attempt(self.installation, plan.plan_id, ATTEMPT)
         return {each.partition: each for each in receipt.partitions}
 
     @contextmanager
     def _pausing(self, topic: str, partitions: Collection[int]) -> Iterator[None]:
         if partitions:
-            pause_partitions(self.ctx, topic, partitions, by=PAUSED_BY)
+            pause_partitions(self.installation, topic, partitions, by=PAUSED_BY)
         yield
         if partitions:
-            resume_partitions(self.ctx, topic, partitions, by=PAUSED_BY)
+            resume_partitions(self.installation, topic, partitions, by=PAUSED_BY)
 
     def _stage(self, plan: PlanReference) -> None:
         """Carry out a plan in this process, and accept it: the comparison with the broker is the validation."""
         document = staging.read_plan(plan.uri)
-        store = self.ctx.store
+        store = self.installation.store
         store.runs.begin_attempt(plan.plan_id, ATTEMPT, self.clock())
         parts = tuple(
-            compact_partition(document, partition, attempt=ATTEMPT, budget=self.ctx.budget, folder=f"{ATTEMPT}/t0")
+            compact_partition(
+                document, partition, attempt=ATTEMPT, budget=self.installation.budget, folder=f"{ATTEMPT}/t0"
+            )
             for partition in sorted(document.partitions, key=lambda each: each.partition)
         )
         manifest = StagingManifest(plan.plan_id, plan.topic, ATTEMPT, parts, ENGINE_NAME, __version__)
@@ -184,7 +189,9 @@ class Archive:
     def read_records(self, topic: str, partition: int) -> list[Record]:
         """Read what a reader of ``partition`` sees."""
         return [
-            record for batch in read_batches(self.ctx, topic, partition=partition) for record in _build_records(batch)
+            record
+            for batch in read_batches(self.installation, topic, partition=partition)
+            for record in _build_records(batch)
         ]
 
 
@@ -194,8 +201,8 @@ def open_archive(folder: Path) -> Iterator[Archive]:
     folder.mkdir(parents=True, exist_ok=True)
     clock = BrokerClock()
     settings = load_settings(cwd=folder, env=_build_variables(folder))
-    with open_context(settings, now_ms=clock) as ctx:
-        yield Archive(ctx, clock, folder)
+    with open_installation(settings, now_ms=clock) as installation:
+        yield Archive(installation, clock, folder)
 
 
 def _build_variables(folder: Path) -> dict[str, str]:

@@ -23,9 +23,10 @@ from parity.random_topics import RandomTopic
 from parity.segment_headers import BrokerSegment
 from winnow.planning.cleanable import MAXIMUM_LONG, PartitionLog, Rules
 from winnow.planning.eligibility import assess
-from winnow.values.model import Assessment, PartitionState, Reason, Record, Segment
+from winnow.values.model import Assessment, Reason, Record, Segment
 from winnow.values.results import PartitionReceipt
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import PartitionState
 
 MAXIMUM_SHOWN: Final = 5
 

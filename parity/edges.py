@@ -43,7 +43,8 @@ from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.planning.cleanable import PartitionLog
 from winnow.planning.eligibility import apply_retention, assess, list_expired_ranges, make_tombstone_expiry
-from winnow.values.model import Cleaning, PartitionState, Reason
+from winnow.values.model import Reason
+from winnow.values.topic_state import Cleaning, PartitionState
 
 BROKER_PROPERTIES: Final = {"log.cleaner.backoff.ms": "2"}
 """The cleaner looks again after 2 ms, so that it looks while a ladder of some hundred rungs passes."""

@@ -22,7 +22,7 @@ from bench.lake import open_home
 from bench.peers.timing import PREFIX
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
     from winnow.values.model import PartitionPlan, Plan
     from winnow.values.results import StagedPartition
 
@@ -34,9 +34,9 @@ _KEYS = 25
 Figures = dict[str, Any]
 
 
-def walk(ctx: Context, topic: str) -> Figures:
+def walk(installation: Installation, topic: str) -> Figures:
     """Read every live manifest entry."""
-    table = ctx.log.open(topic).head().table
+    table = installation.log.open(topic).head().table
     snapshot = table.current_snapshot()
     assert snapshot is not None
     started = time.monotonic()
@@ -48,22 +48,22 @@ def walk(ctx: Context, topic: str) -> Figures:
     return {"seconds": time.monotonic() - started, "entries": entries}
 
 
-def assess(ctx: Context, topic: str) -> Figures:
+def assess(installation: Installation, topic: str) -> Figures:
     """Run all decisions and record them in the metadata store."""
     from winnow.pipeline.compaction import assess as step
 
-    topics = [topic] if topic else ctx.log.names()
+    topics = [topic] if topic else installation.log.names()
     started = time.monotonic()
-    found = step.assess_topics(ctx, topics, as_of_ms=ctx.now_ms())
+    found = step.assess_topics(installation, topics, as_of_ms=installation.now_ms())
     return {"seconds": time.monotonic() - started, "partitions": len(found), "topics": len(topics)}
 
 
-def commits(ctx: Context, topic: str) -> Figures:
+def commits(installation: Installation, topic: str) -> Figures:
     """Publish repeatedly; return what each commit took, and how many manifests the snapshot then had.
 
     The first commits are measured in turn with the last, so that other load on the machine slows both alike.
     """
-    old, new = _Commits(ctx, topic), Path(f"{ctx.settings.home}-new")
+    old, new = _Commits(installation, topic), Path(f"{installation.settings.home}-new")
     for _ in range(COMPACTIONS - EDGE):
         old.once()
     shutil.rmtree(new, ignore_errors=True)
@@ -79,31 +79,31 @@ def commits(ctx: Context, topic: str) -> Figures:
 class _Commits:
     """A topic and the figures of its compactions so far."""
 
-    def __init__(self, ctx: Context, topic: str) -> None:
+    def __init__(self, installation: Installation, topic: str) -> None:
         from winnow.pipeline.topics.definition import create_topic
 
-        create_topic(ctx, topic, _PARTITIONS, {"min.cleanable.dirty.ratio": "0"})
-        self._ctx, self._topic = ctx, topic
+        create_topic(installation, topic, _PARTITIONS, {"min.cleanable.dirty.ratio": "0"})
+        self._installation, self._topic = installation, topic
         self.figures: dict[str, list[float]] = {"publish_seconds": [], "ingest_seconds": [], "manifests": []}
 
     def once(self) -> None:
         """Ingest, compact and publish once."""
         number = len(self.figures["manifests"])
-        self.figures["ingest_seconds"].append(_ingest(self._ctx, self._topic, number))
-        self.figures["publish_seconds"].append(_compact(self._ctx, self._topic, number))
-        table = self._ctx.log.open(self._topic).head().table
+        self.figures["ingest_seconds"].append(_ingest(self._installation, self._topic, number))
+        self.figures["publish_seconds"].append(_compact(self._installation, self._topic, number))
+        table = self._installation.log.open(self._topic).head().table
         snapshot = table.current_snapshot()
         assert snapshot is not None
         self.figures["manifests"].append(len(snapshot.manifests(table.io)))
 
 
-def _ingest(ctx: Context, topic: str, number: int) -> float:
+def _ingest(installation: Installation, topic: str, number: int) -> float:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from winnow.pipeline.ingest.ingest import ingest_files
 
-    path = ctx.settings.home / "arriving.parquet"
+    path = installation.settings.home / "arriving.parquet"
     rows = [(partition, number * _KEYS + key, key) for partition in range(_PARTITIONS) for key in range(_KEYS)]
     arriving = {
         "partition": pa.array([row[0] for row in rows], pa.int32()),
@@ -114,11 +114,11 @@ def _ingest(ctx: Context, topic: str, number: int) -> float:
     }
     pq.write_table(pa.table(arriving), path)
     started = time.monotonic()
-    ingest_files(ctx, topic, [str(path)], as_of_ms=ctx.now_ms())
+    ingest_files(installation, topic, [str(path)], as_of_ms=installation.now_ms())
     return time.monotonic() - started
 
 
-def _compact(ctx: Context, topic: str, number: int) -> float:
+def _compact(installation: Installation, topic: str, number: int) -> float:
     """Plan, rewrite and publish without validation; return the seconds of publishing, since the commit is measured."""
     from winnow import __version__
     from winnow.engine import staging
@@ -131,17 +131,17 @@ def _compact(ctx: Context, topic: str, number: int) -> float:
     from winnow.values.results import StagingManifest, Verdict
 
     attempt = f"a-{number}"
-    with hold_lease(ctx, topic):
-        reference = plan_topic(ctx, topic, as_of_ms=ctx.now_ms(), attempt=attempt)
+    with hold_lease(installation, topic):
+        reference = plan_topic(installation, topic, as_of_ms=installation.now_ms(), attempt=attempt)
         assert reference is not None
         plan = staging.read_plan(reference.uri)
-        parts = tuple(_carry_out(ctx, plan, part, attempt) for part in plan.partitions)
+        parts = tuple(_carry_out(installation, plan, part, attempt) for part in plan.partitions)
         manifest = StagingManifest(plan.plan_id, topic, attempt, parts, ENGINE_NAME, __version__)
-        ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
+        installation.store.runs.begin_attempt(plan.plan_id, attempt, installation.now_ms())
         staging.write_manifest(reference.uri, manifest)
         for state in (RunState.STAGED, RunState.VALIDATED):
-            ctx.store.runs.set_state(plan.plan_id, state, ctx.now_ms(), attempt=attempt)
-        ctx.store.verdicts.record(
+            installation.store.runs.set_state(plan.plan_id, state, installation.now_ms(), attempt=attempt)
+        installation.store.verdicts.record(
             Verdict(
                 plan.plan_id,
                 topic,
@@ -149,34 +149,34 @@ def _compact(ctx: Context, topic: str, number: int) -> float:
                 True,
                 False,
                 (),
-                ctx.now_ms(),
+                installation.now_ms(),
                 manifest_digest=documents.compute_digest(staging.read_manifest(reference.uri, attempt)),
                 plan_sha256=reference.sha256,
             )
         )
         started = time.monotonic()
-        publish_attempt(ctx, plan.plan_id, attempt)
+        publish_attempt(installation, plan.plan_id, attempt)
         return time.monotonic() - started
 
 
-def _carry_out(ctx: Context, plan: Plan, partition: PartitionPlan, attempt: str) -> StagedPartition:
+def _carry_out(installation: Installation, plan: Plan, partition: PartitionPlan, attempt: str) -> StagedPartition:
     from winnow.engine.rewrite import compact_partition
 
-    return compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
+    return compact_partition(plan, partition, attempt=attempt, budget=installation.budget)
 
 
-def engine_bytes(ctx: Context, topic: str) -> Figures:
+def engine_bytes(installation: Installation, topic: str) -> Figures:
     """Return the bytes that the engine reads and writes, as the system counts them, and the bytes the plan requires."""
     from bench.io_limits import compute_allowed_bytes
     from winnow.engine import staging
     from winnow.pipeline.compaction.plan import plan_topic
 
-    reference = plan_topic(ctx, topic, as_of_ms=ctx.now_ms(), attempt="bytes")
+    reference = plan_topic(installation, topic, as_of_ms=installation.now_ms(), attempt="bytes")
     assert reference is not None
     plan = staging.read_plan(reference.uri)
-    _carry_out(ctx, plan, plan.partitions[0], "warm")  # load what is loaded on first use
+    _carry_out(installation, plan, plan.partitions[0], "warm")  # load what is loaded on first use
     before, started = _io(), time.monotonic()
-    staged = [_carry_out(ctx, plan, part, "bytes") for part in plan.partitions]
+    staged = [_carry_out(installation, plan, part, "bytes") for part in plan.partitions]
     after, seconds = _io(), time.monotonic() - started
     outputs = [segment.size_bytes for part in staged for rewrite in part.rewrites for segment in rewrite.outputs]
     return {
@@ -193,7 +193,7 @@ def _io() -> dict[str, int]:
     return {name: int(value) for name, _, value in (line.partition(": ") for line in lines)}
 
 
-WAYS: dict[str, Callable[[Context, str], Figures]] = {
+WAYS: dict[str, Callable[[Installation, str], Figures]] = {
     "walk": walk,
     "assess": assess,
     "commits": commits,
@@ -203,8 +203,8 @@ WAYS: dict[str, Callable[[Context, str], Figures]] = {
 
 def main(way: str, home: str, topic: str = "") -> None:
     """Run one way and print its figures."""
-    with open_home(Path(home)) as ctx:
-        figures = WAYS[way](ctx, topic)
+    with open_home(Path(home)) as installation:
+        figures = WAYS[way](installation, topic)
     sys.stdout.write(f"{PREFIX}{json.dumps(figures)}\n")
 
 

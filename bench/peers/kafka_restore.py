@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.peers.timing import print_times
-from winnow.cli.options import open_installation
+from winnow.cli.options import open_for_command
 from winnow.kafka.client_settings import ClientSettings
 
 
@@ -39,10 +39,10 @@ def main() -> None:
 
     servers, topic, target, folder, shares = sys.argv[1:6]
     phases = PhaseTimes()
-    with print_times() as times, open_installation() as ctx:
+    with print_times() as times, open_for_command() as installation:
         times.ready, began_cpu = read_clocks()
         request = RestoreRequest(topic, target, Path(folder) / f"{target}.parquet", shares=int(shares))
-        report = restore_topic(ctx, request, ClientSettings(servers), phases)
+        report = restore_topic(installation, request, ClientSettings(servers), phases)
         times.done, ended_cpu = read_clocks()
         times.figures |= {"records": report.records, "cpu": ended_cpu - began_cpu}
         points = [*phases.began.items(), ("", (times.done, ended_cpu))]

@@ -76,8 +76,8 @@ def compacted_through_ms(topic: str) -> int | None:
         UnknownTopicError, ForeignTableError, ServiceError: see
             :func:`winnow.pipeline.monitor.watermark.compute_watermark`.
     """
-    from winnow.pipeline.context import open_context
+    from winnow.pipeline.installation import open_installation
     from winnow.pipeline.monitor.watermark import compute_watermark
 
-    with open_context() as ctx:
-        return compute_watermark(ctx.log.open(topic), now_ms=ctx.now_ms()).compacted_through_ms
+    with open_installation() as installation:
+        return compute_watermark(installation.log.open(topic), now_ms=installation.now_ms()).compacted_through_ms

@@ -16,15 +16,15 @@ from winnow.report import events
 from winnow_airflow import metrics
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 
 class _EventHandler(logging.Handler):
     """Writes each event once with its fields, and counts it when metrics are on."""
 
-    def __init__(self, ctx: Pipeline) -> None:
+    def __init__(self, installation: Installation) -> None:
         super().__init__()
-        self._ctx = ctx
+        self._installation = installation
         self.has_counted = False
 
     @cached_property
@@ -34,7 +34,7 @@ class _EventHandler(logging.Handler):
     @cached_property
     def _with_topic(self) -> bool:
         try:
-            return len(self._ctx.log.names()) <= self._ctx.settings.metrics.most_topics
+            return len(self._installation.log.names()) <= self._installation.settings.metrics.most_topics
         except Exception:  # an unavailable catalog is reported by the code that needs it
             return False
 
@@ -55,13 +55,13 @@ class _EventHandler(logging.Handler):
 
 
 @contextmanager
-def log_pipeline_events(ctx: Pipeline) -> Iterator[None]:
+def log_pipeline_events(installation: Installation) -> Iterator[None]:
     """Send events to this task's log and to Airflow's metrics while the block runs; each once, also when nested."""
     logger = events.log
     if any(isinstance(handler, _EventHandler) for handler in logger.handlers):
         yield
         return
-    handler = _EventHandler(ctx)
+    handler = _EventHandler(installation)
     before = (logger.propagate, logger.level)
     logger.addHandler(handler)
     # Count events also when the log shows warnings only; structlog decides which lines are shown.

@@ -34,14 +34,14 @@ def build_facets(what: str, task_instance: Any) -> Any:
 
     Only the provider calls it, in a separate process after the task; an exception is logged there as a warning.
     """
-    from winnow.pipeline.context import open_context
+    from winnow.pipeline.installation import open_installation
     from winnow_airflow import lineage_facets
 
     batch = find_batch(task_instance.task)
     if batch is None:
         return None
-    with open_context() as ctx:
-        return getattr(lineage_facets, what)(ctx, batch)
+    with open_installation() as installation:
+        return getattr(lineage_facets, what)(installation, batch)
 
 
 def find_batch(task: Any) -> BatchRow | None:

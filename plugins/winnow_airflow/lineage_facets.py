@@ -57,12 +57,12 @@ class WinnowReceiptOutputDatasetFacet(OutputDatasetFacet):
     _additional_skip_redact: ClassVar[list[str]] = ["planId", "attempt"]
 
 
-def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
+def compacted(installation: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     """Return what Spark read of each table; no output, because the staged files are not visible to readers yet."""
     from winnow.engine import staging
 
     inputs = []
-    for row, facets, name in _iterate_tables(ctx, batch):
+    for row, facets, name in _iterate_tables(installation, batch):
         attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
         manifest = None if attempt is None else staging.read_manifest(row["uri"], attempt)
         facts = [part.facts for part in manifest.partitions] if manifest is not None else []
@@ -73,15 +73,15 @@ def compacted(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     return OperatorLineage(inputs=inputs)
 
 
-def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
+def judged(installation: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     """Return the verdict on each table's new files, as assertions."""
     inputs = []
-    for row, facets, name in _iterate_tables(ctx, batch):
+    for row, facets, name in _iterate_tables(installation, batch):
         verdict = next(
             (
                 found
                 for attempt in list_staged_attempts(row["uri"], batch["attempt"])
-                if (found := ctx.store.verdicts.find(row["plan_id"], attempt)) is not None
+                if (found := installation.store.verdicts.find(row["plan_id"], attempt)) is not None
             ),
             None,
         )
@@ -90,11 +90,11 @@ def judged(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     return OperatorLineage(inputs=inputs)
 
 
-def published(ctx: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
+def published(installation: Any, batch: BatchRow) -> OperatorLineage[Any, Any]:
     """Return each table that a plan of ``batch`` was published to, as input before and output after the publish."""
     lineage: OperatorLineage[Any, Any] = OperatorLineage()
-    for row, facets, name in _iterate_tables(ctx, batch):
-        receipt = ctx.store.projection.find_receipt(row["plan_id"])
+    for row, facets, name in _iterate_tables(installation, batch):
+        receipt = installation.store.projection.find_receipt(row["plan_id"])
         if receipt is None:
             continue
         version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(receipt.snapshot_id))
@@ -121,23 +121,25 @@ def remove_credentials(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _iterate_tables(ctx: Any, batch: BatchRow) -> Iterator[tuple[PlanRow, dict[str, DatasetFacet], tuple[str, str]]]:
+def _iterate_tables(
+    installation: Any, batch: BatchRow
+) -> Iterator[tuple[PlanRow, dict[str, DatasetFacet], tuple[str, str]]]:
     for row in batch["plans"]:
-        head = ctx.log.open(row["topic"]).head()
-        yield row, _make_identity_facets(ctx, row["topic"]), build_dataset_name(head.location)
+        head = installation.log.open(row["topic"]).head()
+        yield row, _make_identity_facets(installation, row["topic"]), build_dataset_name(head.location)
 
 
-def _make_identity_facets(ctx: Any, topic: str) -> dict[str, DatasetFacet]:
+def _make_identity_facets(installation: Any, topic: str) -> dict[str, DatasetFacet]:
     from winnow.log.namespaces import CATALOG_NAME
     from winnow.log.table import LOG_SCHEMA
 
-    catalog, warehouse = ctx.settings.catalog, ctx.settings.warehouse
+    catalog, warehouse = installation.settings.catalog, installation.settings.warehouse
     uri = remove_credentials(catalog["uri"]) if "uri" in catalog else None
     kind = catalog.get("type") or ("rest" if (uri or "").startswith("http") else "sql")
     table = symlinks_dataset.Identifier(
         # Same rule as Spark's integration: the address of a REST catalog, otherwise the catalog's warehouse.
         namespace=uri if kind == "rest" and uri is not None else warehouse,
-        name=f"{ctx.log.namespaces.topics}.{topic}",
+        name=f"{installation.log.namespaces.topics}.{topic}",
         type="TABLE",
     )
     return {

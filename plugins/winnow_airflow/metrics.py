@@ -15,7 +15,7 @@ from winnow_airflow.older_airflow import get_airflow_conf, get_metrics_client
 from winnow_airflow.task_defaults import describe_error
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.report.counters import Sample
     from winnow.report.events import LoggedEvent
     from winnow.report.metrics import Measurement
@@ -66,7 +66,7 @@ def build_gauges(
             yield f"{TOTAL_PREFIX}.{name}", value, {}
 
 
-def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) -> int:
+def send_gauges(installation: Installation, topics: Sequence[str], *, together: bool = True) -> int:
     """Measure ``topics`` as of now and send their gauges. Returns how many were sent.
 
     As of now also in a backfill, because receivers take a gauge for the present. ``together``: these are all existing
@@ -75,13 +75,13 @@ def send_gauges(ctx: Pipeline, topics: Sequence[str], *, together: bool = True) 
     """
     stats = get_metrics_client()
 
-    most = ctx.settings.metrics.most_topics
+    most = installation.settings.metrics.most_topics
     few = len(topics) <= most
     if not few:
         log.info("%d topics, more than metrics.most_topics (%d): totals only are sent.", len(topics), most)
     sent = 0
     for name, value, tags in build_gauges(
-        _measure_topics(ctx, topics), tagged=supports_tags(), each_topic=few, together=together
+        _measure_topics(installation, topics), tagged=supports_tags(), each_topic=few, together=together
     ):
         if not _log_failure_of(f"Metric {name} could not be sent", stats.gauge, name, value, tags=tags):
             break
@@ -129,13 +129,13 @@ def _build_name_and_tags(sample: Sample) -> tuple[str, dict[str, str]]:
     return (name, {key: value}) if supports_tags() else (f"{name}.{value}", {})
 
 
-def _measure_topics(ctx: Pipeline, topics: Iterable[str]) -> list[Measurement]:
+def _measure_topics(installation: Installation, topics: Iterable[str]) -> list[Measurement]:
     from winnow.pipeline.monitor.metrics import measure_topic
 
     found: list[Measurement] = []
 
     def measure(topic: str) -> None:
-        found.append(measure_topic(ctx, topic, as_of_ms=ctx.now_ms()))
+        found.append(measure_topic(installation, topic, as_of_ms=installation.now_ms()))
 
     for topic in topics:
         _log_failure_of(f"Topic {topic} could not be measured", measure, topic)

@@ -13,7 +13,7 @@ from winnow_airflow.task_defaults import describe_error
 from winnow_airflow.xcom_values import BatchRow, PlanRow, list_staged_attempts
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.report.alert_kinds import Situation
     from winnow.store import Run
 
@@ -34,7 +34,7 @@ class WinnowNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Alert about what the failed task left behind."""
-        from winnow_airflow.tasks.task_start import open_task_pipeline
+        from winnow_airflow.tasks.task_start import open_task_installation
 
         task_instance: Any = context["ti"]
         listed = task_instance.xcom_pull(task_ids=self.listing_task, map_indexes=-1)
@@ -43,39 +43,41 @@ class WinnowNotifier(BaseNotifier):
         mine: Any = listed[max(task_instance.map_index or 0, 0)]
         problem = context.get("exception")
         step = task_instance.task_id.rpartition(".")[2]
-        with open_task_pipeline(context) as ctx:
+        with open_task_installation(context) as installation:
             if step == "ingest_topic":
-                found = find_failed_ingests(ctx, mine, problem)
+                found = find_failed_ingests(installation, mine, problem)
             elif isinstance(mine, list):
-                found = find_stuck_sweeps(ctx, mine, problem)
+                found = find_stuck_sweeps(installation, mine, problem)
             else:
-                found = find_unreported_failures(ctx, mine, step, problem)
+                found = find_unreported_failures(installation, mine, step, problem)
             for situation in found:
-                ctx.alerts.open_alert(situation)
+                installation.alerts.open_alert(situation)
 
 
-def find_unreported_failures(ctx: Pipeline, batch: BatchRow, step: str, problem: object) -> Iterator[Situation]:
+def find_unreported_failures(
+    installation: Installation, batch: BatchRow, step: str, problem: object
+) -> Iterator[Situation]:
     """Yield the situations of the topics of a batch whose ``step`` failed, from the metadata store."""
     for row in batch["plans"]:
-        situation = find_situation(ctx, row, batch["attempt"], step, problem)
+        situation = find_situation(installation, row, batch["attempt"], step, problem)
         if situation is not None:
             yield situation
 
 
-def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
+def find_situation(installation: Installation, row: PlanRow, base: str, step: str, problem: object) -> Situation | None:
     """Return the situation of one topic of a batch whose ``step`` failed; None when nothing is wrong with it."""
     from winnow.report import alert_kinds
     from winnow.store import RunState
 
-    run = ctx.store.runs.find(row["plan_id"])
+    run = installation.store.runs.find(row["plan_id"])
     if run is None:
         return None
-    topic, plan_id, at_ms = run.topic, run.plan_id, ctx.now_ms()
+    topic, plan_id, at_ms = run.topic, run.plan_id, installation.now_ms()
     if run.status.is_unsettled:
         what = f"The task ended before it said whether the commit of plan {plan_id} of topic {topic} landed"
         return alert_kinds.make_commit_unknown(topic, plan_id, f"{what} ({_describe_cause(problem)})", at_ms=at_ms)
     attempt = next(list_staged_attempts(row["uri"], base), None)
-    verdict = ctx.store.verdicts.find(plan_id, attempt) if attempt is not None else None
+    verdict = installation.store.verdicts.find(plan_id, attempt) if attempt is not None else None
     if verdict is not None and verdict.broken:
         from winnow.pipeline.compaction.validate import build_broken_alert
 
@@ -83,12 +85,12 @@ def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: o
     if verdict is not None and not verdict.passed:
         from winnow.pipeline.compaction.validate import build_verdict_alert
 
-        numbers = verdict.failing_partitions or tuple(_find_marks(ctx, run))
-        return build_verdict_alert(topic, verdict, numbers, _find_marks(ctx, run), at_ms=at_ms)
+        numbers = verdict.failing_partitions or tuple(_find_marks(installation, run))
+        return build_verdict_alert(topic, verdict, numbers, _find_marks(installation, run), at_ms=at_ms)
     if run.status in {RunState.INVALID, RunState.SPARK_FAILED}:
         from winnow.pipeline.topics.marks import build_uncleanable_alert
 
-        marks = _find_marks(ctx, run)
+        marks = _find_marks(installation, run)
         reasons = {number: mark.reason for number, mark in marks.items()}
         return build_uncleanable_alert(topic, plan_id, reasons, marks, at_ms=at_ms) if marks else None
     if step == "validate" and attempt is not None and verdict is None:
@@ -102,32 +104,32 @@ def find_situation(ctx: Pipeline, row: PlanRow, base: str, step: str, problem: o
     return None
 
 
-def _find_marks(ctx: Pipeline, run: Run) -> dict[int, Any]:
-    marks = ctx.store.projection.list_uncleanable([run.topic])
+def _find_marks(installation: Installation, run: Run) -> dict[int, Any]:
+    marks = installation.store.projection.list_uncleanable([run.topic])
     return {each.partition: mark for each, mark in marks.items() if mark.plan_id == run.plan_id}
 
 
-def find_stuck_sweeps(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
+def find_stuck_sweeps(installation: Installation, topics: Iterable[str], problem: object) -> Iterator[Situation]:
     """Yield the situations of topics whose sweep failed. A topic that a run holds is left to a later sweep."""
     from winnow.report import alert_kinds
 
     if isinstance(problem, TopicBusyError):
         return
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     for topic, words in _split_cause(topics, problem).items():
         what = f"The sweep of topic {topic} failed: {words}"
         yield alert_kinds.make_sweep_stuck(
-            topic, now_ms, what, dag_id=ctx.settings.name_dag("sweep_topics"), at_ms=now_ms
+            topic, now_ms, what, dag_id=installation.settings.name_dag("sweep_topics"), at_ms=now_ms
         )
 
 
-def find_failed_ingests(ctx: Pipeline, topics: Iterable[str], problem: object) -> Iterator[Situation]:
+def find_failed_ingests(installation: Installation, topics: Iterable[str], problem: object) -> Iterator[Situation]:
     """Yield the situations of topics whose ingest from Kafka failed."""
     from winnow.report import alert_kinds
 
     for topic, words in _split_cause(topics, problem).items():
         yield alert_kinds.make_ingest_failed(
-            topic, words, dag_id=ctx.settings.name_dag("ingest_topics"), at_ms=ctx.now_ms()
+            topic, words, dag_id=installation.settings.name_dag("ingest_topics"), at_ms=installation.now_ms()
         )
 
 

@@ -22,7 +22,7 @@ from winnow_airflow.xcom_values import build_holder_name
 if TYPE_CHECKING:
     from winnow.config.setting_fields import NotifierSettings
     from winnow.config.settings import Settings
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.report.alerts import Alert
 
 
@@ -95,7 +95,7 @@ def get_airflow_url() -> str | None:
 
 
 @contextmanager
-def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
+def open_run_installation(context: Mapping[str, Any]) -> Iterator[Installation]:
     """Open settings, store, catalog and channels for one task; its DAG run holds the leases.
 
     Raises:
@@ -103,14 +103,14 @@ def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
     """
     from winnow.config.settings import load_settings
     from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
-    from winnow.pipeline.context import open_context
+    from winnow.pipeline.installation import open_installation
 
     keep_pandas_out_of_pyarrow()
     settings = load_settings()
     channels = build_channels(settings, context)
     with (
         fail_without_retries(),
-        open_context(
+        open_installation(
             settings,
             holder=build_holder_name(context),
             channels=channels,
@@ -118,6 +118,6 @@ def open_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
             actor=getattr(context["dag_run"], "triggering_user_name", None) or AIRFLOW_ACTOR,
             reason=str(context.get("params", {}).get("reason") or ""),
             began=str(getattr(context["dag_run"], "start_date", None) or ""),
-        ) as ctx,
+        ) as installation,
     ):
-        yield ctx
+        yield installation

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 log = logging.getLogger("airflow.task")
 
@@ -25,7 +25,7 @@ def find_person(context: Mapping[str, Any]) -> str | None:
     return name if name is not None or str(run.run_type) not in _OF_PEOPLE else ""
 
 
-def require_right(ctx: Pipeline, context: Mapping[str, Any], topics: Iterable[str]) -> None:
+def require_right(installation: Installation, context: Mapping[str, Any], topics: Iterable[str]) -> None:
     """Check that the person who triggered the run may act on all of ``topics``.
 
     Raises:
@@ -35,15 +35,15 @@ def require_right(ctx: Pipeline, context: Mapping[str, Any], topics: Iterable[st
 
     person = find_person(context)
     if person is not None:
-        topic_rights.require_right(ctx, topics, person)
+        topic_rights.require_right(installation, topics, person)
 
 
-def keep_permitted(ctx: Pipeline, context: Mapping[str, Any], topics: Sequence[str]) -> list[str]:
+def keep_permitted(installation: Installation, context: Mapping[str, Any], topics: Sequence[str]) -> list[str]:
     """Return those of ``topics`` that the person who triggered the run may act on; the others are logged."""
     from winnow.pipeline.topics.rights import find_forbidden
 
     person = find_person(context)
-    forbidden = {} if person is None else find_forbidden(ctx, topics, person)
+    forbidden = {} if person is None else find_forbidden(installation, topics, person)
     if forbidden:
         log.warning("Left to their owners: %s.", ", ".join(f"{name} ({owner})" for name, owner in forbidden.items()))
     return [topic for topic in topics if topic not in forbidden]

@@ -12,7 +12,7 @@ from tests.support.chromium import find_chromium
 from tests.support.embedded_airflow import EmbeddedAirflow, start_airflow
 from tests.support.receivers import Posted, open_webhook
 from winnow.embedded.airflow_users import LOGIN, read_or_create_login_password
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 
 DAGS = (
     "backfill_topics",
@@ -64,10 +64,10 @@ def real_airflow(airflow_of_the_session: EmbeddedAirflow) -> Iterator[EmbeddedAi
 
 
 @pytest.fixture
-def lake(real_airflow: EmbeddedAirflow) -> Iterator[Context]:
+def lake(real_airflow: EmbeddedAirflow) -> Iterator[Installation]:
     """The lake of that Airflow, as a person at a shell beside it has it."""
-    with open_context(real_airflow.settings) as ctx:
-        yield ctx
+    with open_installation(real_airflow.settings) as installation:
+        yield installation
 
 
 @pytest.fixture(scope="session")

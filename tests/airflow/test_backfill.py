@@ -17,8 +17,8 @@ from oracle.log_model import LogModel
 from oracle.model_values import ModelConfig
 from tests.support.embedded_airflow import EmbeddedAirflow
 from tests.support.world import record, write_jsonl
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import create_topic, describe_topic
 from winnow.store import RunState
@@ -67,7 +67,7 @@ def month(first: datetime) -> list[list[Record]]:
     return files
 
 
-def make_topic(lake: Context, folder: Path, topic: str, first: datetime) -> None:
+def make_topic(lake: Installation, folder: Path, topic: str, first: datetime) -> None:
     """The archive of one month as a topic."""
     create_topic(lake, topic, PARTITIONS, CONFIG)
     for number, records in enumerate(month(first)):
@@ -75,7 +75,7 @@ def make_topic(lake: Context, folder: Path, topic: str, first: datetime) -> None
         ingest_files(lake, topic, [path], as_of_ms=lake.now_ms())
 
 
-def contents(lake: Context, topic: str, first: datetime) -> list[Record]:
+def contents(lake: Installation, topic: str, first: datetime) -> list[Record]:
     """Every record that a reader of ``topic`` sees, its timestamp counted from the beginning of its month."""
     begins_ms = round(first.timestamp() * 1000)
     return [
@@ -106,7 +106,7 @@ def expected(now_ms: int, first: datetime = FORWARDS) -> list[Record]:
     return kept
 
 
-def first_dirty_offsets(lake: Context, topic: str) -> dict[int, int | None]:
+def first_dirty_offsets(lake: Installation, topic: str) -> dict[int, int | None]:
     """The cleaner checkpoint of each partition."""
     return {number: state.first_dirty_offset for number, state in describe_topic(lake, topic).states.items()}
 
@@ -120,7 +120,7 @@ def check_all_green(airflow: EmbeddedAirflow, since: str, *dag_ids: str) -> None
             assert run["state"] != "failed"
 
 
-def published_by(lake: Context, topic: str) -> list[str]:
+def published_by(lake: Installation, topic: str) -> list[str]:
     """The DAGs that published the plans of ``topic``, of which none came to another end."""
     assert lake.store.leases.find(topic) is None
     runs = lake.store.runs.list_runs(topic)
@@ -129,7 +129,7 @@ def published_by(lake: Context, topic: str) -> list[str]:
 
 
 def test_backfills_in_any_order_beside_the_schedule_and_again_give_one_state(
-    real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Installation, tmp_path: Path
 ) -> None:
     """Forwards by the CLI, backwards by the form, again by the API, beside the schedule: what the oracle says.
 

@@ -19,8 +19,8 @@ from tests.support.receivers import Posted
 from tests.support.world import build_versions, compute_survivors, write_jsonl
 from winnow.embedded.airflow_users import LOGIN
 from winnow.files import storage
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import create_topic
 from winnow.store import RunState
@@ -60,7 +60,7 @@ def alerts(webhook: Posted) -> list[dict[str, Any]]:
 
 
 def test_a_flipped_bit_is_alerted_repaired_released_and_reported_as_recovered(
-    real_airflow: EmbeddedAirflow, lake: Context, webhook: Posted, browser: Browser, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Installation, webhook: Posted, browser: Browser, tmp_path: Path
 ) -> None:
     """Red run, alert, its link through Airflow's login to the run, release by a click, green run, recovery."""
     create_topic(lake, TOPIC, 2, {"min.cleanable.dirty.ratio": "0"})

@@ -8,14 +8,14 @@ from urllib.parse import quote
 from tests.support.dag_topics import build_old_lines, make_topic
 from tests.support.embedded_airflow import EmbeddedAirflow
 from winnow.embedded.airflow_home import POOLS
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow_airflow.pool_checks import MISSING_POOLS_KEY
 
 CONSUMER, TOPIC = "example_consumer", "aircraft"
 
 
 def test_a_compaction_starts_its_consumer_which_reads_offsets_and_watermark(
-    real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Installation, tmp_path: Path
 ) -> None:
     """One published compaction is one run of the consumer; its sentence has the snapshot, the offsets and the time."""
     make_topic(lake, tmp_path, TOPIC, [build_old_lines(100, 10)])

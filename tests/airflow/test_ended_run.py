@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from tests.support.dag_topics import build_old_lines, make_topic, read_topic
 from tests.support.embedded_airflow import EmbeddedAirflow
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.store import RunState
 
 NOW = "compact_now"
@@ -15,7 +15,7 @@ NOW = "compact_now"
 
 
 def test_ending_a_run_changes_no_other_and_its_topics_are_free_for_the_next(
-    real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Installation, tmp_path: Path
 ) -> None:
     """The other run ends green with its topic compacted; the ended one published nothing, and a new run does it."""
     for topic in ("ended-stopped", "ended-beside"):

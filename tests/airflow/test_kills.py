@@ -12,7 +12,7 @@ import psycopg
 from tests.support.dag_topics import build_old_lines, make_topic, read_topic
 from tests.support.embedded_airflow import EmbeddedAirflow
 from winnow.embedded.postgres import locate_socket_folder
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.store import RunState
 
 COMPACT, SWEEP = "compact_topics", "sweep_topics"
@@ -30,7 +30,9 @@ def is_said(airflow: EmbeddedAirflow, text: str) -> bool:
     return text in airflow.log.read_text()
 
 
-def test_run_that_a_killed_scheduler_left_goes_on(real_airflow: EmbeddedAirflow, lake: Context, tmp_path: Path) -> None:
+def test_run_that_a_killed_scheduler_left_goes_on(
+    real_airflow: EmbeddedAirflow, lake: Installation, tmp_path: Path
+) -> None:
     """Killed with its workers in the middle of a compaction; the run ends green, and the log is right."""
     make_topic(lake, tmp_path, "killed", [build_old_lines(100, 10)])
     real_airflow.unpause(COMPACT)

@@ -15,8 +15,8 @@ from tests.support.embedded_airflow import EmbeddedAirflow
 from tests.support.world import build_versions, compute_survivors, write_jsonl
 from winnow.embedded.airflow_users import LOGIN
 from winnow.log.recorded_configuration import read_overrides
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.records import read_batches
 
 TOPIC = "refunds"
@@ -33,7 +33,7 @@ def agree(page: Page, label: str, reason: str | None = None) -> None:
 
 
 def test_a_topic_is_created_configured_compacted_and_read_without_a_shell(
-    real_airflow: EmbeddedAirflow, lake: Context, browser: Browser, tmp_path: Path
+    real_airflow: EmbeddedAirflow, lake: Installation, browser: Browser, tmp_path: Path
 ) -> None:
     """Create, add partitions, configure, dry run, compact, watch the run, look at who won, read who did what."""
     real_airflow.unpause("compact_now", "change_topics")

@@ -18,7 +18,7 @@ def test_an_archive_of_the_benchmark_goes_in_whole(tmp_path: Path, name: str, la
     ARCHIVES[name](archive, 200)
     with open_world(tmp_path) as world:
         world.create(PARTITIONS, TOPIC, cleanup_policy="delete")
-        report = ingest_files(world.ctx, TOPIC, [str(archive)], as_of_ms=world.clock())
+        report = ingest_files(world.installation, TOPIC, [str(archive)], as_of_ms=world.clock())
         assert (report.layout, report.records_appended) == (layout, 200)
         keys = {each.key for each in world.read(topic=TOPIC)}
         assert all(key.startswith(b"customer-") for key in keys if key is not None)

@@ -29,11 +29,11 @@ def home(tmp_path: Path) -> Path:
 
 def test_synthetic_topic_has_every_segment_and_is_decided_without_a_data_file(home: Path) -> None:
     """All entries are walked, all partitions assessed, and not one Parquet file exists."""
-    with open_home(home) as ctx:
-        register_topic(ctx, "wide", partitions=20, segments=3, clean=2, commits=3)
-        assert control.walk(ctx, "wide")["entries"] == 60
-        assert control.assess(ctx, "wide")["partitions"] == 20
-        assert control.assess(ctx, "")["topics"] == 1
+    with open_home(home) as installation:
+        register_topic(installation, "wide", partitions=20, segments=3, clean=2, commits=3)
+        assert control.walk(installation, "wide")["entries"] == 60
+        assert control.assess(installation, "wide")["partitions"] == 20
+        assert control.assess(installation, "")["topics"] == 1
     assert not list(home.rglob("*.parquet"))
 
 
@@ -41,11 +41,11 @@ def test_commits_in_a_row_are_real_publications(home: Path, monkeypatch: pytest.
     """Each round ingests, compacts and publishes; a figure per round, a receipt per publication, of both topics."""
     monkeypatch.setattr(control, "COMPACTIONS", 3)
     monkeypatch.setattr(control, "EDGE", 2)
-    with open_home(home) as ctx:
-        figures = control.commits(ctx, "often")
-        assert len(ctx.log.open("often").receipts()) == 3
-    with open_home(home.with_name("home-new")) as ctx:
-        assert len(ctx.log.open("often").receipts()) == 2
+    with open_home(home) as installation:
+        figures = control.commits(installation, "often")
+        assert len(installation.log.open("often").receipts()) == 3
+    with open_home(home.with_name("home-new")) as installation:
+        assert len(installation.log.open("often").receipts()) == 2
     assert {name: len(values) for name, values in figures.items()} == {
         "publish_seconds": 3, "ingest_seconds": 3, "manifests": 3,
         "first_publish_seconds": 2, "first_ingest_seconds": 2, "first_manifests": 2,
@@ -60,8 +60,8 @@ def test_allowed_bytes_are_columns_of_all_segments_and_whole_segments_that_lose_
     found = {}
     for lake in (unique, uniform):
         prepare(lake)
-        with open_home(lake.home) as ctx:
-            reference = plan_topic(ctx, lake.topic, as_of_ms=ctx.now_ms(), attempt="a")
+        with open_home(lake.home) as installation:
+            reference = plan_topic(installation, lake.topic, as_of_ms=installation.now_ms(), attempt="a")
             assert reference is not None
             plan = staging.read_plan(reference.uri)
         found[lake.topic] = (compute_allowed_bytes(plan), sum(part.size_bytes for part in plan.partitions))

@@ -77,14 +77,14 @@ def test_restored_lake_is_what_it_was_and_shares_its_data_files(tmp_path: Path) 
     lake = Lake(WORKLOADS["wide"], SMALL, tmp_path)
     prepare(lake)
     before = lake.segments()
-    with open_home(lake.home) as ctx:
-        set_config(ctx.log.open(lake.topic), {"segment.bytes": "1000"}, ())
+    with open_home(lake.home) as installation:
+        set_config(installation.log.open(lake.topic), {"segment.bytes": "1000"}, ())
     for path in lake.home.rglob("*.parquet"):
         path.unlink()
     lake.restore()
     assert lake.segments() == before
-    with open_home(lake.home) as ctx:
-        assert ctx.log.open(lake.topic).config().segment_bytes == int(lake.workload.config["segment.bytes"])
+    with open_home(lake.home) as installation:
+        assert installation.log.open(lake.topic).config().segment_bytes == int(lake.workload.config["segment.bytes"])
     (first, *_) = sorted(lake.home.rglob("*.parquet"))
     assert first.stat().st_nlink == 2
     assert (lake.home / "catalog.db").stat().st_nlink == 1

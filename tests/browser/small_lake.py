@@ -88,7 +88,7 @@ class Writer:
 def by_dag_run(world: World, kind: str) -> World:
     """The world as a DAG run of ``compact_topics`` has it; ``kind``: scheduled or manual."""
     run_id = f"{kind}__{datetime.fromtimestamp(world.clock() / 1000, UTC).isoformat(timespec='seconds')}"
-    return World(replace(world.ctx, holder=f"airflow:compact_topics:{run_id}"), world.clock, world.folder)
+    return World(replace(world.installation, holder=f"airflow:compact_topics:{run_id}"), world.clock, world.folder)
 
 
 def compact(world: World, topic: str, *, judged: bool = False, damaged: int | None = None) -> Receipt | None:
@@ -96,8 +96,8 @@ def compact(world: World, topic: str, *, judged: bool = False, damaged: int | No
     what was written.
     """
     running = by_dag_run(world, "scheduled" if damaged is None else "manual")
-    with hold_lease(running.ctx, topic):
-        settle_open_runs(running.ctx, topic)
+    with hold_lease(running.installation, topic):
+        settle_open_runs(running.installation, topic)
         plan = running.plan(world.clock(), topic=topic)
         if plan is None:
             return None
@@ -112,13 +112,13 @@ def compact(world: World, topic: str, *, judged: bool = False, damaged: int | No
         world.clock.now_ms += 21_000
         if judged or damaged is not None:
             try:
-                validate_attempt(running.ctx, plan.plan_id, "a1")
+                validate_attempt(running.installation, plan.plan_id, "a1")
             except ValidationFailedError:
                 return None
         else:
             running.accept(plan)
         world.clock.now_ms += 4_000
-        return publish_attempt(running.ctx, plan.plan_id, "a1")
+        return publish_attempt(running.installation, plan.plan_id, "a1")
 
 
 def build(folder: Path, now_ms: int) -> None:
@@ -146,19 +146,19 @@ def build(folder: Path, now_ms: int) -> None:
 def _hold_configuration(world: World, topic: str) -> None:
     """At Kafka tombstones stay for an hour only, and nobody has accepted that."""
     held = {"delete.retention.ms": RecordedSetting(str(HOUR_MS), Origin.TOPIC, held=True)}
-    world.ctx.log.open(topic).commit(lambda head: Change(head.state, properties=make_kafka_property(held)))
+    world.installation.log.open(topic).commit(lambda head: Change(head.state, properties=make_kafka_property(held)))
 
 
 def _follow_kafka(world: World, now_ms: int) -> None:
     """The Kafka topic of devices is gone, and an open transaction holds back records of inventory."""
     gone = SourceState("devices", SourceKind.GONE, now_ms - 30 * HOUR_MS, "at-some-head")
-    world.ctx.store.source_states.record([gone])
+    world.installation.store.source_states.record([gone])
     begun_ms = now_ms - 2 * HOUR_MS
     held = IngestLag(
         "inventory", 0, now_ms - 90_000, 0, begun_ms, None, records_uncommitted=1_240, open_since_ms=begun_ms
     )
     behind = IngestLag("inventory", 1, now_ms - 90_000, 35, now_ms - HOUR_MS // 2, None)
-    world.ctx.store.ingest_lags.record([held, behind])
+    world.installation.store.ingest_lags.record([held, behind])
 
 
 def _present(world: World, writers: dict[str, Writer], now_ms: int) -> None:
@@ -171,12 +171,12 @@ def _present(world: World, writers: dict[str, Writer], now_ms: int) -> None:
         world.clock.now_ms = now_ms - age_ms
         world.ingest(writers["orders"].records(count, world.clock(), spread_ms=HOUR_MS // 2), topic="orders")
     world.clock.now_ms = now_ms - 2 * HOUR_MS
-    pause_partitions(world.ctx, "sessions", [1], by="restore-2041")
+    pause_partitions(world.installation, "sessions", [1], by="restore-2041")
     world.clock.now_ms = now_ms - 10 * 60_000
     compact(world, "customers", damaged=1)
     world.clock.now_ms = now_ms
     _follow_kafka(world, now_ms)
-    assess_topics(world.ctx, list(TOPICS), as_of_ms=now_ms)
+    assess_topics(world.installation, list(TOPICS), as_of_ms=now_ms)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from winnow.config.topic import TopicConfig
 from winnow.pipeline.topics.topic_view import build_rules
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import assess
-from winnow.values.model import Assessment, PartitionState, Segment
+from winnow.values.model import Assessment, Segment
+from winnow.values.topic_state import PartitionState
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_760_000_000_000

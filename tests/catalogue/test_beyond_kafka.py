@@ -24,7 +24,7 @@ def create(world: World, topic: str = TOPIC, partitions: int = 1, **config: str)
 
 
 def reason(world: World, topic: str = TOPIC) -> Reason:
-    (found,) = assess_topics(world.ctx, [topic], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.installation, [topic], as_of_ms=world.clock(), record=False)
     return found.reason
 
 
@@ -75,7 +75,7 @@ def test_a_changed_retention_moves_no_horizon_that_has_started(world: World, fir
     create(world, delete_retention_ms=str(first))
     world.ingest([record(0, b"k", None)])
     world.compact()
-    alter_topic(world.ctx, TOPIC, {"delete.retention.ms": str(then)}, [])
+    alter_topic(world.installation, TOPIC, {"delete.retention.ms": str(then)}, [])
     world.clock.now_ms += first - 1
     assert world.compact() is None
     world.clock.now_ms += 1
@@ -158,7 +158,9 @@ def test_a_partition_past_its_maximum_lag_comes_before_a_dirtier_one(world: Worl
     world.ingest([record(n, b"k%d" % n, b"y" * 900, world.clock(), partition=1) for n in range(200)])
     create(world, "calm")
     world.ingest(build_versions(0, 6), topic="calm")
-    by_partition = {a.partition: a for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
+    by_partition = {
+        a.partition: a for a in assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
+    }
     assert {n: a.reason for n, a in by_partition.items()} == {0: Reason.MAX_COMPACTION_LAG, 1: Reason.DIRTY_RATIO}
     assert by_partition[0].dirty_ratio < 0.5 < by_partition[1].dirty_ratio
     calm, orders = world.plan(world.clock(), topic="calm"), world.plan(world.clock())

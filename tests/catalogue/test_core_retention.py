@@ -8,9 +8,10 @@ import pytest
 
 from tests.catalogue.record_samples import FORMATS, write_records
 from tests.support.world import TOPIC, World, build_versions, compute_survivors, define_world, record
-from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
-from winnow.values.model import Cleaning, Record
+from winnow.pipeline.installation import open_installation
+from winnow.values.model import Record
+from winnow.values.topic_state import Cleaning
 
 DAY_MS = 86_400_000
 FAR_FUTURE_MS = 4_000_000_000_000
@@ -93,9 +94,9 @@ def test_an_emptied_segment_leaves_no_file_and_the_log_keeps_its_offsets(world: 
     world.compact(topic="late")
     assert world.read(topic="late") == kept
     assert [segment.records for segment in world.segments(topic="late")] == [3]
-    for ctx in (world.ctx, None):
-        with open_context(world.ctx.settings, now_ms=world.clock) as anew:
-            found = World(ctx or anew, world.clock, world.folder)
+    for installation in (world.installation, None):
+        with open_installation(world.installation.settings, now_ms=world.clock) as anew:
+            found = World(installation or anew, world.clock, world.folder)
             assert found.state(topic="late").log_end_offset == 6
             assert found.state(topic="late").first_dirty_offset == 6
             assert found.read(topic="late", from_offset=4) == []
@@ -137,7 +138,9 @@ def test_every_key_keeps_its_last_value_and_offset_however_the_input_was_packed(
     large = record(300, b"large", b"x" * 1_000_000)
     more = [large, *build_versions(301, 200, keys=100)]
     for name, block in (("first", first), ("more", more)):
-        ingest_files(world.ctx, TOPIC, [write_records(world.folder, name, kind, block)], as_of_ms=world.clock())
+        ingest_files(
+            world.installation, TOPIC, [write_records(world.folder, name, kind, block)], as_of_ms=world.clock()
+        )
         before = {r.key: (r.value, r.offset) for r in world.read()}
         receipt = world.compact()
         assert receipt is not None

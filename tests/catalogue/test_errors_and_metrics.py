@@ -34,34 +34,36 @@ def world(tmp_path: Path, without_spark: None) -> Iterator[World]:
 
 
 def measured(world: World, topic: str = TOPIC) -> dict[str, Value]:
-    return list_metric_values(measure_topic(world.ctx, topic, as_of_ms=world.clock()))
+    return list_metric_values(measure_topic(world.installation, topic, as_of_ms=world.clock()))
 
 
 @pytest.mark.kafka("114")
 def test_damaged_partitions_are_counted_with_their_bytes_until_they_are_mended(world: World) -> None:
     """Two of three are truncated; the third is compacted, and each release lowers the count."""
-    cleanable = [a.cleanable_bytes for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)]
+    cleanable = [
+        a.cleanable_bytes for a in assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
+    ]
     whole = {}
     for partition in (0, 1):
         path = storage.parse_local_path(world.segments(partition)[1].path)
         whole[path] = path.read_bytes()
         path.write_bytes(whole[path][:50])
-    assert compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).exit_code == 4
+    assert compact_topics(world.installation, [TOPIC], as_of_ms=world.clock()).exit_code == 4
     found = measured(world)
     assert found["uncleanable-partitions-count"] == 2
     assert found["uncleanable-bytes"] == cleanable[0] + cleanable[1]
     world.clock.now_ms += 1
-    (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).receipts
+    (receipt,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock()).receipts
     assert (receipt.status, [part.partition for part in receipt.partitions]) == (Status.PUBLISHED, [2])
     assert world.read(2) == compute_survivors(build_versions(0, 12, partition=2))
     for path, content in whole.items():
         path.write_bytes(content)
-    release_marks(world.ctx, TOPIC, [0], why="restored from a copy")
+    release_marks(world.installation, TOPIC, [0], why="restored from a copy")
     assert measured(world)["uncleanable-partitions-count"] == 1
     assert measured(world)["uncleanable-bytes"] == cleanable[1]
-    release_marks(world.ctx, TOPIC, [1], why="restored from a copy")
+    release_marks(world.installation, TOPIC, [1], why="restored from a copy")
     world.clock.now_ms += 1
-    assert compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).exit_code == 0
+    assert compact_topics(world.installation, [TOPIC], as_of_ms=world.clock()).exit_code == 0
     assert measured(world)["uncleanable-partitions-count"] == 0
     assert [world.read(n) for n in (0, 1)] == [compute_survivors(build_versions(0, 12, partition=n)) for n in (0, 1)]
 
@@ -84,17 +86,19 @@ def test_metrics_of_a_topic_end_with_it(world: World) -> None:
     world.ingest(build_versions(0, 6), topic="payments")
     for partition in range(3):
         storage.parse_local_path(world.segments(partition)[0].path).write_bytes(b"")
-    compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    compact_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     payments = measured(world, "payments")
 
     def together() -> dict[str, Value]:
         return list_metric_values(
-            sum_measurements([measure_topic(world.ctx, t, as_of_ms=world.clock()) for t in list_topics(world.ctx)])
+            sum_measurements(
+                [measure_topic(world.installation, t, as_of_ms=world.clock()) for t in list_topics(world.installation)]
+            )
         )
 
     assert together()["uncleanable-partitions-count"] == 3
-    world.ctx.log.catalog.drop_table(("winnow", TOPIC))
-    world.ctx.store.projection.forget_topic(TOPIC)
+    world.installation.log.catalog.drop_table(("winnow", TOPIC))
+    world.installation.store.projection.forget_topic(TOPIC)
     left = together()
     assert {name: left[name] for name in payments} == payments == measured(world, "payments")
     assert (left["due-topics-count"], left["uncleanable-topics-count"]) == (1, 0)
@@ -112,10 +116,10 @@ def test_metrics_of_a_topic_end_with_it(world: World) -> None:
 )
 def test_every_metric_is_still_there_after_the_configuration_changed(world: World, changes: dict[str, str]) -> None:
     """And still says what the last run did."""
-    compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    compact_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     before = measured(world)
     assert before["cleaner-recopy-percent"] != 0
-    alter_topic(world.ctx, TOPIC, changes, [])
+    alter_topic(world.installation, TOPIC, changes, [])
     after = measured(world)
     assert [name for name, value in before.items() if value is not None and after[name] is None] == []
     assert after["cleaner-recopy-percent"] == before["cleaner-recopy-percent"]
@@ -130,13 +134,13 @@ def test_a_worker_that_died_is_seen_by_what_is_not_done(world: World) -> None:
     world.clock.now_ms += 2 * HOUR_MS
     plan = world.plan(world.clock(), topic="due")
     assert plan is not None
-    assert [run.plan_id for run in world.ctx.store.runs.list_open("due")] == [plan.plan_id]
+    assert [run.plan_id for run in world.installation.store.runs.list_open("due")] == [plan.plan_id]
     assert measured(world, "due")["max-compaction-delay-secs"] == 3_600
     assert measured(world, "due")["overdue-partitions-count"] == 1
     world.clock.now_ms += HOUR_MS
-    (found,) = assess_topics(world.ctx, ["due"], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.installation, ["due"], as_of_ms=world.clock(), record=False)
     assert (found.reason, measured(world, "due")["max-compaction-delay-secs"]) == (Reason.MAX_COMPACTION_LAG, 7_200)
-    assert compact_topics(world.ctx, ["due"], as_of_ms=world.clock()).exit_code == 0
-    assert world.ctx.store.runs.list_open("due") == []
+    assert compact_topics(world.installation, ["due"], as_of_ms=world.clock()).exit_code == 0
+    assert world.installation.store.runs.list_open("due") == []
     assert measured(world, "due")["overdue-partitions-count"] == 0
     assert world.read(topic="due") == records[2:]

@@ -14,8 +14,8 @@ from tests.support.random_logs import build_table
 from tests.support.world import TOPIC, FakeClock, World, build_versions, compute_survivors, open_world, record
 from winnow.config.settings import load_settings
 from winnow.pipeline.compaction.assess import assess_topics
-from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.read.records import read_batches
 from winnow.values.model import Reason
 
@@ -28,8 +28,8 @@ def small_world(folder: Path) -> Iterator[World]:
     """A world whose engine has hardly any memory."""
     clock = FakeClock()
     env = {"WINNOW_HOME": str(folder / "home"), "WINNOW_ENGINE__MEMORY_BYTES": str(LEAST_MEMORY_BYTES)}
-    with open_context(load_settings(cwd=folder, env=env), now_ms=clock) as ctx:
-        yield World(ctx, clock, folder)
+    with open_installation(load_settings(cwd=folder, env=env), now_ms=clock) as installation:
+        yield World(installation, clock, folder)
 
 
 @pytest.mark.kafka("27")
@@ -62,12 +62,14 @@ def test_many_more_keys_than_memory_are_all_compacted_in_one_run(tmp_path: Path)
     pq.write_table(build_table(records), path)
     with small_world(tmp_path) as world:
         world.create(1, min_cleanable_dirty_ratio="0")
-        ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock())
         receipt = world.compact()
         assert receipt is not None
         (part,) = receipt.partitions
         assert (part.next_first_dirty_offset, part.records_in, part.records_kept) == (2 * count, 2 * count, count)
-        found = [offset for batch in read_batches(world.ctx, TOPIC) for offset in batch.column("offset").to_pylist()]
+        found = [
+            offset for batch in read_batches(world.installation, TOPIC) for offset in batch.column("offset").to_pylist()
+        ]
         assert found == [each.offset for each in compute_survivors(records)]
 
 
@@ -110,7 +112,7 @@ def test_the_checkpoint_jumps_over_the_gap_before_the_active_segment(tmp_path: P
         world.compact()
         assert world.state().first_dirty_offset == firsts[-1]
         assert world.compact() is None
-        (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=now, record=False)
+        (found,) = assess_topics(world.installation, [TOPIC], as_of_ms=now, record=False)
         assert (found.reason, found.cleanable_bytes) == (Reason.NO_CLOSED_SEGMENT, 0)
         assert [r.offset for r in world.read()] == [firsts[-2] + 4, *(firsts[-1] + n for n in range(5))]
 

@@ -77,16 +77,16 @@ def test_merged_segments_keep_their_order_over_gaps_wider_than_31_bits(world: Wo
 @pytest.mark.kafka("77")
 def test_inputs_that_retention_took_meanwhile_are_not_removed_twice(world: World) -> None:
     """The log start moves past a planned file between plan and publish: the plan is void, the next run counts right."""
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact,delete"}, [])
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "compact,delete"}, [])
     for start in range(0, 9, 3):
         world.ingest(build_versions(start, 3))
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
     world.accept(plan)
-    delete_records(world.ctx, TOPIC, {0: 3})
+    delete_records(world.installation, TOPIC, {0: 3})
     with pytest.raises(PlanVoidError, match="orders-0"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.read() == build_versions(3, 6)
     world.clock.now_ms += 1
     receipt = world.compact()
@@ -116,7 +116,7 @@ def test_a_record_much_larger_than_a_segment_is_compacted_like_any_other(world: 
     records = [record(0, b"k", b"x" * 20_000_000), record(1, b"small", b"v"), record(2, b"k", b"y" * 20_000_000)]
     path = world.folder / "large.parquet"
     pq.write_table(build_table(records), path)
-    ingest_files(world.ctx, "large", [str(path)], as_of_ms=world.clock())
+    ingest_files(world.installation, "large", [str(path)], as_of_ms=world.clock())
     receipt = world.compact(topic="large")
     assert receipt is not None
     assert receipt.partitions[0].records_superseded == 1
@@ -127,7 +127,7 @@ def test_a_record_much_larger_than_a_segment_is_compacted_like_any_other(world: 
 def test_a_limit_that_was_lowered_afterwards_stops_nothing(world: World) -> None:
     """max.message.bytes binds producers; what is in the log stays compactable, and more may come from the archive."""
     world.ingest([record(n, b"k", b"x" * 1_000) for n in range(3)])
-    alter_topic(world.ctx, TOPIC, {"max.message.bytes": "10"}, [])
+    alter_topic(world.installation, TOPIC, {"max.message.bytes": "10"}, [])
     world.ingest([record(3, b"other", b"x" * 1_000)])
     world.compact()
     assert [r.offset for r in world.read()] == [2, 3]
@@ -148,7 +148,7 @@ def what_failed(world: World) -> Exception:
     plan = staging.read_plan(reference.uri)
     partition: PartitionPlan = plan.partitions[0]
     with pytest.raises(Exception) as failed:  # noqa: PT011 - the engine's library says what it likes
-        compact_partition(plan, partition, attempt="a1", budget=world.ctx.budget)
+        compact_partition(plan, partition, attempt="a1", budget=world.installation.budget)
     return explain_failure(failed.value, plan.topic, partition)
 
 
@@ -195,12 +195,12 @@ def test_a_run_that_is_stopped_in_the_middle_changes_nothing(tmp_path: Path) -> 
         assert plan is not None
         world.stage(plan)
         world.accept(plan)
-        pause_partitions(world.ctx, TOPIC, by="truncation")
+        pause_partitions(world.installation, TOPIC, by="truncation")
         with pytest.raises(PlanVoidError, match="was paused"):
-            publish_attempt(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.installation, plan.plan_id, "a1")
         assert (world.read(), world.state().first_dirty_offset) == (build_versions(0, 9), None)
         assert world.compact() is None
-        resume_partitions(world.ctx, TOPIC, by="truncation")
+        resume_partitions(world.installation, TOPIC, by="truncation")
         world.clock.now_ms += 1
         world.compact()
         assert world.read() == compute_survivors(build_versions(0, 9))

@@ -9,7 +9,7 @@ from tests.support.world import TOPIC, World, build_versions, compute_survivors,
 from winnow.files import storage
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.compaction.assess import assess_topics
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.marks import mark_uncleanable
@@ -36,7 +36,7 @@ def blocks(world: World, *ages_hours: float, topic: str = TOPIC) -> list[list[Re
 
 
 def reason(world: World, topic: str = TOPIC) -> Reason:
-    (found,) = assess_topics(world.ctx, [topic], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.installation, [topic], as_of_ms=world.clock(), record=False)
     return found.reason
 
 
@@ -83,8 +83,8 @@ def test_a_log_start_that_moved_past_a_segment_takes_exactly_that_segment_out(wo
     for start in range(0, 9, 3):
         world.ingest([record(n, b"k%d" % n, b"v") for n in range(start, start + 3)])
     before = world.segments()
-    delete_records(world.ctx, TOPIC, {0: 3})
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": policy}, [])
+    delete_records(world.installation, TOPIC, {0: 3})
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": policy}, [])
     read = world.read()
     assert [r.offset for r in read] == [*range(3, 9)]
     assert reason(world) is Reason.RETENTION
@@ -100,9 +100,9 @@ def test_a_log_start_inside_a_segment_takes_nothing_out(world: World) -> None:
     """Its upper part is still read; the lower part is neither read nor counted, and nothing down there wins."""
     create(world, "compact,delete")
     world.ingest([record(n, b"k%d" % (n % 2), b"%d" % n) for n in range(6)])
-    delete_records(world.ctx, TOPIC, {0: 4})
+    delete_records(world.installation, TOPIC, {0: 4})
     assert [r.offset for r in world.read()] == [4, 5]
-    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
     assert (found.log_start_offset, found.first_dirty_offset) == (4, 4)
     receipt = compacted(world)
     assert (receipt.partitions[0].records_in, receipt.partitions[0].records_kept) == (2, 2)
@@ -114,7 +114,7 @@ def test_a_log_start_inside_the_active_segment_leaves_nothing_to_select_in_a_rea
     """Looking again and again says the same."""
     world.create(1, cleanup_policy="compact,delete", min_cleanable_dirty_ratio="0")
     world.ingest([record(n, b"k", b"%d" % n, world.clock()) for n in range(6)])
-    delete_records(world.ctx, TOPIC, {0: 3})
+    delete_records(world.installation, TOPIC, {0: 3})
     for _ in range(2):
         assert reason(world) is Reason.NO_CLOSED_SEGMENT
         assert world.compact() is None
@@ -128,10 +128,10 @@ def test_a_checkpoint_that_the_log_start_passed_decides_nothing(world: World) ->
     world.ingest(build_versions(0, 3))
     world.compact()
     world.ingest([record(n, b"k", b"v", world.clock()) for n in range(3, 6)])
-    delete_records(world.ctx, TOPIC, {0: 5})
-    alter_topic(world.ctx, TOPIC, {"min.compaction.lag.ms": str(HOUR_MS)}, [])
+    delete_records(world.installation, TOPIC, {0: 5})
+    alter_topic(world.installation, TOPIC, {"min.compaction.lag.ms": str(HOUR_MS)}, [])
     world.compact()
-    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
     assert (found.reason, found.first_dirty_offset) == (Reason.INSIDE_MIN_LAG, 5)
     assert world.state().first_dirty_offset == 5
 
@@ -141,7 +141,7 @@ def test_retention_of_an_uncleanable_partition_goes_on(world: World) -> None:
     """It is not compacted while it waits, and its mark stays; when the wait is over it is compacted."""
     create(world, "compact,delete", retention_ms=str(5 * HOUR_MS))
     made = blocks(world, 9, 3, 1)
-    mark_uncleanable(world.ctx, TOPIC, "plan", {0: "a segment cannot be read"})
+    mark_uncleanable(world.installation, TOPIC, "plan", {0: "a segment cannot be read"})
     assert reason(world) is Reason.RETENTION
     receipt = compacted(world)
     (part,) = receipt.partitions
@@ -162,13 +162,13 @@ def test_retention_and_compaction_of_a_topic_never_run_at_the_same_time(world: W
     """One lease for both, also while the policy changes from one to the other and back."""
     create(world, "delete", retention_ms=str(5 * HOUR_MS))
     made = blocks(world, 9, 1)
-    with open_context(world.ctx.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
+    with open_installation(world.installation.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
         assert reason(world) is Reason.IN_PROGRESS
-        alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact"}, [])
+        alter_topic(world.installation, TOPIC, {"cleanup.policy": "compact"}, [])
         assert reason(world) is Reason.IN_PROGRESS
     assert reason(world) is Reason.DIRTY_RATIO
-    with open_context(world.ctx.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
-        alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
+    with open_installation(world.installation.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
+        alter_topic(world.installation, TOPIC, {"cleanup.policy": "delete"}, [])
         assert reason(world) is Reason.IN_PROGRESS
     compacted(world)
     assert world.read() == made[1]
@@ -214,7 +214,7 @@ def test_retention_that_runs_again_removes_nothing_more(world: World) -> None:
     """First by the log start, then by age; each once."""
     create(world, "delete", retention_ms=str(5 * HOUR_MS))
     made = blocks(world, 4, 3, 2)
-    delete_records(world.ctx, TOPIC, {0: 3})
+    delete_records(world.installation, TOPIC, {0: 3})
     assert compacted(world).partitions[0].records_retired == 3
     assert world.compact() is None
     world.clock.now_ms += 2 * HOUR_MS + 1
@@ -237,7 +237,7 @@ def test_by_size_segments_go_while_what_is_too_much_is_a_whole_one(
     before = world.segments()
     too_much = sum(segment.size_bytes for segment in before[:whole]) + more_bytes
     limit = sum(segment.size_bytes for segment in before) - too_much
-    alter_topic(world.ctx, TOPIC, {"retention.bytes": str(limit)}, [])
+    alter_topic(world.installation, TOPIC, {"retention.bytes": str(limit)}, [])
     receipt = world.compact()
     assert (receipt is None) == (left == 3)
     assert world.segments() == before[3 - left :]
@@ -254,14 +254,14 @@ def test_after_a_switch_to_compact_keyless_records_are_quarantined_and_counted(w
     keyed = [record(5 + n, b"k%d" % (n % 2), b"keyed-%d" % n) for n in range(4)]
     world.ingest([*keyless, *keyed])
     assert world.read() == [*keyless, *keyed]
-    told = alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact"}, [])
+    told = alter_topic(world.installation, TOPIC, {"cleanup.policy": "compact"}, [])
     assert [notice for notice in told.notices if notice.startswith("5 records of this topic have no key.")] != []
     receipt = compacted(world)
     (part,) = receipt.partitions
     assert (part.records_in, part.records_keyless, part.records_superseded, part.records_kept) == (9, 5, 2, 2)
     assert world.read() == compute_survivors(keyed)
     visible = world.head().state.quarantine_ingests
-    rows = [row for batch in world.ctx.log.quarantine(TOPIC).read(visible) for row in batch.to_pylist()]
+    rows = [row for batch in world.installation.log.quarantine(TOPIC).read(visible) for row in batch.to_pylist()]
     assert sorted((row["partition"], row["offset"], row["value"]) for row in rows) == [
         (0, r.offset, r.value) for r in keyless
     ]

@@ -22,11 +22,12 @@ from tests.support.world import TOPIC, World, build_versions, compute_survivors,
 from winnow.errors import BadInputError, WinnowError
 from winnow.files import storage
 from winnow.pipeline.compaction.assess import assess_topics
-from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.planning.cleanable import PartitionLog, find_cleanable_range
-from winnow.values.model import Append, Reason, Record, Uncleanable
+from winnow.values.model import Reason, Record
+from winnow.values.topic_state import Append, Uncleanable
 
 MARK = Uncleanable("a segment cannot be read", since_ms=LONG_AGO_MS, next_attempt_ms=NOW_MS + 1)
 
@@ -81,8 +82,10 @@ def test_a_topic_that_another_run_holds_is_left_to_it_and_the_next_one_compacted
         for topic, dirty in ((TOPIC, 9), ("payments", 6)):
             world.create(1, topic=topic, min_cleanable_dirty_ratio="0")
             world.ingest(build_versions(0, dirty), topic=topic)
-        with open_context(world.ctx.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
-            found = {a.topic: a.reason for a in assess_topics(world.ctx, [], as_of_ms=world.clock(), record=False)}
+        with open_installation(world.installation.settings, now_ms=world.clock) as other, hold_lease(other, TOPIC):
+            found = {
+                a.topic: a.reason for a in assess_topics(world.installation, [], as_of_ms=world.clock(), record=False)
+            }
             assert found == {TOPIC: Reason.IN_PROGRESS, "payments": Reason.DIRTY_RATIO}
             world.compact(topic="payments")
         assert world.read() == build_versions(0, 9)
@@ -119,9 +122,9 @@ def test_a_log_that_cannot_be_assessed_is_named_with_its_cause(tmp_path: Path) -
             for path in storage.parse_local_path(folder).glob("_winnow/state/*"):
                 path.unlink()
         with pytest.raises(WinnowError, match="topic orders") as failed:
-            assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+            assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
         assert isinstance(failed.value.__cause__, FileNotFoundError)
-        (other,) = assess_topics(world.ctx, ["payments"], as_of_ms=world.clock())
+        (other,) = assess_topics(world.installation, ["payments"], as_of_ms=world.clock())
         assert other.eligible
 
 
@@ -339,10 +342,10 @@ def test_within_the_minimum_lag_nothing_shrinks_and_after_it_the_old_block_does(
         start = world.clock()
         old = [record(n, b"k%d" % (n % 100), b"v%d" % n, start) for n in range(300)]
         new = [record(n, b"k%d" % (n % 100), b"v%d" % n, start + HOUR_MS // 2) for n in range(300, 400)]
-        ingest_files(world.ctx, TOPIC, [write_records(tmp_path, "old", kind, old)], as_of_ms=start)
+        ingest_files(world.installation, TOPIC, [write_records(tmp_path, "old", kind, old)], as_of_ms=start)
         world.clock.now_ms = start + HOUR_MS // 2
         assert world.compact() is None
-        ingest_files(world.ctx, TOPIC, [write_records(tmp_path, "new", kind, new)], as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, [write_records(tmp_path, "new", kind, new)], as_of_ms=world.clock())
         assert world.compact() is None
         assert world.read() == [*old, *new]
         world.clock.now_ms = start + HOUR_MS
@@ -381,7 +384,7 @@ def test_an_empty_append_rolls_nothing(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         world.create(1, segment_ms="1")
         path = write_jsonl(tmp_path / "empty.jsonl", [])
-        ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
         world.clock.now_ms += 1_000 * HOUR_MS
-        (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+        (found,) = assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
         assert (found.reason, world.segments(), world.snapshot_ids()) == (Reason.EMPTY, (), [])

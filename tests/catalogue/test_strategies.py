@@ -130,8 +130,8 @@ def test_one_strategy_leaves_nothing_behind_that_another_could_see(world: World)
     assert len({tuple(offsets(world.read(topic=strategy))) for strategy in Strategy}) == 3
     later = [Record(12, b"k0", b"12", 0, build_version_header(0)), Record(13, b"k1", b"13", 0, build_version_header(0))]
     left = world.read(topic="header")
-    alter_topic(world.ctx, "header", {"compaction.strategy": "offset"}, [])
-    (found,) = assess_topics(world.ctx, ["header"], as_of_ms=world.clock(), record=False)
+    alter_topic(world.installation, "header", {"compaction.strategy": "offset"}, [])
+    (found,) = assess_topics(world.installation, ["header"], as_of_ms=world.clock(), record=False)
     assert (found.reason, found.first_dirty_offset) == (Reason.STRATEGY_CHANGED, 0)
     world.ingest(later, topic="header")
     world.compact(topic="header")

@@ -107,7 +107,7 @@ def test_the_gap_of_a_marker_blocks_no_checkpoint_and_makes_nothing_dirty(world:
     assert world.state().first_dirty_offset == 4
     for _ in range(2):
         world.clock.now_ms += 30 * DAY_MS
-        (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+        (found,) = assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
         assert (found.eligible, found.reason) == (False, Reason.CLEAN)
         assert world.read() == compute_survivors(records)
     world.ingest([record(5, b"a", b"next")])
@@ -147,7 +147,7 @@ def test_a_control_flag_in_json_lines_is_refused_and_nothing_lands(world: World)
     path = world.folder / "dump.jsonl"
     path.write_text(json_line(record(0, b"a", b"x"))[:-1] + ', "isControl": true}\n')
     with pytest.raises(BadInputError, match="field 'isControl' is not known"):
-        ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock())
     assert world.read() == []
 
 
@@ -158,7 +158,7 @@ def test_a_control_flag_in_parquet_is_named_and_left_out(world: World) -> None:
     table = build_table(records).append_column("isTransactional", pa.array([True] * len(records)))
     path = world.folder / "dump.parquet"
     pq.write_table(table, path)
-    report = ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
+    report = ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock())
     assert any("isTransactional" in notice for notice in report.notices)
     assert world.read() == records
 

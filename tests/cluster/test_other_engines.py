@@ -21,7 +21,7 @@ from winnow.log import document_copies
 from winnow.log.head import Head
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.connect.connect import write_connection
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.reader_names import ReaderName
 
 pytestmark = [
@@ -52,8 +52,8 @@ def fill(topic: str, folder: Path) -> None:
 
 
 def load_head(topic: str) -> Head:
-    with open_context() as ctx:
-        return ctx.log.open(topic).head()
+    with open_installation() as installation:
+        return installation.log.open(topic).head()
 
 
 def list_files(*folders: str) -> set[str]:
@@ -68,8 +68,8 @@ def let_age(folder: Path) -> None:
 
 
 def call_spark(topic: str, folder: Path, *calls: str) -> list[list[list[Any]]]:
-    with open_context() as ctx:
-        program = write_connection(ctx, topic, ReaderName.SPARK)
+    with open_installation() as installation:
+        program = write_connection(installation, topic, ReaderName.SPARK)
     return ask_spark(folder, program, calls)
 
 
@@ -133,5 +133,5 @@ def test_other_procedures_of_spark_are_noticed_or_harmless(winnow_home: Path, tm
 
 
 def load_table(topic: str) -> Any:
-    with open_context() as ctx:
-        return ctx.log.catalog.load_table(("winnow", topic))
+    with open_installation() as installation:
+        return installation.log.catalog.load_table(("winnow", topic))

@@ -33,8 +33,8 @@ from winnow.files import storage
 from winnow.files.parquet_writer import RollingParquetWriter
 from winnow.files.vended_credentials import RestCatalogClient, TableName, VendedFileSystem, VendedStores
 from winnow.pipeline.compaction import batch, driver, publish
-from winnow.pipeline.context import open_context
 from winnow.pipeline.doctor.check_runner import CheckStatus
+from winnow.pipeline.installation import open_installation
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -120,8 +120,8 @@ def offsets(topic: str) -> list[int]:
 
 def find_segment(topic: str) -> str:
     """One file of a topic's records."""
-    with open_context() as ctx:
-        log = ctx.log.open(topic)
+    with open_installation() as installation:
+        log = installation.log.open(topic)
         return log.segments(log.head())[0][0].path
 
 
@@ -236,8 +236,8 @@ def test_a_session_that_ended_early_is_replaced_at_the_next_use(
 ) -> None:
     """Whatever its answer said; so is the token of the catalog. A table that was loaded before works as well."""
     make("ended", tmp_path)
-    with open_context() as ctx:
-        table = ctx.log.open("ended").head().table
+    with open_installation() as installation:
+        table = installation.log.open("ended").head().table
         segment = find_segment("ended")
         before = storage.read_bytes(segment)
         store.end_sessions()
@@ -354,8 +354,8 @@ def test_a_session_that_ends_while_a_file_is_read_is_no_damage(
         patch.setattr(VendedFileSystem, "open_input_file", open_and_end)
         answer = winnow(*words, code=6)
     assert "object store" in answer.stderr
-    with open_context() as ctx:
-        assert ctx.log.open(topic).head().state.partitions[0].uncleanable is None
+    with open_installation() as installation:
+        assert installation.log.open(topic).head().state.partitions[0].uncleanable is None
     winnow(*words)
     assert offsets(topic) == (
         [each.offset for each in compute_survivors(RECORDS)] if command == "compact" else list(range(60))

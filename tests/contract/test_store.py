@@ -51,7 +51,8 @@ from winnow.store.migrations import FIRST_REVISION, HEAD_REVISION, VERSION_TABLE
 from winnow.store.runs import TRANSITIONS
 from winnow.store.store import PARTS
 from winnow.store.tables import Base
-from winnow.values.model import Append, Cleaning, PartitionState, Reason, TopicPartition, Uncleanable
+from winnow.values.model import Reason, TopicPartition
+from winnow.values.topic_state import Append, Cleaning, PartitionState, Uncleanable
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

@@ -14,8 +14,9 @@ from winnow.store.alert_handling import AlertCounts, AlertState
 from winnow.store.alerts import Compose
 from winnow.store.retired_files import WaitingFiles
 from winnow.store.rows import Window
-from winnow.values.model import Assessment, Reason, RetiredFile
+from winnow.values.model import Assessment, Reason
 from winnow.values.results import Delivery, OpenAlert
+from winnow.values.topic_state import RetiredFile
 
 postgresql_server = store_fixtures.postgresql_server
 new_store_url = store_fixtures.new_store_url

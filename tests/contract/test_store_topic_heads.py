@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.support import store_fixtures
 from tests.support.store_fixtures import NOW_MS
 from winnow.store import Store
-from winnow.values.model import TopicHead
+from winnow.values.topic_state import TopicHead
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

@@ -18,7 +18,7 @@ from winnow.store import Store
 from winnow.store.segment_checks import FileCheck
 from winnow.store.tables import Base
 from winnow.store.topic_rows import KEPT, OF_NO_TOPIC, list_tables, list_tables_by_plan, list_tables_by_topic
-from winnow.values.model import RetiredFile, TopicHead
+from winnow.values.topic_state import RetiredFile, TopicHead
 
 # Fixtures are found by the names they have here.
 postgresql_server = store_fixtures.postgresql_server

@@ -15,7 +15,7 @@ import pytest
 from tests.support.airflow_environment import ENVIRONMENT, SETTINGS
 from winnow.config.settings import Settings
 from winnow.embedded.airflow_home import migrate
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -70,12 +70,12 @@ def runnable(airflow_home: Settings) -> DagBag:
 
 
 @pytest.fixture
-def ctx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
     """A lake of its own for one test, which tasks find by the environment."""
     monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "lake"))
     monkeypatch.setenv("WINNOW_SPARK__MASTER", "local[2]")
     monkeypatch.setenv("WINNOW_INGEST__ROOTS", str(tmp_path))
-    with open_context() as opened:
+    with open_installation() as opened:
         yield opened
 
 

@@ -25,7 +25,7 @@ from winnow.engine import staging
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.pipeline.compaction.plan import plan_topic
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.report.alert_kinds import AlertKind
@@ -34,7 +34,7 @@ from winnow.store import RunState
 from winnow.values.results import StagingManifest
 from winnow_airflow.notifier import find_situation, find_stuck_sweeps
 from winnow_airflow.older_airflow import AirflowFailException
-from winnow_airflow.task_context import build_channels, open_pipeline
+from winnow_airflow.task_context import build_channels, open_run_installation
 from winnow_airflow.task_defaults import combine_errors
 from winnow_airflow.tasks.monitoring import explain_not_present
 from winnow_airflow.xcom_values import PlanRow, build_plan_row
@@ -114,15 +114,15 @@ def test_every_channel_hears_of_a_missed_deadline_once_and_of_its_end(
     webhook: WebhookInbox,
     chat: WebhookInbox,
     mailbox: Mailbox,
-    ctx: Context,
+    installation: Installation,
     run_dag: RunDag,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Webhook, Slack and e-mail get the same text with a link to Airflow's page; a second run tells nobody again."""
     monkeypatch.setenv("WINNOW_ALERT__NOTIFIERS", json.dumps([SLACK, MAIL]))
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
-    pause_partitions(ctx, "orders", by="anna")
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
+    pause_partitions(installation, "orders", by="anna")
 
     first = run_dag("compact_topics")
     assert (first["run", -1], first["watch", -1]) == ("success", "success")
@@ -140,7 +140,7 @@ def test_every_channel_hears_of_a_missed_deadline_once_and_of_its_end(
     assert run_dag("compact_topics")["watch", -1] == "success"
     assert (webhook.kinds, chat.bodies, len(mailbox.messages)) == ([], [], 1)
 
-    alter_topic(ctx, "orders", {}, ["max.compaction.lag.ms"])
+    alter_topic(installation, "orders", {}, ["max.compaction.lag.ms"])
     assert run_dag("compact_topics")["run", -1] == "success"
     (recovery,) = webhook.take()
     assert (recovery["kind"], recovery["about"]) == ("recovered", ["deadline_missed"])
@@ -148,10 +148,12 @@ def test_every_channel_hears_of_a_missed_deadline_once_and_of_its_end(
     assert [message["subject"] for message in mailbox.messages] == ["deadline_missed: orders", "recovered: orders"]
 
 
-def test_backfilled_past_alerts_nobody(webhook: WebhookInbox, ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+def test_backfilled_past_alerts_nobody(
+    webhook: WebhookInbox, installation: Installation, run_dag: RunDag, tmp_path: Path
+) -> None:
     """What was late then is no news; the runs of the present watch the present."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
-    pause_partitions(ctx, "orders", by="anna")
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms=str(LAG_MS))
+    pause_partitions(installation, "orders", by="anna")
     states = run_dag("compact_topics", logical_date=datetime(2023, 11, 15, tzinfo=UTC))
     assert (states["run", -1], states["watch", -1]) == ("success", "skipped")
     assert webhook.kinds == []
@@ -176,12 +178,12 @@ def test_only_runs_that_look_from_the_present_watch(run_type: str, as_of: timede
 
 
 def test_sweep_that_fails_is_alerted_and_its_next_success_recovers(
-    webhook: WebhookInbox, ctx: Context, run_dag: RunDag, tmp_path: Path
+    webhook: WebhookInbox, installation: Installation, run_dag: RunDag, tmp_path: Path
 ) -> None:
     """Somebody else committed to one of two tables; the callback of the failed task tells of that one."""
     for topic in ("clicks", "orders"):
-        make_topic(ctx, tmp_path, topic, [build_old_lines(10, 5)])
-    table = ctx.log.open("orders").head().table
+        make_topic(installation, tmp_path, topic, [build_old_lines(10, 5)])
+    table = installation.log.open("orders").head().table
     before = table.current_snapshot()
     assert before is not None
     table.append(ARROW_SCHEMA.empty_table())
@@ -200,50 +202,52 @@ def test_sweep_that_fails_is_alerted_and_its_next_success_recovers(
     assert (recovery["kind"], recovery["about"]) == ("recovered", ["sweep_stuck"])
 
 
-def test_sweep_of_several_topics_tells_of_those_that_failed(ctx: Context) -> None:
+def test_sweep_of_several_topics_tells_of_those_that_failed(installation: Installation) -> None:
     """Each has its own error; where it is not known whose the error is, all are told."""
     share = ["orders", "orders-1", "clicks"]
     wrong, away = ConfigurationError("The policy is wrong."), ServiceError("The store is away.", next="Run it again.")
-    found = list(find_stuck_sweeps(ctx, share, combine_errors([("orders", wrong), ("clicks", away)])))
+    found = list(find_stuck_sweeps(installation, share, combine_errors([("orders", wrong), ("clicks", away)])))
     assert [each.topic for each in found] == ["orders", "clicks"]
     assert found[1].explain().what == "The sweep of topic clicks failed: The store is away. Run it again."
-    alone = find_stuck_sweeps(ctx, share, combine_errors([("orders-1", wrong)]))
+    alone = find_stuck_sweeps(installation, share, combine_errors([("orders-1", wrong)]))
     assert [each.topic for each in alone] == ["orders-1"]
     final = AirflowFailException("The policy is wrong.")
     final.__cause__ = combine_errors([("clicks", wrong)])
-    assert [each.topic for each in find_stuck_sweeps(ctx, share, final)] == ["clicks"]
-    assert [each.topic for each in find_stuck_sweeps(ctx, share, None)] == share
+    assert [each.topic for each in find_stuck_sweeps(installation, share, final)] == ["clicks"]
+    assert [each.topic for each in find_stuck_sweeps(installation, share, None)] == share
 
 
-def planned(ctx: Context, folder: Path) -> PlanRow:
+def planned(installation: Installation, folder: Path) -> PlanRow:
     """A plan of which nothing is staged yet."""
-    make_topic(ctx, folder, "orders", [build_old_lines(100, 10)])
-    plan = plan_topic(ctx, "orders", as_of_ms=ctx.now_ms(), attempt="a-1")
+    make_topic(installation, folder, "orders", [build_old_lines(100, 10)])
+    plan = plan_topic(installation, "orders", as_of_ms=installation.now_ms(), attempt="a-1")
     assert plan is not None
     return build_plan_row(plan)
 
 
-def test_a_validation_that_died_is_alerted_by_the_notifier(ctx: Context, tmp_path: Path) -> None:
+def test_a_validation_that_died_is_alerted_by_the_notifier(installation: Installation, tmp_path: Path) -> None:
     """It could not tell anybody itself; the alert quotes no library, since that may quote data."""
-    row = planned(ctx, tmp_path)
+    row = planned(installation, tmp_path)
     died = MemoryError("secret")
-    assert find_situation(ctx, row, "a", "validate", died) is None, "nothing is staged, so nothing was to be judged"
+    assert find_situation(installation, row, "a", "validate", died) is None, (
+        "nothing is staged, so nothing was to be judged"
+    )
     staging.write_manifest(row["uri"], StagingManifest(row["plan_id"], "orders", "a-1", (), "test", "0"))
-    assert find_situation(ctx, row, "a", "compact", died) is None, "it is staged, and nobody has judged it yet"
-    found = find_situation(ctx, row, "a", "validate", died)
+    assert find_situation(installation, row, "a", "compact", died) is None, "it is staged, and nobody has judged it yet"
+    found = find_situation(installation, row, "a", "validate", died)
     assert found is not None
     assert (found.kind, found.topic) == (AlertKind.VALIDATION_BROKEN, "orders")
     assert "MemoryError" in found.explain().what
     assert "secret" not in str(found.explain())
 
 
-def test_a_publish_that_was_killed_leaves_an_unknown_commit(ctx: Context, tmp_path: Path) -> None:
+def test_a_publish_that_was_killed_leaves_an_unknown_commit(installation: Installation, tmp_path: Path) -> None:
     """Whoever killed it did so before or after the commit; nobody knows until the next run looks."""
-    row = planned(ctx, tmp_path)
+    row = planned(installation, tmp_path)
     for state in (RunState.STAGED, RunState.VALIDATED, RunState.PUBLISHING):
-        assert find_situation(ctx, row, "a", "publish", None) is None
-        ctx.store.runs.set_state(row["plan_id"], state, ctx.now_ms(), attempt="a-1")
-    found = find_situation(ctx, row, "a", "publish", None)
+        assert find_situation(installation, row, "a", "publish", None) is None
+        installation.store.runs.set_state(row["plan_id"], state, installation.now_ms(), attempt="a-1")
+    found = find_situation(installation, row, "a", "publish", None)
     assert found is not None
     assert (found.kind, found.plan_id) == (AlertKind.COMMIT_UNKNOWN, row["plan_id"])
     assert "it was ended from outside" in found.explain().what
@@ -273,11 +277,11 @@ def context() -> dict[str, Any]:
 
 
 def test_what_an_alert_quotes_is_no_template(
-    chat: WebhookInbox, ctx: Context, monkeypatch: pytest.MonkeyPatch, airflow_home: object
+    chat: WebhookInbox, installation: Installation, monkeypatch: pytest.MonkeyPatch, airflow_home: object
 ) -> None:
     """Whoever names a pause like a template reads no connection with it."""
     monkeypatch.setenv("WINNOW_ALERT__NOTIFIERS", json.dumps([SLACK]))
-    with open_pipeline(context()) as opened:
+    with open_run_installation(context()) as opened:
         (channel,) = build_channels(opened.settings, context())
         channel.deliver(alert())
     assert [message["text"] for message in chat.alerts] == ["paused by {{ conn.on_call_chat.password }}"]
@@ -296,7 +300,7 @@ def test_what_an_alert_quotes_is_no_template(
 )
 def test_notifier_that_is_none_is_said_and_the_other_channels_are_told(
     webhook: WebhookInbox,
-    ctx: Context,
+    installation: Installation,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     notifier: dict[str, Any],
@@ -304,7 +308,7 @@ def test_notifier_that_is_none_is_said_and_the_other_channels_are_told(
 ) -> None:
     """What it should have said waits for it to be mended."""
     monkeypatch.setenv("WINNOW_ALERT__NOTIFIERS", json.dumps([notifier]))
-    with open_pipeline(context()) as opened:
+    with open_run_installation(context()) as opened:
         row = next(iter(opened.alerts.queues[1:]))
         opened.alerts.recover("orders", set(AlertKind), None, "was well all the time")
         opened.store.alerts.remember("validation_failed:orders:0", 1, kind="validation_failed", topic="orders")

@@ -14,7 +14,7 @@ from tests.dags.conftest import RunDag
 from tests.dags.test_concurrent_runs import A, as_run, planned, stage
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.monitor.watermark import Watermark
 from winnow.pipeline.topics.definition import create_topic
 from winnow.values.model import Status
@@ -92,28 +92,28 @@ def test_an_event_names_offsets_and_time_but_not_a_vector_of_thousands() -> None
     )
 
 
-def test_a_report_tells_the_watermark_of_the_whole_topic(ctx: Context, tmp_path: Path) -> None:
+def test_a_report_tells_the_watermark_of_the_whole_topic(installation: Installation, tmp_path: Path) -> None:
     """Compacted to its end: through the present; with a fresh tail: up to just before it. Again, it tells the same."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
-    run = as_run(ctx, A)
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    run = as_run(installation, A)
     batch = planned(run, "orders")
     stage(run, batch, tmp_path)
     compaction_steps.publish_batch(run, batch)
-    before_ms = ctx.now_ms()
+    before_ms = installation.now_ms()
     for _ in range(2):
         ((receipt, mark),) = compaction_steps.report_batch(run, batch)[1]
         assert receipt.plan_id == batch["plans"][0]["plan_id"]
         assert mark.first_dirty_offsets == {0: 100}
         assert mark.compacted_through_ms is not None
-        assert before_ms <= mark.compacted_through_ms <= ctx.now_ms()
+        assert before_ms <= mark.compacted_through_ms <= installation.now_ms()
 
 
-def test_the_watermark_of_an_idle_topic_may_be_asked_for(ctx: Context, tmp_path: Path) -> None:
+def test_the_watermark_of_an_idle_topic_may_be_asked_for(installation: Installation, tmp_path: Path) -> None:
     """No event comes from a topic with nothing to compact, so a consumer that must know asks."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5, at_ms=T_MS)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5, at_ms=T_MS)])
     assert compacted_through_ms("orders") == T_MS - 1
-    create_topic(ctx, "empty", 1, {})
-    before_ms = ctx.now_ms()
+    create_topic(installation, "empty", 1, {})
+    before_ms = installation.now_ms()
     through_ms = compacted_through_ms("empty")
     assert through_ms is not None
     assert through_ms >= before_ms
@@ -123,10 +123,15 @@ def test_the_watermark_of_an_idle_topic_may_be_asked_for(ctx: Context, tmp_path:
     ("past", "states"), [(None, ["success", "success"]), ("2024-01-01T00:00:00Z", ["skipped"] * 2)]
 )
 def test_the_example_started_by_hand_counts_records_or_waits(
-    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings, past: str | None, states: list[str]
+    installation: Installation,
+    run_dag: RunDag,
+    tmp_path: Path,
+    airflow_home: Settings,
+    past: str | None,
+    states: list[str],
 ) -> None:
     """Without an event there is nothing to wait for past an instant; without an instant it does its small work."""
-    make_topic(ctx, tmp_path, "aircraft", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "aircraft", [build_old_lines(10, 5)])
     found = run_dag("example_consumer", past=past)
     assert [found["wait_for_watermark", -1], found["count_records", -1]] == states
     if past is None:

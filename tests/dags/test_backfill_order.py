@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException
 from sqlalchemy import make_url
 
 from winnow.errors import WinnowError
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 from winnow_airflow.tasks.backfill_order import MAXIMUM_WAIT_MS, MINIMUM_WAIT_MS, lock_topics_in_as_of_order
 from winnow_airflow.xcom_values import TopicCheck
 
@@ -26,16 +26,16 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def run(ctx: Context) -> Iterator[Context]:
+def run(installation: Installation) -> Iterator[Installation]:
     """The lake as the backfill run sees it."""
-    with open_context(holder="airflow:backfill_topics:mine", now_ms=lambda: NOW_MS) as opened:
+    with open_installation(holder="airflow:backfill_topics:mine", now_ms=lambda: NOW_MS) as opened:
         yield opened
 
 
 @pytest.fixture
-def other(ctx: Context) -> Iterator[Context]:
+def other(installation: Installation) -> Iterator[Installation]:
     """The lake as another run sees it."""
-    with open_context(holder="airflow:compact_topics:theirs", now_ms=lambda: NOW_MS) as opened:
+    with open_installation(holder="airflow:compact_topics:theirs", now_ms=lambda: NOW_MS) as opened:
         yield opened
 
 
@@ -44,7 +44,7 @@ def found(topic: str, reason: str) -> TopicCheck:
     return TopicCheck(topic=topic, eligible=reason == "dirty_ratio", reasons={reason: 1}, would=None)
 
 
-def hold(other: Context, topic: str, *, as_of_ms: int | None, for_ms: int = 0) -> None:
+def hold(other: Installation, topic: str, *, as_of_ms: int | None, for_ms: int = 0) -> None:
     """``other`` holds ``topic``, and planned it ``for_ms`` ago as of ``as_of_ms``; None: it has not planned yet."""
     other.store.leases.acquire(topic, other.holder, NOW_MS, HOUR_MS)
     if as_of_ms is not None:
@@ -54,13 +54,13 @@ def hold(other: Context, topic: str, *, as_of_ms: int | None, for_ms: int = 0) -
         )
 
 
-def holder(ctx: Context, topic: str) -> str | None:
+def holder(installation: Installation, topic: str) -> str | None:
     """Who holds ``topic``."""
-    lease = ctx.store.leases.find(topic)
+    lease = installation.store.leases.find(topic)
     return None if lease is None else lease.holder
 
 
-def waits_ms(run: Context, *checks: TopicCheck) -> float:
+def waits_ms(run: Installation, *checks: TopicCheck) -> float:
     """For how long the run leaves its worker."""
     with pytest.raises(AirflowRescheduleException) as raised:
         lock_topics_in_as_of_order(run, checks, as_of_ms=AS_OF_MS)
@@ -68,7 +68,7 @@ def waits_ms(run: Context, *checks: TopicCheck) -> float:
     return again.timestamp() * 1000 - NOW_MS
 
 
-def test_a_free_topic_is_taken_when_it_is_due_or_was_in_progress(run: Context) -> None:
+def test_a_free_topic_is_taken_when_it_is_due_or_was_in_progress(run: Installation) -> None:
     """What another run did meanwhile is seen when it is planned; what is idle is left alone."""
     mine = lock_topics_in_as_of_order(
         run, [found("due", "dirty_ratio"), found("was-busy", "in_progress"), found("idle", "clean")], as_of_ms=AS_OF_MS
@@ -79,7 +79,7 @@ def test_a_free_topic_is_taken_when_it_is_due_or_was_in_progress(run: Context) -
 
 @pytest.mark.parametrize("later_ms", [0, 1, HOUR_MS])
 def test_a_topic_is_left_to_a_run_that_looks_from_the_same_instant_or_a_later_one(
-    run: Context, other: Context, later_ms: int
+    run: Installation, other: Installation, later_ms: int
 ) -> None:
     """It does what this run would."""
     hold(other, "theirs", as_of_ms=AS_OF_MS + later_ms)
@@ -90,7 +90,9 @@ def test_a_topic_is_left_to_a_run_that_looks_from_the_same_instant_or_a_later_on
     assert holder(run, "theirs") == other.holder
 
 
-def test_a_run_waits_for_one_that_looks_from_earlier_and_holds_nothing_meanwhile(run: Context, other: Context) -> None:
+def test_a_run_waits_for_one_that_looks_from_earlier_and_holds_nothing_meanwhile(
+    run: Installation, other: Installation
+) -> None:
     """Otherwise two runs that wait could hold what the other waits for."""
     hold(other, "theirs", as_of_ms=AS_OF_MS - 1)
     assert waits_ms(run, found("due", "dirty_ratio"), found("theirs", "dirty_ratio")) == MINIMUM_WAIT_MS
@@ -98,7 +100,7 @@ def test_a_run_waits_for_one_that_looks_from_earlier_and_holds_nothing_meanwhile
     assert holder(run, "theirs") == other.holder
 
 
-def test_a_run_that_cannot_take_a_topic_keeps_no_other(run: Context) -> None:
+def test_a_run_that_cannot_take_a_topic_keeps_no_other(run: Installation) -> None:
     """The store refuses the second lease: the first is given back, not left to lapse in an hour."""
     second = "BEFORE INSERT ON winnow_lease WHEN NEW.topic = 'second'"
     with closing(sqlite3.connect(str(make_url(run.settings.store_url).database))) as database:
@@ -110,14 +112,14 @@ def test_a_run_that_cannot_take_a_topic_keeps_no_other(run: Context) -> None:
     assert holder(run, "first") is None
 
 
-def test_a_run_waits_for_one_that_has_planned_nothing_yet(run: Context, other: Context) -> None:
+def test_a_run_waits_for_one_that_has_planned_nothing_yet(run: Installation, other: Installation) -> None:
     """Nobody knows from when it looks."""
     hold(other, "theirs", as_of_ms=None)
     assert waits_ms(run, found("theirs", "in_progress")) == MINIMUM_WAIT_MS
 
 
 @pytest.mark.parametrize(("for_ms", "wait_ms"), [(10 * 60_000, 5 * 60_000), (24 * HOUR_MS, MAXIMUM_WAIT_MS)])
-def test_what_takes_long_is_looked_at_rarely(run: Context, other: Context, for_ms: int, wait_ms: int) -> None:
+def test_what_takes_long_is_looked_at_rarely(run: Installation, other: Installation, for_ms: int, wait_ms: int) -> None:
     """After half of the time that it took so far, ten minutes at most."""
     hold(other, "theirs", as_of_ms=AS_OF_MS - 1, for_ms=for_ms)
     assert waits_ms(run, found("theirs", "in_progress")) == wait_ms

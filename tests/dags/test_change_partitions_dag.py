@@ -14,7 +14,7 @@ from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.errors import UnknownTopicError, UsageError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.definition import create_topic
 from winnow.pipeline.topics.marks import mark_uncleanable
 from winnow.pipeline.topics.partitions import list_partitions
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
 
-def change(ctx: Context, action: str, *partitions: int, reason: str = "airflow") -> str:
+def change(installation: Installation, action: str, *partitions: int, reason: str = "airflow") -> str:
     """One change of the topic ``orders``."""
     return partition_steps.change_partitions(
-        ctx, ChangeRow(action=action, topic="orders", partitions=list(partitions), reason=reason)
+        installation, ChangeRow(action=action, topic="orders", partitions=list(partitions), reason=reason)
     )
 
 
-def paused(ctx: Context) -> dict[int, tuple[str, ...]]:
+def paused(installation: Installation) -> dict[int, tuple[str, ...]]:
     """Who pauses which partition of ``orders``."""
-    return {row.partition: row.paused_by for row in list_partitions(ctx, "orders") if row.paused_by}
+    return {row.partition: row.paused_by for row in list_partitions(installation, "orders") if row.paused_by}
 
 
 def test_a_run_pauses_partitions_and_another_resumes_them(
-    ctx: Context, run_dag: RunDag, airflow_home: Settings
+    installation: Installation, run_dag: RunDag, airflow_home: Settings
 ) -> None:
     """The sentence is the task's return value; no run compacts what is paused; repeating it is green."""
-    create_topic(ctx, "orders", 3, {})
+    create_topic(installation, "orders", 3, {})
     for _ in range(2):
         states = run_dag("change_partitions", action="pause", topic="orders", partitions=[0, 2], reason="maria")
         assert (states["run", -1], states["change", -1]) == ("success", "success")
-        assert paused(ctx) == {0: ("maria",), 2: ("maria",)}
+        assert paused(installation) == {0: ("maria",), 2: ("maria",)}
     assert run_dag("change_partitions", action="resume", topic="orders", reason="maria")["run", -1] == "success"
-    assert paused(ctx) == {}
+    assert paused(installation) == {}
     with sqlite3.connect(airflow_home.airflow_home / "airflow.db") as database:
         rows = database.execute("SELECT value FROM xcom WHERE dag_id = 'change_partitions' ORDER BY timestamp")
         said = [json.loads(json.loads(row[0])) if row[0].startswith('"\\"') else json.loads(row[0]) for row in rows]
-    recorded = ctx.store.audit.list_entries(Window(), topic="orders").rows
+    recorded = installation.store.audit.list_entries(Window(), topic="orders").rows
     origin = recorded[0].origin
     assert origin.startswith("airflow:change_partitions:")
     assert [(each.action, each.actor, each.reason, each.detail) for each in recorded if each.origin != "shell"] == [
@@ -67,7 +67,7 @@ def test_a_run_pauses_partitions_and_another_resumes_them(
     ]
 
 
-def test_a_run_with_a_wrong_name_fails_once_and_changes_nothing(ctx: Context, run_dag: RunDag) -> None:
+def test_a_run_with_a_wrong_name_fails_once_and_changes_nothing(installation: Installation, run_dag: RunDag) -> None:
     """A topic that is not there is a wrong call: red, with the sentence in the log."""
     states = run_dag("change_partitions", action="release", topic="nobody")
     assert (states["run", -1], states["change", -1]) == ("failed", "failed")
@@ -101,34 +101,38 @@ def test_the_trigger_form_refuses_what_cannot_be_meant(dagbag: DagBag, conf: dic
     filled(dagbag, {"action": "pause", "topic": "orders"})
 
 
-def test_a_pause_of_another_name_is_named_when_it_remains(ctx: Context, tmp_path: Path) -> None:
+def test_a_pause_of_another_name_is_named_when_it_remains(installation: Installation, tmp_path: Path) -> None:
     """Two people pause; one resumes: the partition stays paused, and the sentence says by whom."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
-    assert "No run compacts it" in change(ctx, "pause", reason="maria")
-    change(ctx, "pause", reason="tom")
-    assert change(ctx, "resume", reason="maria") == ("Resumed by maria: orders-0. Still paused by tom: orders-0.")
-    assert "Nothing was changed: orders-0 had no pause named airflow. Still paused by tom" in change(ctx, "resume")
-    assert "The next run takes what is due" in change(ctx, "resume", reason="tom")
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
+    assert "No run compacts it" in change(installation, "pause", reason="maria")
+    change(installation, "pause", reason="tom")
+    assert change(installation, "resume", reason="maria") == (
+        "Resumed by maria: orders-0. Still paused by tom: orders-0."
+    )
+    assert "Nothing was changed: orders-0 had no pause named airflow. Still paused by tom" in change(
+        installation, "resume"
+    )
+    assert "The next run takes what is due" in change(installation, "resume", reason="tom")
 
 
-def test_a_release_clears_the_mark_once(ctx: Context, tmp_path: Path) -> None:
+def test_a_release_clears_the_mark_once(installation: Installation, tmp_path: Path) -> None:
     """Marked after a failure, released by a click; a second click finds nothing to release."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
-    mark_uncleanable(ctx, "orders", "p1", {0: "a segment is damaged"})
-    assert list(ctx.store.projection.list_uncleanable(["orders"])) == [TopicPartition("orders", 0)]
-    assert change(ctx, "release", 0, reason="disk mended").startswith("Released: orders-0.")
-    assert ctx.store.projection.list_uncleanable(["orders"]) == {}
-    before = ctx.log.open("orders").head().snapshot_id
-    assert "Nothing was changed" in change(ctx, "release", 0)
-    assert ctx.log.open("orders").head().snapshot_id == before
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
+    mark_uncleanable(installation, "orders", "p1", {0: "a segment is damaged"})
+    assert list(installation.store.projection.list_uncleanable(["orders"])) == [TopicPartition("orders", 0)]
+    assert change(installation, "release", 0, reason="disk mended").startswith("Released: orders-0.")
+    assert installation.store.projection.list_uncleanable(["orders"]) == {}
+    before = installation.log.open("orders").head().snapshot_id
+    assert "Nothing was changed" in change(installation, "release", 0)
+    assert installation.log.open("orders").head().snapshot_id == before
 
 
-def test_what_is_not_there_is_refused_with_a_sentence(ctx: Context) -> None:
+def test_what_is_not_there_is_refused_with_a_sentence(installation: Installation) -> None:
     """No such topic, partition or action: nothing was changed."""
     with pytest.raises(UnknownTopicError):
-        change(ctx, "pause")
-    create_topic(ctx, "orders", 1, {})
+        change(installation, "pause")
+    create_topic(installation, "orders", 1, {})
     with pytest.raises(UsageError, match="Nothing was changed"):
-        change(ctx, "pause", 7)
+        change(installation, "pause", 7)
     with pytest.raises(UsageError, match="no action drop"):
-        change(ctx, "drop")
+        change(installation, "drop")

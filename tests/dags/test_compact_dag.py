@@ -30,7 +30,7 @@ from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.open_runs import reopen_run
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.planning.plans import PlanReference
 from winnow.store import Run, RunState
 from winnow_airflow.tasks import compaction_steps, eligibility_steps
@@ -65,11 +65,11 @@ def started_tasks(airflow: Settings) -> set[str]:
 
 
 def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing(
-    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
+    installation: Installation, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
 ) -> None:
     """Winners stay, checkpoints move, assets tell offsets; publishing again changes nothing; an idle run is green."""
     for topic in ("orders", "clicks"):
-        make_topic(ctx, tmp_path, topic, [build_old_lines(100, 10)])
+        make_topic(installation, tmp_path, topic, [build_old_lines(100, 10)])
 
     states = run_dag("compact_topics")
 
@@ -77,22 +77,22 @@ def test_a_run_compacts_two_topics_in_one_application_and_the_next_finds_nothing
     assert build_group_states(states) == ["success"] * 4
     assert states["outcome", -1] == "skipped"
     for topic in ("orders", "clicks"):
-        assert [record["offset"] for record in read_topic(ctx, topic)] == list(range(90, 100))
-        assert read_first_dirty_offsets(ctx, topic) == {0: 100}
-        assert ctx.store.leases.find(topic) is None
+        assert [record["offset"] for record in read_topic(installation, topic)] == list(range(90, 100))
+        assert read_first_dirty_offsets(installation, topic) == {0: 100}
+        assert installation.store.leases.find(topic) is None
     events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
     travelled = str(airflow_rows(airflow_home, "SELECT value FROM xcom"))
     assert "orders" in travelled
     assert "value-" not in travelled
-    run = ctx.store.runs.list_runs("orders")[0]
+    run = installation.store.runs.list_runs("orders")[0]
     assert [event["offsets"] for event in events if event["plan_id"] == run.plan_id] == [{"0": 100}]
 
-    before = ctx.log.open("orders").head().snapshot_id
-    receipt = ctx.store.projection.find_receipt(run.plan_id)
-    assert compaction_steps.publish_batch(ctx, batch_of(run)) == [run.plan_id]
-    assert ctx.store.projection.find_receipt(run.plan_id) == receipt
-    assert ctx.log.open("orders").head().snapshot_id == before
-    assert list_pending_plans(ctx, batch_of(run)) == []
+    before = installation.log.open("orders").head().snapshot_id
+    receipt = installation.store.projection.find_receipt(run.plan_id)
+    assert compaction_steps.publish_batch(installation, batch_of(run)) == [run.plan_id]
+    assert installation.store.projection.find_receipt(run.plan_id) == receipt
+    assert installation.log.open("orders").head().snapshot_id == before
+    assert list_pending_plans(installation, batch_of(run)) == []
 
     idle = run_dag("compact_topics")
     assert idle["run", -1] == "success"
@@ -126,7 +126,7 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
 def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
     webhook: list[dict[str, Any]],
-    ctx: Context,
+    installation: Installation,
     run_dag: RunDag,
     runnable: DagBag,
     tmp_path: Path,
@@ -134,9 +134,9 @@ def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
 ) -> None:
     """The sibling in the same batch is published; the run ends failed without a second try."""
     for topic in ("orders", "clicks"):
-        make_topic(ctx, tmp_path, topic, [build_old_lines(100, 10)])
+        make_topic(installation, tmp_path, topic, [build_old_lines(100, 10)])
     compact = runnable.dags["compact_topics"].task_dict["compact_batch.compact"]
-    compact.on_success_callback = [lambda context: lose_a_record(ctx, "orders")]
+    compact.on_success_callback = [lambda context: lose_a_record(installation, "orders")]
     validate = runnable.dags["compact_topics"].task_dict["compact_batch.validate"]
     validate.retries = 3
 
@@ -147,32 +147,34 @@ def test_a_failed_validation_alerts_once_and_stops_no_other_topic(
     assert states["outcome", -1] == "failed"
     tries = "SELECT try_number FROM task_instance WHERE task_id = 'compact_batch.validate' AND state = 'failed'"
     assert airflow_rows(airflow_home, tries) == [(1,)]
-    assert len(read_topic(ctx, "orders")) == 100
-    assert len(read_topic(ctx, "clicks")) == 10
-    assert ctx.store.runs.list_runs("orders")[0].status is RunState.INVALID
-    assert [ctx.store.leases.find(topic) for topic in ("orders", "clicks")] == [None, None]
+    assert len(read_topic(installation, "orders")) == 100
+    assert len(read_topic(installation, "clicks")) == 10
+    assert installation.store.runs.list_runs("orders")[0].status is RunState.INVALID
+    assert [installation.store.leases.find(topic) for topic in ("orders", "clicks")] == [None, None]
     assert [(alert["kind"], alert["topic"], alert["partitions"]) for alert in webhook] == [
         ("validation_failed", "orders", [0])
     ]
     assert "Nothing was published" in webhook[0]["safe"]
-    assert [a.reason.value for a in assess_topics(ctx, ["orders"], as_of_ms=ctx.now_ms())] == ["uncleanable"]
+    assert [a.reason.value for a in assess_topics(installation, ["orders"], as_of_ms=installation.now_ms())] == [
+        "uncleanable"
+    ]
 
 
 def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
-    ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path, airflow_home: Settings
+    installation: Installation, run_dag: RunDag, runnable: DagBag, tmp_path: Path, airflow_home: Settings
 ) -> None:
     """Published all three, then one is dropped, of one the receipt is lost: the consumers of the third are told."""
     for topic in ("orders", "clicks", "views"):
-        make_topic(ctx, tmp_path, topic, [build_old_lines(100, 10)])
+        make_topic(installation, tmp_path, topic, [build_old_lines(100, 10)])
 
     def stage(context: object) -> None:
-        world = World(ctx, FakeClock(ctx.now_ms()), tmp_path)
-        for run in ctx.store.runs.list_runs():
+        world = World(installation, FakeClock(installation.now_ms()), tmp_path)
+        for run in installation.store.runs.list_runs():
             world.stage(PlanReference(**batch_of(run)["plans"][0]), f"{run.attempt}-1")
 
     def spoil(context: object) -> None:
-        ctx.log.catalog.drop_table(("winnow", "orders"))
-        head = ctx.log.open("clicks").head()
+        installation.log.catalog.drop_table(("winnow", "orders"))
+        head = installation.log.open("clicks").head()
         (receipt,) = head.state.receipts
         for place in head.documents.list_places(receipt.path):
             storage.write_bytes(place, b"another file")
@@ -183,12 +185,14 @@ def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
     states = run_dag("compact_topics")
 
     assert build_group_states(states) == ["success"] * 4
-    plan_ids = {run.plan_id: run.topic for run in ctx.store.runs.list_runs()}
+    plan_ids = {run.plan_id: run.topic for run in installation.store.runs.list_runs()}
     events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
     assert [event["topic"] for event in events if event.get("plan_id") in plan_ids] == ["views"]
 
 
-def test_backfills_in_any_order_and_again_give_the_same_log(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+def test_backfills_in_any_order_and_again_give_the_same_log(
+    installation: Installation, run_dag: RunDag, tmp_path: Path
+) -> None:
     """Three past days, forwards for one topic and backwards for another: readers and checkpoints end up the same."""
     first_ms = 1_699_920_000_000
     noon_ms = [first_ms + day * DAY_MS + DAY_MS // 2 for day in range(3)]
@@ -200,7 +204,7 @@ def test_backfills_in_any_order_and_again_give_the_same_log(ctx: Context, run_da
         [Line(offset, f"key-{offset % 5}", f"b-{offset}", noon_ms[2]) for offset in range(40, 70)],
     ]
     for topic in ("forwards", "backwards"):
-        make_topic(ctx, tmp_path, topic, days, segment_ms="3600000", min_cleanable_dirty_ratio="0")
+        make_topic(installation, tmp_path, topic, days, segment_ms="3600000", min_cleanable_dirty_ratio="0")
     end_of = [datetime.fromtimestamp(first_ms / 1000, UTC) + timedelta(days=day + 1) for day in range(3)]
 
     def run(day: int, *topics: str) -> list[str]:
@@ -209,38 +213,46 @@ def test_backfills_in_any_order_and_again_give_the_same_log(ctx: Context, run_da
         return sorted({state for (name, _), state in states.items() if name == "compact_batch.compact"})
 
     assert run(0, "forwards") == ["success"]
-    assert read_first_dirty_offsets(ctx, "forwards") == {0: 40}
+    assert read_first_dirty_offsets(installation, "forwards") == {0: 40}
     assert run(1, "forwards") == ["skipped"]
     assert run(2, "forwards", "backwards") == ["success"]
     assert run(1, "backwards") == ["skipped"]
     assert run(0, "backwards") == ["skipped"]
-    assert read_topic(ctx, "forwards") == read_topic(ctx, "backwards")
-    assert read_first_dirty_offsets(ctx, "forwards") == read_first_dirty_offsets(ctx, "backwards") == {0: 70}
+    assert read_topic(installation, "forwards") == read_topic(installation, "backwards")
+    assert (
+        read_first_dirty_offsets(installation, "forwards")
+        == read_first_dirty_offsets(installation, "backwards")
+        == {0: 70}
+    )
 
-    before = read_topic(ctx, "forwards")
+    before = read_topic(installation, "forwards")
     assert run(0, "forwards", "backwards") == ["skipped"]
     assert run(2, "forwards", "backwards") == ["skipped"]
-    assert read_topic(ctx, "forwards") == read_topic(ctx, "backwards") == before
-    assert read_first_dirty_offsets(ctx, "forwards") == read_first_dirty_offsets(ctx, "backwards") == {0: 70}
+    assert read_topic(installation, "forwards") == read_topic(installation, "backwards") == before
+    assert (
+        read_first_dirty_offsets(installation, "forwards")
+        == read_first_dirty_offsets(installation, "backwards")
+        == {0: 70}
+    )
 
 
 def test_an_as_of_in_the_future_ends_the_run_before_anything_is_done(
-    ctx: Context, run_dag: RunDag, airflow_home: Settings
+    installation: Installation, run_dag: RunDag, airflow_home: Settings
 ) -> None:
     """The first task refuses it, nothing downstream runs, and the run is red."""
-    states = run_dag("compact_topics", as_of=str(ctx.now_ms() + WEEK_MS))
+    states = run_dag("compact_topics", as_of=str(installation.now_ms() + WEEK_MS))
     assert states["run", -1] == "failed"
     assert (states["check_eligibility", -1], states["outcome", -1]) == ("failed", "failed")
     assert started_tasks(airflow_home) == {"check_eligibility", "outcome"}
 
 
 def test_a_topic_that_cannot_be_checked_stops_no_other_but_fails_the_run(
-    ctx: Context, run_dag: RunDag, tmp_path: Path
+    installation: Installation, run_dag: RunDag, tmp_path: Path
 ) -> None:
     """A table that somebody else committed to beside an idle topic: one red check, nothing to compact, a red run."""
-    make_topic(ctx, tmp_path, "idle", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
-    make_topic(ctx, tmp_path, "foreign", [build_old_lines(10, 10)])
-    ctx.log.open("foreign").head().table.append(ARROW_SCHEMA.empty_table())
+    make_topic(installation, tmp_path, "idle", [build_old_lines(10, 10, at_ms=installation.now_ms())])
+    make_topic(installation, tmp_path, "foreign", [build_old_lines(10, 10)])
+    installation.log.open("foreign").head().table.append(ARROW_SCHEMA.empty_table())
     states = run_dag("compact_topics")
     assert (states["check_eligibility", -1], states["plan", -1]) == ("failed", "skipped")
     assert build_group_states(states, -1) == ["skipped"] * 4
@@ -248,33 +260,35 @@ def test_a_topic_that_cannot_be_checked_stops_no_other_but_fails_the_run(
     assert states["run", -1] == "failed"
 
 
-def test_a_topic_held_by_another_run_is_left_to_it(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+def test_a_topic_held_by_another_run_is_left_to_it(installation: Installation, run_dag: RunDag, tmp_path: Path) -> None:
     """A backfill beside the schedule finds the topic in progress and does nothing."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
-    with open_context(holder="airflow:compact_topics:another") as other:
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    with open_installation(holder="airflow:compact_topics:another") as other:
         other.store.leases.acquire("orders", other.holder, other.now_ms(), 60_000)
     states = run_dag("compact_topics")
     assert states["run", -1] == "success"
     assert build_group_states(states, -1) == ["skipped"] * 4
-    lease = ctx.store.leases.find("orders")
+    lease = installation.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == "airflow:compact_topics:another"
-    assert ctx.store.runs.list_runs("orders") == []
+    assert installation.store.runs.list_runs("orders") == []
 
 
-def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(ctx: Context, tmp_path: Path) -> None:
+def test_clearing_a_spark_task_of_a_closed_run_opens_it_again(installation: Installation, tmp_path: Path) -> None:
     """A batch whose Spark died is reported as void; its plan may still be carried out: the commit checks the log."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
     batch = compaction_steps.plan_topics(
-        ctx, [eligibility_steps.check_topic(ctx, "orders", as_of_ms=ctx.now_ms())], as_of_ms=ctx.now_ms()
+        installation,
+        [eligibility_steps.check_topic(installation, "orders", as_of_ms=installation.now_ms())],
+        as_of_ms=installation.now_ms(),
     )[0]
-    paragraphs, receipts = compaction_steps.report_batch(ctx, batch)
+    paragraphs, receipts = compaction_steps.report_batch(installation, batch)
     assert receipts == []
     assert "was not compacted" in paragraphs[0]
-    assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
-    assert ctx.store.leases.find("orders") is None
+    assert installation.store.runs.list_runs("orders")[0].status is RunState.VOID
+    assert installation.store.leases.find("orders") is None
 
-    (plan,) = list_pending_plans(ctx, batch)
-    reopen_run(ctx, plan, f"{batch['attempt']}-2")
-    run = ctx.store.runs.list_runs("orders")[0]
+    (plan,) = list_pending_plans(installation, batch)
+    reopen_run(installation, plan, f"{batch['attempt']}-2")
+    run = installation.store.runs.list_runs("orders")[0]
     assert (run.status, run.attempt) == (RunState.PLANNED, f"{batch['attempt']}-2")

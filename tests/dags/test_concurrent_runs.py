@@ -40,7 +40,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.batch import stage_plans
 from winnow.pipeline.compaction.open_runs import lock_for_plan, reopen_run
 from winnow.pipeline.compaction.plan_validity import explain_void
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome, JobOutput
 from winnow.pipeline.topics.leases import release_lease
 from winnow.pipeline.topics.partitions import pause_partitions
@@ -59,44 +59,46 @@ A, B = "airflow:compact_topics:a", "airflow:compact_topics:b"
 NIGHT = "airflow:backfill_topics:night"
 
 
-def as_run(ctx: Context, holder: str) -> Context:
+def as_run(installation: Installation, holder: str) -> Installation:
     """The lake as the run ``holder`` sees it."""
-    return replace(ctx, holder=holder)
+    return replace(installation, holder=holder)
 
 
-def planned(ctx: Context, *topics: str, as_of_ms: int | None = None) -> BatchRow:
+def planned(installation: Installation, *topics: str, as_of_ms: int | None = None) -> BatchRow:
     """What a run plans for ``topics`` as of now, in one batch. It holds them then."""
-    now_ms = ctx.now_ms() if as_of_ms is None else as_of_ms
+    now_ms = installation.now_ms() if as_of_ms is None else as_of_ms
     (batch,) = compaction_steps.plan_topics(
-        ctx, [eligibility_steps.check_topic(ctx, topic, as_of_ms=now_ms) for topic in topics], as_of_ms=now_ms
+        installation,
+        [eligibility_steps.check_topic(installation, topic, as_of_ms=now_ms) for topic in topics],
+        as_of_ms=now_ms,
     )
     return batch
 
 
-def stage(ctx: Context, batch: BatchRow, folder: Path) -> None:
+def stage(installation: Installation, batch: BatchRow, folder: Path) -> None:
     """What Spark and validation leave, made in this process."""
-    world = World(ctx, cast("Any", ctx.now_ms), folder)
-    for plan in list_pending_plans(ctx, batch):
+    world = World(installation, cast("Any", installation.now_ms), folder)
+    for plan in list_pending_plans(installation, batch):
         world.stage(plan, f"{batch['attempt']}-1")
         world.accept(plan, f"{batch['attempt']}-1")
 
 
-def lapse(ctx: Context, *topics: str) -> None:
+def lapse(installation: Installation, *topics: str) -> None:
     """What an hour in the queue does to the leases of a run."""
     for topic in topics:
-        release_lease(ctx, topic)
+        release_lease(installation, topic)
 
 
-def status(ctx: Context, batch: BatchRow) -> RunState:
+def status(installation: Installation, batch: BatchRow) -> RunState:
     """Where the first plan of ``batch`` stands."""
-    run = ctx.store.runs.find(batch["plans"][0]["plan_id"])
+    run = installation.store.runs.find(batch["plans"][0]["plan_id"])
     assert run is not None
     return run.status
 
 
-def compact_as(ctx: Context, holder: str, topic: str, folder: Path) -> None:
+def compact_as(installation: Installation, holder: str, topic: str, folder: Path) -> None:
     """Another run compacts ``topic`` from beginning to end."""
-    other = as_run(ctx, holder)
+    other = as_run(installation, holder)
     batch = planned(other, topic)
     stage(other, batch, folder)
     assert compaction_steps.publish_batch(other, batch)
@@ -104,21 +106,21 @@ def compact_as(ctx: Context, holder: str, topic: str, folder: Path) -> None:
 
 
 @pytest.fixture
-def a(ctx: Context, tmp_path: Path) -> Context:
+def a(installation: Installation, tmp_path: Path) -> Installation:
     """The run that this is about, and a topic of hundred records that is due."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
-    return as_run(ctx, A)
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    return as_run(installation, A)
 
 
 def test_a_topic_that_another_run_took_after_planning_is_left_to_it(
-    ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
+    installation: Installation, run_dag: RunDag, runnable: DagBag, tmp_path: Path
 ) -> None:
     """The lease lapsed in the queue: nothing is staged, judged or published, the run is green, the other keeps it."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
-    other = as_run(ctx, NIGHT)
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    other = as_run(installation, NIGHT)
 
     def take_over(context: object) -> None:
-        lapse(as_run(ctx, str(getattr(ctx.store.leases.find("orders"), "holder", None))), "orders")
+        lapse(as_run(installation, str(getattr(installation.store.leases.find("orders"), "holder", None))), "orders")
         planned(other, "orders")
 
     runnable.dags["compact_topics"].task_dict["plan"].on_success_callback = [take_over]
@@ -126,60 +128,62 @@ def test_a_topic_that_another_run_took_after_planning_is_left_to_it(
 
     assert states["run", -1] == "success"
     assert build_group_states(states) == ["skipped", "skipped", "skipped", "success"]
-    lease = ctx.store.leases.find("orders")
+    lease = installation.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == NIGHT
-    assert [run.status for run in ctx.store.runs.list_runs("orders") if run.holder == NIGHT] == [RunState.PLANNED]
-    assert len(read_topic(ctx, "orders")) == 100
+    assert [run.status for run in installation.store.runs.list_runs("orders") if run.holder == NIGHT] == [
+        RunState.PLANNED
+    ]
+    assert len(read_topic(installation, "orders")) == 100
 
 
 def test_a_plan_that_another_run_made_void_is_skipped_and_its_run_is_green(
-    ctx: Context, run_dag: RunDag, runnable: DagBag, tmp_path: Path
+    installation: Installation, run_dag: RunDag, runnable: DagBag, tmp_path: Path
 ) -> None:
     """The other published meanwhile: Spark is not started, the receipt is the other's, and the sentence names it."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
 
     def overtake(context: object) -> None:
-        lapse(as_run(ctx, str(getattr(ctx.store.leases.find("orders"), "holder", None))), "orders")
-        compact_as(ctx, NIGHT, "orders", tmp_path)
+        lapse(as_run(installation, str(getattr(installation.store.leases.find("orders"), "holder", None))), "orders")
+        compact_as(installation, NIGHT, "orders", tmp_path)
 
     runnable.dags["compact_topics"].task_dict["plan"].on_success_callback = [overtake]
     states = run_dag("compact_topics")
 
     assert states["run", -1] == "success"
     assert build_group_states(states) == ["skipped", "skipped", "skipped", "success"]
-    assert {run.holder == NIGHT: run.status for run in ctx.store.runs.list_runs("orders")} == {
+    assert {run.holder == NIGHT: run.status for run in installation.store.runs.list_runs("orders")} == {
         True: RunState.PUBLISHED,
         False: RunState.VOID,
     }
-    assert read_first_dirty_offsets(ctx, "orders") == {0: 100}
-    assert ctx.store.leases.find("orders") is None
+    assert read_first_dirty_offsets(installation, "orders") == {0: 100}
+    assert installation.store.leases.find("orders") is None
 
 
 def test_a_plan_that_became_void_before_it_was_published_is_left_with_a_sentence(
-    ctx: Context, a: Context, tmp_path: Path
+    installation: Installation, a: Installation, tmp_path: Path
 ) -> None:
     """Validated, then overtaken: publishing says who took the log, changes nothing, and is green."""
     batch = planned(a, "orders")
     stage(a, batch, tmp_path)
     lapse(a, "orders")
-    compact_as(ctx, NIGHT, "orders", tmp_path)
-    before = ctx.log.open("orders").head().snapshot_id
+    compact_as(installation, NIGHT, "orders", tmp_path)
+    before = installation.log.open("orders").head().snapshot_id
 
     with pytest.raises(AirflowSkipException, match=rf"the log moved on, run {NIGHT} took it"):
         compaction_steps.publish_batch(a, batch)
-    assert ctx.log.open("orders").head().snapshot_id == before
-    assert status(ctx, batch) is RunState.VOID
+    assert installation.log.open("orders").head().snapshot_id == before
+    assert status(installation, batch) is RunState.VOID
     with pytest.raises(AirflowSkipException, match=rf"run {NIGHT} took it"):
         compaction_steps.publish_batch(a, batch)
 
 
-def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: Path) -> None:
+def test_a_busy_topic_is_left_by_every_step(installation: Installation, a: Installation, tmp_path: Path) -> None:
     """Compact, validate and publish find it in other hands: each skips with a sentence, none is tried again."""
     batch = planned(a, "orders")
     stage(a, batch, tmp_path)
     lapse(a, "orders")
-    ctx.store.leases.acquire("orders", NIGHT, ctx.now_ms(), 60_000)
+    installation.store.leases.acquire("orders", NIGHT, installation.now_ms(), 60_000)
     for step in (compaction_steps.validate_batch, compaction_steps.publish_batch):
         with pytest.raises(AirflowSkipException, match=rf"held by {NIGHT} .* It is left to that run"):
             step(a, batch)
@@ -191,7 +195,7 @@ def test_a_busy_topic_is_left_by_every_step(ctx: Context, a: Context, tmp_path: 
     paragraphs, receipts = compaction_steps.report_batch(a, batch)
     assert "another run has it" in paragraphs[0]
     assert receipts == []
-    assert ctx.store.runs.list_runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
+    assert installation.store.runs.list_runs("orders")[0].status is RunState.VALIDATED, "it is not this run's to close"
 
 
 def plans_of(batch: BatchRow) -> list[PlanReference]:
@@ -199,14 +203,14 @@ def plans_of(batch: BatchRow) -> list[PlanReference]:
     return [PlanReference(**row) for row in batch["plans"]]
 
 
-def test_a_pause_after_planning_skips_the_topic(ctx: Context, a: Context, tmp_path: Path) -> None:
+def test_a_pause_after_planning_skips_the_topic(installation: Installation, a: Installation, tmp_path: Path) -> None:
     """Somebody paused it on purpose: nothing is wrong, and the sentence says who and how to go on."""
     batch = planned(a, "orders")
     stage(a, batch, tmp_path)
-    pause_partitions(ctx, "orders", by="maria")
+    pause_partitions(installation, "orders", by="maria")
     with pytest.raises(AirflowSkipException, match="Paused by maria"):
         compaction_steps.publish_batch(a, batch)
-    assert status(ctx, batch) is RunState.REFUSED
+    assert status(installation, batch) is RunState.REFUSED
     (plan,) = plans_of(batch)
     results = TaskResults(a)
     with results.collect("orders", plan.plan_id):
@@ -215,29 +219,29 @@ def test_a_pause_after_planning_skips_the_topic(ctx: Context, a: Context, tmp_pa
     assert "Paused by maria" in results.left[0]
 
 
-def lose_a_segment(ctx: Context, topic: str) -> None:
+def lose_a_segment(installation: Installation, topic: str) -> None:
     """A commit that nobody can explain: the state goes on, and a planned file is no longer in the table."""
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     path = log.segments(log.head())[0][0].path
     log.commit(lambda head: Change(state=head.state, remove=[path], summary={}))
 
 
 def test_a_void_that_nothing_explains_stays_red_beside_a_topic_that_is_left(
-    ctx: Context, a: Context, tmp_path: Path
+    installation: Installation, a: Installation, tmp_path: Path
 ) -> None:
     """One topic was overtaken, of the other a file is gone from the table and no run took it: that one is told."""
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
     lapse(a, "orders")
-    compact_as(ctx, NIGHT, "orders", tmp_path)
-    lose_a_segment(ctx, "clicks")
+    compact_as(installation, NIGHT, "orders", tmp_path)
+    lose_a_segment(installation, "clicks")
     with pytest.raises(PlanVoidError, match="clicks-0") as caught:
         compaction_steps.publish_batch(a, batch)
     assert "orders" not in str(caught.value)
 
 
-def test_one_topics_failure_is_not_hidden_by_anothers(a: Context) -> None:
+def test_one_topics_failure_is_not_hidden_by_anothers(a: Installation) -> None:
     """A service that is away, a void plan, a busy topic: the first two are raised together, the third is left."""
     results = TaskResults(a)
     with results.collect("a"):
@@ -251,10 +255,12 @@ def test_one_topics_failure_is_not_hidden_by_anothers(a: Context) -> None:
         results.close([], nothing="nothing")
 
 
-def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context, a: Context, tmp_path: Path) -> None:
+def test_two_runs_with_the_same_plan_do_not_close_each_others_work(
+    installation: Installation, a: Installation, tmp_path: Path
+) -> None:
     """The same instant gives the same plan id: what the second run has opened again is the second run's."""
-    now_ms = ctx.now_ms()
-    b = as_run(ctx, B)
+    now_ms = installation.now_ms()
+    b = as_run(installation, B)
     mine = planned(a, "orders", as_of_ms=now_ms)
     lapse(a, "orders")
     theirs = planned(b, "orders", as_of_ms=now_ms)
@@ -263,42 +269,44 @@ def test_two_runs_with_the_same_plan_do_not_close_each_others_work(ctx: Context,
     plan_id = mine["plans"][0]["plan_id"]
     assert explain_void(a, plan_id) == f"Topic orders: plan {plan_id} is the work of {B} now; it is left to that run."
     compaction_steps.report_batch(a, mine)
-    assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
+    assert installation.store.runs.list_runs("orders")[0].status is RunState.PLANNED
     stage(b, theirs, tmp_path)
     assert compaction_steps.publish_batch(b, theirs) == [plan_id]
     assert compaction_steps.report_batch(a, mine)[1] == [], "the event is told once, by the run that published"
     assert [receipt.plan_id for receipt, _ in compaction_steps.report_batch(b, theirs)[1]] == [plan_id]
 
 
-def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(ctx: Context, a: Context) -> None:
+def test_a_check_that_is_cleared_leaves_its_own_runs_work_alone(installation: Installation, a: Installation) -> None:
     """It settles what others left open, but not what this run is at; and it keeps the topic held."""
     planned(a, "orders")
-    eligibility_steps.check_topic(a, "orders", as_of_ms=ctx.now_ms())
-    assert ctx.store.runs.list_runs("orders")[0].status is RunState.PLANNED
-    lease = ctx.store.leases.find("orders")
+    eligibility_steps.check_topic(a, "orders", as_of_ms=installation.now_ms())
+    assert installation.store.runs.list_runs("orders")[0].status is RunState.PLANNED
+    lease = installation.store.leases.find("orders")
     assert lease is not None
     assert lease.holder == A
     lapse(a, "orders")
-    eligibility_steps.check_topic(as_run(ctx, B), "orders", as_of_ms=ctx.now_ms())
-    assert ctx.store.runs.list_runs("orders")[0].status is RunState.VOID
+    eligibility_steps.check_topic(as_run(installation, B), "orders", as_of_ms=installation.now_ms())
+    assert installation.store.runs.list_runs("orders")[0].status is RunState.VOID
 
 
-def test_planning_again_keeps_the_plans_and_what_they_are_at(ctx: Context, a: Context, tmp_path: Path) -> None:
+def test_planning_again_keeps_the_plans_and_what_they_are_at(
+    installation: Installation, a: Installation, tmp_path: Path
+) -> None:
     """The plan task of a run is cleared, before and after its topic was published: the same plan, then none."""
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     checks = [eligibility_steps.check_topic(a, "orders", as_of_ms=now_ms)]
     (first,) = compaction_steps.plan_topics(a, checks, as_of_ms=now_ms)
     stage(a, first, tmp_path)
     (again,) = compaction_steps.plan_topics(a, checks, as_of_ms=now_ms)
     assert again["plans"] == first["plans"]
-    assert len(ctx.store.runs.list_runs("orders")) == 1
+    assert len(installation.store.runs.list_runs("orders")) == 1
     stage(a, again, tmp_path)
     assert compaction_steps.publish_batch(a, again)
     compaction_steps.report_batch(a, again)
-    receipts = ctx.store.projection.list_receipts("orders")
+    receipts = installation.store.projection.list_receipts("orders")
     assert compaction_steps.plan_topics(a, checks, as_of_ms=now_ms) == []
-    assert ctx.store.leases.find("orders") is None
-    assert ctx.store.projection.list_receipts("orders") == receipts
+    assert installation.store.leases.find("orders") is None
+    assert installation.store.projection.list_receipts("orders") == receipts
 
 
 def end_without_files(*plans: PlanReference, submitted: Sequence[PlanReference] = ()) -> JobOutcome:
@@ -312,35 +320,35 @@ def end_without_files(*plans: PlanReference, submitted: Sequence[PlanReference] 
     return output.end(4)
 
 
-def test_a_file_that_another_run_took_is_no_damage(ctx: Context, a: Context, tmp_path: Path) -> None:
+def test_a_file_that_another_run_took_is_no_damage(installation: Installation, a: Installation, tmp_path: Path) -> None:
     """Spark says that a segment is missing, but the log moved on under it: nothing is marked, nothing is red."""
     batch = planned(a, "orders")
     (plan,) = plans_of(batch)
 
     def submit(plans: Sequence[PlanReference]) -> JobOutcome:
         lapse(a, "orders")
-        compact_as(ctx, NIGHT, "orders", tmp_path)
+        compact_as(installation, NIGHT, "orders", tmp_path)
         return end_without_files(plan)
 
     results = TaskResults(a)
     assert stage_plans(a, [plan], "a-1", results, submit) == []
     assert results.errors == []
     assert f"{NIGHT} took it" in results.left[0]
-    assert ctx.store.projection.list_uncleanable(["orders"]) == {}
+    assert installation.store.projection.list_uncleanable(["orders"]) == {}
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
 def test_a_plan_that_the_job_did_not_report_on_counts_by_its_staging_manifest(
-    ctx: Context, a: Context, tmp_path: Path, is_staged: bool
+    installation: Installation, a: Installation, tmp_path: Path, is_staged: bool
 ) -> None:
     """The job died early, and the only plan that it reported on is left to another run; the other one is judged."""
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     plans = {plan.topic: plan for plan in plans_of(batch)}
 
     def submit(submitted: Sequence[PlanReference]) -> JobOutcome:
         lapse(a, "orders")
-        compact_as(ctx, NIGHT, "orders", tmp_path)
+        compact_as(installation, NIGHT, "orders", tmp_path)
         if is_staged:
             World(a, cast("Any", a.now_ms), tmp_path).stage(plans["clicks"], "a-1")
         return end_without_files(plans["orders"], submitted=submitted)
@@ -359,15 +367,15 @@ def test_a_plan_that_the_job_did_not_report_on_counts_by_its_staging_manifest(
 
 
 def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
-    ctx: Context, a: Context, tmp_path: Path
+    installation: Installation, a: Installation, tmp_path: Path
 ) -> None:
     """Whether the first plan is left cannot be said: that is an error, and the second topic's partition is marked."""
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     plans = sorted(plans_of(batch), key=lambda plan: plan.topic)
 
     def submit(submitted: Sequence[PlanReference]) -> JobOutcome:
-        ctx.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
+        installation.log.open("clicks").head().table.append(ARROW_SCHEMA.empty_table())
         return end_without_files(*submitted)
 
     results = TaskResults(a)
@@ -375,12 +383,14 @@ def test_a_damaged_segment_is_marked_although_a_sibling_cannot_be_looked_up(
     assert [topic for topic, _ in results.errors] == ["clicks", "orders"]
     assert isinstance(results.errors[0][1], ForeignTableError)
     assert isinstance(results.errors[1][1], DamagedSegmentError)
-    assert [mark.topic for mark in ctx.store.projection.list_uncleanable(["clicks", "orders"])] == ["orders"]
+    assert [mark.topic for mark in installation.store.projection.list_uncleanable(["clicks", "orders"])] == ["orders"]
 
 
-def test_topics_that_failed_for_one_cause_are_one_error(ctx: Context, a: Context, tmp_path: Path) -> None:
+def test_topics_that_failed_for_one_cause_are_one_error(
+    installation: Installation, a: Installation, tmp_path: Path
+) -> None:
     """Spark died under two topics: one sentence says so, and the task is tried again."""
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(100, 10)])
     plans = plans_of(planned(a, "clicks", "orders"))
     results = TaskResults(a)
     assert stage_plans(a, plans, "a-1", results, lambda submitted: JobOutput([p.plan_id for p in plans]).end(137)) == []
@@ -394,7 +404,7 @@ def test_topics_that_failed_for_one_cause_are_one_error(ctx: Context, a: Context
 
 
 def test_what_the_job_reported_long_before_its_last_lines_reaches_the_task(
-    airflow_home: object, ctx: Context, a: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    airflow_home: object, installation: Installation, a: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A spark-submit that reports a missing segment, then logs a thousand lines: the partition is marked."""
     batch = planned(a, "orders")
@@ -416,10 +426,10 @@ def test_what_the_job_reported_long_before_its_last_lines_reaches_the_task(
     }
     with pytest.raises(DamagedSegmentError, match="segment is missing"):
         CompactOperator(task_id="compact", batch=batch).execute(cast("Any", context))
-    assert [mark.topic for mark in ctx.store.projection.list_uncleanable(["orders"])] == ["orders"]
+    assert [mark.topic for mark in installation.store.projection.list_uncleanable(["orders"])] == ["orders"]
 
 
-def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, a: Context) -> None:
+def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(installation: Installation, a: Installation) -> None:
     """Its document cannot even be opened, with an error of the disk's own: the plan's own error is kept, and told."""
     (plan,) = plans_of(planned(a, "orders"))
     document = storage.parse_local_path(plan.uri)
@@ -434,18 +444,18 @@ def test_a_void_plan_that_nobody_can_explain_stops_no_other_topic(ctx: Context, 
 
 
 def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
-    ctx: Context, a: Context, tmp_path: Path
+    installation: Installation, a: Installation, tmp_path: Path
 ) -> None:
     """The other opened the same plan and could not judge it: what this run does now is its own to tell and publish."""
-    now_ms = ctx.now_ms()
-    b = as_run(ctx, B)
+    now_ms = installation.now_ms()
+    b = as_run(installation, B)
     mine = planned(a, "orders", as_of_ms=now_ms)
     lapse(a, "orders")
     theirs = planned(b, "orders", as_of_ms=now_ms)
     plan_id = theirs["plans"][0]["plan_id"]
-    ctx.store.runs.set_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
+    installation.store.runs.set_state(plan_id, RunState.BROKEN, now_ms, attempt=theirs["attempt"])
     compaction_steps.report_batch(b, theirs)
-    assert status(ctx, theirs) is RunState.BROKEN
+    assert status(installation, theirs) is RunState.BROKEN
 
     (plan,) = plans_of(mine)
     lock_for_plan(a, plan)
@@ -456,22 +466,24 @@ def test_an_attempt_at_a_plan_that_another_run_left_open_is_this_runs_work(
     assert [receipt.plan_id for receipt, _ in compaction_steps.report_batch(a, mine)[1]] == [plan_id]
 
 
-def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(ctx: Context, a: Context) -> None:
+def test_a_topic_whose_earlier_runs_cannot_be_settled_is_given_back(
+    installation: Installation, a: Installation
+) -> None:
     """Planning takes hold of it first; an hour's lease would keep everybody off a topic that is at fault already."""
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     found = eligibility_steps.check_topic(a, "orders", as_of_ms=now_ms)
-    ctx.store.runs.open("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
-    ctx.log.open("orders").head().table.append(ARROW_SCHEMA.empty_table())
+    installation.store.runs.open("p", "orders", attempt="b", as_of_ms=now_ms, plan_uri="", now_ms=now_ms, holder=B)
+    installation.log.open("orders").head().table.append(ARROW_SCHEMA.empty_table())
     (failed,) = compaction_steps.plan_topics(a, [found], as_of_ms=now_ms)
     assert "Topic orders could not be planned" in str(failed.get("error"))
-    assert ctx.store.leases.find("orders") is None
+    assert installation.store.leases.find("orders") is None
 
 
 def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_other_topics_event(
-    ctx: Context, a: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, a: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One receipt cannot be reached: raised while tries are left; then told, and the other topic's event goes out."""
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
     compaction_steps.publish_batch(a, batch)
@@ -488,7 +500,7 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
     paragraphs, published = compaction_steps.report_batch(a, batch, last_try=True)
     assert [receipt.topic for receipt, _ in published] == ["clicks"]
     assert "Topic orders could not be reported: " in paragraphs[-1]
-    assert [ctx.store.leases.find(topic) for topic in ("clicks", "orders")] == [None, None]
+    assert [installation.store.leases.find(topic) for topic in ("clicks", "orders")] == [None, None]
 
     alone = BatchRow(
         label="orders", attempt=batch["attempt"], plans=[r for r in batch["plans"] if r["topic"] == "orders"]
@@ -498,14 +510,14 @@ def test_a_report_that_may_be_mended_is_tried_again_and_in_the_end_loses_no_othe
 
 
 def test_a_damaged_receipt_is_told_at_once_and_loses_no_other_topics_event(
-    ctx: Context, a: Context, tmp_path: Path
+    installation: Installation, a: Installation, tmp_path: Path
 ) -> None:
     """Trying again mends no file."""
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(100, 10)])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(100, 10)])
     batch = planned(a, "clicks", "orders")
     stage(a, batch, tmp_path)
     compaction_steps.publish_batch(a, batch)
-    head = ctx.log.open("orders").head()
+    head = installation.log.open("orders").head()
     (reference,) = head.state.receipts
     for place in head.documents.list_places(reference.path):
         storage.write_bytes(place, b"no receipt")
@@ -514,11 +526,13 @@ def test_a_damaged_receipt_is_told_at_once_and_loses_no_other_topics_event(
     assert "receipt file of topic orders" in paragraphs[-1]
 
 
-def test_a_spark_task_whose_batch_is_left_is_skipped_before_spark(ctx: Context, a: Context, tmp_path: Path) -> None:
+def test_a_spark_task_whose_batch_is_left_is_skipped_before_spark(
+    installation: Installation, a: Installation, tmp_path: Path
+) -> None:
     """Cleared the day after, when another run has long taken the topic: seconds, a sentence, no second attempt."""
     batch = planned(a, "orders")
     lapse(a, "orders")
-    compact_as(ctx, NIGHT, "orders", tmp_path)
+    compact_as(installation, NIGHT, "orders", tmp_path)
     context = {
         "ti": SimpleNamespace(try_number=2),
         "dag_run": SimpleNamespace(dag_id="compact_topics", run_id="a"),
@@ -526,11 +540,11 @@ def test_a_spark_task_whose_batch_is_left_is_skipped_before_spark(ctx: Context, 
     operator = CompactOperator(task_id="compact", batch=batch)
     with pytest.raises(AirflowSkipException, match=rf"{NIGHT} took it"):
         operator.execute(cast("Any", context))
-    assert status(ctx, batch) is RunState.VOID
+    assert status(installation, batch) is RunState.VOID
 
 
 def test_an_error_that_keeps_spark_from_starting_is_in_the_tasks_log_with_its_traceback(
-    ctx: Context, a: Context, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    installation: Installation, a: Installation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error of the task names only its type, since a library's message may quote data."""
 
@@ -551,20 +565,22 @@ def test_an_error_that_keeps_spark_from_starting_is_in_the_tasks_log_with_its_tr
     assert "KeyError" in logged
 
 
-def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(ctx: Context, a: Context) -> None:
+def test_a_sweep_waits_for_a_compaction_and_then_leaves_the_topic(installation: Installation, a: Installation) -> None:
     """Tried again while tries are left, since its files have waited a day already; green when the topic stays busy."""
     planned(a, "orders")
     with pytest.raises(TopicBusyError, match=f"held by {A}"):
-        sweep_steps.sweep_topics(as_run(ctx, B), ["orders"], last_try=False)
-    (said,) = sweep_steps.sweep_topics(as_run(ctx, B), ["orders"], last_try=True)
+        sweep_steps.sweep_topics(as_run(installation, B), ["orders"], last_try=False)
+    (said,) = sweep_steps.sweep_topics(as_run(installation, B), ["orders"], last_try=True)
     assert "It is left to that run" in said
 
 
-def test_a_topic_that_was_dropped_meanwhile_is_a_paragraph_of_its_report(ctx: Context, a: Context) -> None:
+def test_a_topic_that_was_dropped_meanwhile_is_a_paragraph_of_its_report(
+    installation: Installation, a: Installation
+) -> None:
     """Nothing is wrong with the run, and trying again brings nothing back: it is told, and the topic is given back."""
     batch = planned(a, "orders")
-    ctx.log.catalog.drop_table(("winnow", "orders"))
+    installation.log.catalog.drop_table(("winnow", "orders"))
     (said,), published = compaction_steps.report_batch(a, batch)
     assert "Topic orders was dropped" in said
     assert published == []
-    assert ctx.store.leases.find("orders") is None
+    assert installation.store.leases.find("orders") is None

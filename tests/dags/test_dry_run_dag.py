@@ -13,7 +13,7 @@ from tests.dags.conftest import RunDag
 from tests.support.dag_topics import DAY_MS, Line, build_group_states, build_old_lines, make_topic, read_topic
 from winnow.config.settings import Settings
 from winnow.files import storage
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow_airflow.tasks import dry_run
 
 AT_MS = 1_700_000_000_000
@@ -45,19 +45,19 @@ def late_lines(records: int, keys: int) -> list[Line]:
     return [Line(offset, f"key-{offset % keys}", f"value-{offset}", AT_MS - offset) for offset in range(records)]
 
 
-def everything(ctx: Context) -> dict[str, int]:
+def everything(installation: Installation) -> dict[str, int]:
     """Every file below the lake's warehouse and staging area, with its size."""
-    folders = (ctx.settings.warehouse, ctx.settings.staging)
+    folders = (installation.settings.warehouse, installation.settings.staging)
     return {entry.uri: entry.size_bytes for folder in folders for entry in storage.list_files(folder)}
 
 
 def test_a_dry_run_says_what_would_happen_and_a_shadow_what_else_could(
-    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
+    installation: Installation, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
 ) -> None:
     """Green; sentences in the return values; no plan, run, lease, file or snapshot is left; keys are nowhere."""
-    make_topic(ctx, tmp_path, "orders", [late_lines(100, 10)], min_cleanable_dirty_ratio="0")
-    make_topic(ctx, tmp_path, "idle", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
-    before, head = everything(ctx), ctx.log.open("orders").head().snapshot_id
+    make_topic(installation, tmp_path, "orders", [late_lines(100, 10)], min_cleanable_dirty_ratio="0")
+    make_topic(installation, tmp_path, "idle", [build_old_lines(10, 10, at_ms=installation.now_ms())])
+    before, head = everything(installation), installation.log.open("orders").head().snapshot_id
 
     states = run_dag("compact_topics", dry_run=True, shadow_strategy="timestamp")
 
@@ -84,18 +84,18 @@ def test_a_dry_run_says_what_would_happen_and_a_shadow_what_else_could(
     assert "key-" not in said
     assert "value-" not in said
 
-    assert ctx.store.runs.list_runs() == []
-    assert ctx.store.assessments.list_latest() == []
-    assert [ctx.store.leases.find(topic) for topic in ("orders", "idle")] == [None, None]
-    assert everything(ctx) == before
-    assert ctx.log.open("orders").head().snapshot_id == head
+    assert installation.store.runs.list_runs() == []
+    assert installation.store.assessments.list_latest() == []
+    assert [installation.store.leases.find(topic) for topic in ("orders", "idle")] == [None, None]
+    assert everything(installation) == before
+    assert installation.log.open("orders").head().snapshot_id == head
 
 
 def test_without_the_params_nothing_is_compared_and_nothing_foretold(
-    ctx: Context, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
+    installation: Installation, run_dag: RunDag, tmp_path: Path, airflow_home: Settings
 ) -> None:
     """The ordinary run skips the comparison, and its checks say reasons only."""
-    make_topic(ctx, tmp_path, "idle", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(installation, tmp_path, "idle", [build_old_lines(10, 10, at_ms=installation.now_ms())])
     states = run_dag("compact_topics")
     assert states["run", -1] == "success"
     assert {number: state for (task, number), state in states.items() if task == "compare_strategy"} == {-1: "skipped"}
@@ -103,17 +103,19 @@ def test_without_the_params_nothing_is_compared_and_nothing_foretold(
     assert returned(airflow_home, "check_eligibility", key="checks") == [[]]
 
 
-def test_a_comparison_that_fails_leaves_the_compaction_alone(ctx: Context, run_dag: RunDag, tmp_path: Path) -> None:
+def test_a_comparison_that_fails_leaves_the_compaction_alone(
+    installation: Installation, run_dag: RunDag, tmp_path: Path
+) -> None:
     """A damaged segment of one topic: the comparison and so the run are red, the other topic is published all the same.
 
     The other topic is due by retention alone, which needs no Spark.
     """
-    make_topic(ctx, tmp_path, "damaged", [build_old_lines(50, 5)], min_cleanable_dirty_ratio="1")
-    log = ctx.log.open("damaged")
+    make_topic(installation, tmp_path, "damaged", [build_old_lines(50, 5)], min_cleanable_dirty_ratio="1")
+    log = installation.log.open("damaged")
     path = storage.parse_local_path(log.segments(log.head())[0][0].path)
     path.write_bytes(path.read_bytes()[:-20])
     make_topic(
-        ctx,
+        installation,
         tmp_path,
         "old",
         [build_old_lines(50, 5)],
@@ -127,8 +129,8 @@ def test_a_comparison_that_fails_leaves_the_compaction_alone(ctx: Context, run_d
     assert [states["compare_strategy", number] for number in (0, 1)] == ["failed", "success"]
     assert build_group_states(states) == ["success"] * 4
     assert (states["outcome", -1], states["run", -1]) == ("failed", "failed")
-    assert read_topic(ctx, "old") == []
-    assert ctx.store.projection.list_uncleanable(["damaged"]) == {}
+    assert read_topic(installation, "old") == []
+    assert installation.store.projection.list_uncleanable(["damaged"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -140,31 +142,31 @@ def test_a_comparison_that_fails_leaves_the_compaction_alone(ctx: Context, run_d
     ],
 )
 def test_a_comparison_without_a_question_needs_no_spark(
-    ctx: Context, tmp_path: Path, config: dict[str, str], strategy: str, sentence: str
+    installation: Installation, tmp_path: Path, config: dict[str, str], strategy: str, sentence: str
 ) -> None:
     """A sentence, green, in a moment."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], **config)
-    (said,) = dry_run.compare_strategies(ctx, ["orders"], strategy, as_of_ms=ctx.now_ms())
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)], **config)
+    (said,) = dry_run.compare_strategies(installation, ["orders"], strategy, as_of_ms=installation.now_ms())
     assert sentence in said
 
 
-def test_a_dry_run_foretells_retention_beside_compaction(ctx: Context, tmp_path: Path) -> None:
+def test_a_dry_run_foretells_retention_beside_compaction(installation: Installation, tmp_path: Path) -> None:
     """What retention takes is said apart; what is held by another run is not due."""
     make_topic(
-        ctx,
+        installation,
         tmp_path,
         "orders",
         [
-            build_old_lines(50, 5, at_ms=ctx.now_ms() - 3 * DAY_MS),
-            build_old_lines(50, 5, start=50, at_ms=ctx.now_ms() - DAY_MS),
+            build_old_lines(50, 5, at_ms=installation.now_ms() - 3 * DAY_MS),
+            build_old_lines(50, 5, start=50, at_ms=installation.now_ms() - DAY_MS),
         ],
         cleanup_policy="compact,delete",
         retention_ms=str(2 * DAY_MS),
         segment_ms="3600000",
     )
-    said = dry_run.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())["would"]
+    said = dry_run.preview_compaction(installation, "orders", as_of_ms=installation.now_ms())["would"]
     assert said is not None
     assert "retire 50 records in 1 segment(s) by retention" in said
-    ctx.store.leases.acquire("orders", "airflow:compact_topics:other", ctx.now_ms(), 60_000)
-    found = dry_run.preview_compaction(ctx, "orders", as_of_ms=ctx.now_ms())
+    installation.store.leases.acquire("orders", "airflow:compact_topics:other", installation.now_ms(), 60_000)
+    found = dry_run.preview_compaction(installation, "orders", as_of_ms=installation.now_ms())
     assert found["would"] == "orders: nothing is due (1 in_progress)."

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from airflow.sdk.execution_time.comms import DagRunStateResult
 
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow_airflow.tasks.ended_runs import release_topics_of_ended_runs
 
 MANUAL = "airflow:compact_now:manual__2026-11-23T01:00:00+00:00"
@@ -37,15 +37,17 @@ def find_state(dag_id: str, run_id: str) -> str:
         ("host:17:night", False),
     ],
 )
-def test_topic_is_released_only_when_the_run_that_holds_it_has_ended(ctx: Context, holder: str, is_free: bool) -> None:
+def test_topic_is_released_only_when_the_run_that_holds_it_has_ended(
+    installation: Installation, holder: str, is_free: bool
+) -> None:
     """By its state in Airflow; a run that Airflow does not know, and a process at a shell, keep their topics."""
-    lease = ctx.store.leases.acquire("orders", holder, ctx.now_ms(), 3_600_000)
+    lease = installation.store.leases.acquire("orders", holder, installation.now_ms(), 3_600_000)
     context = {"ti": SimpleNamespace(get_dagrun_state=find_state)}
-    assert release_topics_of_ended_runs(ctx, context, ["orders", "clicks"]) == (["orders"] if is_free else [])
-    assert ctx.store.leases.find("orders") == (None if is_free else lease)
+    assert release_topics_of_ended_runs(installation, context, ["orders", "clicks"]) == (["orders"] if is_free else [])
+    assert installation.store.leases.find("orders") == (None if is_free else lease)
 
 
-def test_lease_of_the_run_itself_is_not_asked_about(ctx: Context) -> None:
+def test_lease_of_the_run_itself_is_not_asked_about(installation: Installation) -> None:
     """Its state is running, and it needs its topics."""
-    ctx.store.leases.acquire("orders", ctx.holder, ctx.now_ms(), 3_600_000)
-    assert release_topics_of_ended_runs(ctx, {}, ["orders"]) == []
+    installation.store.leases.acquire("orders", installation.holder, installation.now_ms(), 3_600_000)
+    assert release_topics_of_ended_runs(installation, {}, ["orders"]) == []

@@ -15,7 +15,7 @@ from broker.kafka_broker import KafkaBroker, run_broker
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import read_topic
 from winnow.errors import UsageError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow_airflow.tasks import following
@@ -67,33 +67,33 @@ def followed(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> KafkaBroke
 
 
 def test_a_run_without_params_follows_what_the_settings_name(
-    ctx: Context, run_dag: RunDag, followed: KafkaBroker
+    installation: Installation, run_dag: RunDag, followed: KafkaBroker
 ) -> None:
     """A run that finds everything there changes nothing."""
     run_dag("ingest_topics")
-    assert [len(read_topic(ctx, name)) for name in BOTH] == [3, 3]
-    before = [ctx.log.open(name).head().snapshot_id for name in BOTH]
+    assert [len(read_topic(installation, name)) for name in BOTH] == [3, 3]
+    before = [installation.log.open(name).head().snapshot_id for name in BOTH]
     states = run_dag("ingest_topics")
     assert [states["ingest_kafka", -1], states["ingest_topic", -1]] == ["success", "skipped"]
-    assert [ctx.log.open(name).head().snapshot_id for name in BOTH] == before
+    assert [installation.log.open(name).head().snapshot_id for name in BOTH] == before
     produce(followed, BOTH[1], 2)
     assert run_dag("ingest_topics")["run", -1] == "success"
-    assert [len(read_topic(ctx, name)) for name in BOTH] == [3, 5]
-    assert "other.topic" not in ctx.log.names()
+    assert [len(read_topic(installation, name)) for name in BOTH] == [3, 5]
+    assert "other.topic" not in installation.log.names()
 
 
 def test_a_run_may_name_topics_of_the_settings_cluster_alone(
-    ctx: Context, run_dag: RunDag, followed: KafkaBroker
+    installation: Installation, run_dag: RunDag, followed: KafkaBroker
 ) -> None:
     assert run_dag("ingest_topics", kafka_topics=["other.topic"])["run", -1] == "success"
-    assert ctx.log.names() == ["other.topic"]
+    assert installation.log.names() == ["other.topic"]
     states = run_dag("ingest_topics", kafka_topics_regex="shop.orders|no.such", create=False)
     assert [states["ingest_kafka", -1], states["ingest_topic", 0]] == ["success", "failed"]
-    assert ctx.log.names() == ["other.topic"]
+    assert installation.log.names() == ["other.topic"]
 
 
 def test_a_failing_topic_marks_its_own_task_alone_and_is_alerted(
-    ctx: Context, run_dag: RunDag, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, run_dag: RunDag, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without one, no such task is started; one that is gone at Kafka is an alert and no failure."""
     monkeypatch.setenv("WINNOW_SOURCE__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
@@ -112,20 +112,20 @@ def test_a_failing_topic_marks_its_own_task_alone_and_is_alerted(
     ended = [states[each] for each in (("ingest_kafka", -1), ("ingest_topic", 0), ("run", -1))]
     assert ended == ["success", "failed", "failed"]
     assert ("ingest_topic", 1) not in states
-    assert [len(read_topic(ctx, name)) for name in names] == [1, 2, 1]
-    assert list_open(ctx) == [("depot.again", "ingest_failed"), ("depot.gone", "source_gone")]
-    assert "topic id" in ctx.store.alerts.list_open(["ingest_failed"])[0].message
+    assert [len(read_topic(installation, name)) for name in names] == [1, 2, 1]
+    assert list_open(installation) == [("depot.again", "ingest_failed"), ("depot.gone", "source_gone")]
+    assert "topic id" in installation.store.alerts.list_open(["ingest_failed"])[0].message
 
     monkeypatch.setenv("WINNOW_SOURCE__RECREATED", "new_epoch")
     states = run_dag("ingest_topics")
     assert [states["ingest_topic", -1], states["run", -1]] == ["skipped", "success"]
-    assert len(read_topic(ctx, "depot.again")) == 2
-    assert list_open(ctx) == [("depot.gone", "source_gone")]
+    assert len(read_topic(installation, "depot.again")) == 2
+    assert list_open(installation) == [("depot.gone", "source_gone")]
 
 
-def list_open(ctx: Context) -> list[tuple[str, str]]:
+def list_open(installation: Installation) -> list[tuple[str, str]]:
     """The open alerts: topic and kind."""
-    return [(alert.topic, alert.kind) for alert in ctx.store.alerts.list_open()]
+    return [(alert.topic, alert.kind) for alert in installation.store.alerts.list_open()]
 
 
 def test_a_run_reads_files_or_kafka(followed: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,11 +141,11 @@ def test_a_run_reads_files_or_kafka(followed: KafkaBroker, monkeypatch: pytest.M
 
 
 def test_a_run_leaves_the_topics_to_another_one_that_reads_them(
-    ctx: Context, run_dag: RunDag, followed: KafkaBroker
+    installation: Installation, run_dag: RunDag, followed: KafkaBroker
 ) -> None:
-    with hold_lease(ctx, following.LEASE):
+    with hold_lease(installation, following.LEASE):
         assert run_dag("ingest_topics")["run", -1] == "success"
-    assert ctx.log.names() == []
+    assert installation.log.names() == []
 
 
 def test_the_settings_are_the_schedule(followed: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_the_settings_are_the_schedule(followed: KafkaBroker, monkeypatch: pytes
 
 
 def test_kafka_is_not_read_into_topics_of_an_owner_whom_the_person_may_not_act_for(
-    ctx: Context, run_dag: RunDag, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, run_dag: RunDag, broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that names one, or matches it, appends to none; one of what the settings follow leaves it out."""
     monkeypatch.setenv("WINNOW_SOURCE__BOOTSTRAP_SERVERS", broker.bootstrap_servers)
@@ -169,12 +169,12 @@ def test_kafka_is_not_read_into_topics_of_an_owner_whom_the_person_may_not_act_f
     names = ["till.orders", "till.clicks"]
     create(broker, *names)
     assert run_dag("ingest_topics")["run", -1] == "success"
-    alter_topic(ctx, "till.orders", {"winnow.owner": "payments"}, [])
+    alter_topic(installation, "till.orders", {"winnow.owner": "payments"}, [])
     for name in names:
         produce(broker, name, 1)
 
     def count_records() -> list[int]:
-        return [len(read_topic(ctx, name)) for name in names]
+        return [len(read_topic(installation, name)) for name in names]
 
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")
     for named in ({"kafka_topics": names}, {"kafka_topics_regex": "till.*"}):

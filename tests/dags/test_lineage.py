@@ -13,7 +13,7 @@ import pytest
 from tests.support.airflow_environment import ENVIRONMENT
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow_airflow import lineage, lineage_facets
 from winnow_airflow.xcom_values import BatchRow, PlanRow
 
@@ -93,10 +93,10 @@ def test_uri_of_a_catalog_is_told_without_its_secrets(uri: str, told: str) -> No
 
 
 def test_batch_whose_plans_were_not_published_has_no_output_and_a_task_without_a_batch_says_nothing(
-    ctx: Context, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
     """Nothing is told that did not happen; what was to be judged is named without a verdict."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
     row = PlanRow(
         topic="orders", plan_id="p", uri=f"{tmp_path}/p/plan.json", partitions=1, size_bytes=0, deadline_ms=None
     )
@@ -107,7 +107,7 @@ def test_batch_whose_plans_were_not_published_has_no_output_and_a_task_without_a
 
     assert lineage.find_batch(Task()) is batch
     assert lineage.find_batch(object()) is None
-    assert lineage_facets.published(ctx, batch).outputs == []
-    (judged,) = lineage_facets.judged(ctx, batch).inputs
-    (read,) = lineage_facets.compacted(ctx, batch).inputs
+    assert lineage_facets.published(installation, batch).outputs == []
+    (judged,) = lineage_facets.judged(installation, batch).inputs
+    (read,) = lineage_facets.compacted(installation, batch).inputs
     assert (judged.name, judged.inputFacets, read.inputFacets) == (read.name, {}, {})

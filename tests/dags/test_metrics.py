@@ -23,7 +23,7 @@ from tests.dags.conftest import RunDag
 from tests.support.airflow_environment import ENVIRONMENT
 from tests.support.dag_topics import build_old_lines, make_topic
 from tests.support.receivers import Datagrams, Posted, open_statsd, open_webhook
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.report.events import log as events_log
 from winnow.report.events import log_event
 from winnow.report.metrics import Measurement
@@ -78,13 +78,13 @@ def published(topic: str) -> None:
 
 
 def test_gauges_reach_a_statsd_server_with_their_topic_as_a_tag(
-    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+    installation: Installation, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """Through Airflow's own logger: its prefix, its way of writing tags."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms="3600000")
-    make_topic(ctx, tmp_path, "web.clicks", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms="3600000")
+    make_topic(installation, tmp_path, "web.clicks", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
-    sent = metrics.send_gauges(ctx, ["orders", "web.clicks"])
+    sent = metrics.send_gauges(installation, ["orders", "web.clicks"])
     found = statsd.lines()
     assert len(found) == sent
     assert found["overdue-partitions-count,topic=orders"] == ["1|g"]
@@ -93,17 +93,20 @@ def test_gauges_reach_a_statsd_server_with_their_topic_as_a_tag(
 
 
 def test_plain_statsd_gets_a_name_of_its_own_for_every_topic_and_label(
-    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+    installation: Installation, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """It drops tags, and one topic's gauge would overwrite another's; counters and timers add up."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
-    make_topic(ctx, tmp_path, "web.clicks", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "web.clicks", [build_old_lines(10, 5)])
     airflow_stats(statsd.port, tagged=False)
-    sent = metrics.send_gauges(ctx, ["orders", "web.clicks"])
+    sent = metrics.send_gauges(installation, ["orders", "web.clicks"])
     found = statsd.lines()
     assert len(found) == sent
     assert {"max-dirty-percent.orders", "max-dirty-percent.web__clicks"} < found.keys()
-    with log_pipeline_events(ctx), log_pipeline_events(ctx):  # a task within a task's context tells once
+    with (
+        log_pipeline_events(installation),
+        log_pipeline_events(installation),
+    ):  # a task within a task's context tells once
         published("orders")
         published("web.clicks")
     assert statsd.lines() == {
@@ -115,14 +118,14 @@ def test_plain_statsd_gets_a_name_of_its_own_for_every_topic_and_label(
 
 
 def test_more_topics_than_the_setting_send_totals_and_no_single_topic(
-    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, tmp_path: Path, statsd: Datagrams, airflow_stats: Point, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gauges, counters and timers alike: series of their own for thousands of topics are too many."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
     monkeypatch.setenv("WINNOW_METRICS__MOST_TOPICS", "1")
-    with open_context() as narrow:
+    with open_installation() as narrow:
         assert metrics.send_gauges(narrow, ["orders", "clicks"]) > 0
         with log_pipeline_events(narrow):
             published("orders")
@@ -133,11 +136,11 @@ def test_more_topics_than_the_setting_send_totals_and_no_single_topic(
 
 
 def test_run_about_chosen_topics_sends_no_total(
-    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+    installation: Installation, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """It has not seen the others, and would overwrite what the last run said of all of them."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 10, at_ms=installation.now_ms())])
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(10, 10, at_ms=installation.now_ms())])
     airflow_stats(statsd.port)
     monitoring.send_run_metrics(context_of("orders"))
     found = statsd.lines()
@@ -146,27 +149,27 @@ def test_run_about_chosen_topics_sends_no_total(
 
 
 def test_a_stats_server_that_is_away_breaks_nothing(
-    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+    installation: Installation, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """Nobody listens at the port, and the sending goes through or ends early; it raises in no case."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
     port = statsd.port
     statsd.server.close()
     airflow_stats(port)
-    with log_pipeline_events(ctx):
+    with log_pipeline_events(installation):
         published("orders")
-    metrics.send_gauges(ctx, ["orders"])
+    metrics.send_gauges(installation, ["orders"])
 
 
 def test_a_topic_that_cannot_be_measured_leaves_the_others_measured(
-    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+    installation: Installation, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """And where none can be, no total of zeros is sent."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
-    metrics.send_gauges(ctx, ["missing", "orders"])
+    metrics.send_gauges(installation, ["missing", "orders"])
     assert "paused-partitions-count,topic=orders" in statsd.lines()
-    assert metrics.send_gauges(ctx, ["missing"]) == 0
+    assert metrics.send_gauges(installation, ["missing"]) == 0
 
 
 def test_unknown_metrics_are_not_sent() -> None:
@@ -201,15 +204,15 @@ import os, sys
 from airflow.sdk.log import configure_logging
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.report.events import log_event
 from winnow_airflow import metrics
 from winnow_airflow.event_logging import log_pipeline_events
 configure_logging(json_output=True, output=sys.stdout.buffer)
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)  # as a task's process begins
-with open_context() as ctx:
-    sent = metrics.send_gauges(ctx, ["orders"])
-    with log_pipeline_events(ctx):  # last, so that nobody else hands over what it counts
+with open_installation() as installation:
+    sent = metrics.send_gauges(installation, ["orders"])
+    with log_pipeline_events(installation):  # last, so that nobody else hands over what it counts
         log_event("published", "orders", plan_id="p", attempt="a", records_in=100, duration_ms=1500)
 sys.stdout.flush()
 sys.stderr.write(f"SENT {sent}\\n")
@@ -241,14 +244,14 @@ def in_a_task_process(home: Path, url: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_opentelemetry_collector_gets_gauges_counters_and_timers_before_the_task_ends(
-    ctx: Context, tmp_path: Path, collector: Posted
+    installation: Installation, tmp_path: Path, collector: Posted
 ) -> None:
     """As Airflow itself is set up for it, with labels as attributes; nothing waits for an exit hook.
 
     Counters say what was added, not what this process has counted: every task begins at 0. The same event is one
     line of the task's JSON log, with its fields.
     """
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms="3600000")
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)], max_compaction_lag_ms="3600000")
     done = in_a_task_process(tmp_path / "lake", collector.url)
     assert done.returncode == 0, done.stderr
     arrived = [
@@ -287,9 +290,9 @@ def test_opentelemetry_collector_gets_gauges_counters_and_timers_before_the_task
     assert {name: line[name] for name in fields} == fields
 
 
-def test_an_opentelemetry_collector_that_is_away_breaks_nothing(ctx: Context, tmp_path: Path) -> None:
+def test_an_opentelemetry_collector_that_is_away_breaks_nothing(installation: Installation, tmp_path: Path) -> None:
     """The task ends as if all had arrived."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -297,16 +300,16 @@ def test_an_opentelemetry_collector_that_is_away_breaks_nothing(ctx: Context, tm
 
 
 def test_events_are_counted_where_the_log_shows_warnings_only_and_tell_as_before_afterwards(
-    ctx: Context, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
+    installation: Installation, tmp_path: Path, statsd: Datagrams, airflow_stats: Point
 ) -> None:
     """What is counted does not depend on what is shown."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 5)])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
     airflow_stats(statsd.port)
     root = logging.getLogger()
     before = root.level
     root.setLevel(logging.WARNING)
     try:
-        with log_pipeline_events(ctx):
+        with log_pipeline_events(installation):
             published("orders")
     finally:
         root.setLevel(before)
@@ -317,7 +320,7 @@ def test_events_are_counted_where_the_log_shows_warnings_only_and_tell_as_before
 
 
 def test_a_run_sends_the_metrics_of_all_its_topics_also_of_idle_ones(
-    ctx: Context,
+    installation: Installation,
     run_dag: RunDag,
     tmp_path: Path,
     statsd: Datagrams,
@@ -325,7 +328,7 @@ def test_a_run_sends_the_metrics_of_all_its_topics_also_of_idle_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An idle run is green and has sent; with metrics switched off the task is skipped and the run as green."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(10, 10, at_ms=ctx.now_ms())])
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 10, at_ms=installation.now_ms())])
     airflow_stats(statsd.port)
     states = run_dag("compact_topics")
     assert (states["send_metrics", -1], states["outcome", -1], states["run", -1]) == ("success", "skipped", "success")
@@ -341,7 +344,7 @@ def test_a_run_sends_the_metrics_of_all_its_topics_also_of_idle_ones(
 
 
 def test_metadata_store_that_is_away_sends_no_metrics_and_fails_nothing(
-    ctx: Context,
+    installation: Installation,
     statsd: Datagrams,
     airflow_stats: Point,
     monkeypatch: pytest.MonkeyPatch,

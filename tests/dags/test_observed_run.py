@@ -24,7 +24,7 @@ from tests.support.airflow_environment import ENVIRONMENT
 from tests.support.dag_topics import build_old_lines, lose_a_record, make_topic
 from tests.support.receivers import open_statsd, open_webhook
 from winnow.config.settings import Settings
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.report.counters import PHASES
 from winnow.report.events import EVENTS
 from winnow.values.results import Receipt
@@ -83,14 +83,16 @@ def observed(airflow_home: Settings, tmp_path_factory: pytest.TempPathFactory) -
             "AIRFLOW__OPENLINEAGE__NAMESPACE": NAMESPACE,
         }.items():
             patch.setenv(name, value)
-        with open_context() as ctx:
+        with open_installation() as installation:
             for topic in ("orders", "clicks"):
-                make_topic(ctx, folder, topic, [build_old_lines(100, 10)])
+                make_topic(installation, folder, topic, [build_old_lines(100, 10)])
             bag = DagBag(dag_folder=ENVIRONMENT["AIRFLOW__CORE__DAGS_FOLDER"])
             dag = bag.dags["compact_topics"]
             for each in dag.tasks:
                 each.retries = 0
-            dag.task_dict["compact_batch.compact"].on_success_callback = [lambda _: lose_a_record(ctx, "clicks")]
+            dag.task_dict["compact_batch.compact"].on_success_callback = [
+                lambda _: lose_a_record(installation, "clicks")
+            ]
             stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
             said = io.StringIO()
             try:
@@ -98,13 +100,13 @@ def observed(airflow_home: Settings, tmp_path_factory: pytest.TempPathFactory) -
                     ended = dag.test()
             finally:
                 stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
-            run = ctx.store.runs.list_runs("orders")[0]
-            receipt = ctx.store.projection.find_receipt(run.plan_id)
+            run = installation.store.runs.list_runs("orders")[0]
+            receipt = installation.store.projection.find_receipt(run.plan_id)
             assert receipt is not None
             yield Observed(
                 receipt=receipt,
-                location=ctx.log.open("orders").head().location,
-                warehouse=ctx.settings.warehouse,
+                location=installation.log.open("orders").head().location,
+                warehouse=installation.settings.warehouse,
                 states={(ti.task_id, ti.map_index): str(ti.state) for ti in ended.get_task_instances()},
                 metrics=statsd.lines(),
                 lineage=[json.loads(body) for body in server.bodies],

@@ -12,7 +12,7 @@ from tests.dags.conftest import RunDag
 from winnow.config.settings import Settings
 from winnow.embedded.airflow_home import POOLS
 from winnow.errors import ConfigurationError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow_airflow import pool_checks
 from winnow_airflow.task_defaults import RETRY_POLICY
 
@@ -139,7 +139,9 @@ def test_a_missing_pool_is_noted_when_a_run_starts_and_forgotten_when_it_starts_
     assert pool_checks.MISSING_POOLS_KEY not in start(scheduling, run)
 
 
-def test_a_run_without_its_pools_ends_at_once_with_the_command_that_creates_them(ctx: Context, run_dag: RunDag) -> None:
+def test_a_run_without_its_pools_ends_at_once_with_the_command_that_creates_them(
+    installation: Installation, run_dag: RunDag
+) -> None:
     """The first task is red, nothing else ran; the error is of the kind that is not tried again."""
     states = run_dag("sweep_topics", **{pool_checks.MISSING_POOLS_KEY: ["winnow_commit"]})
     assert (states["list_topics", -1], states["sweep", -1], states["run", -1]) == (

@@ -11,7 +11,7 @@ import pytest
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.errors import UsageError
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow_airflow import topic_rights
 from winnow_airflow.tasks import task_start
@@ -26,16 +26,16 @@ def triggered_by(name: str | None, run_type: str = "manual") -> dict[str, Any]:
 
 
 @pytest.fixture
-def topics(ctx: Context, tmp_path: Path) -> Context:
+def topics(installation: Installation, tmp_path: Path) -> Installation:
     """``orders`` of the owner payments, and ``clicks`` of nobody."""
-    make_topic(ctx, tmp_path, "orders", [build_old_lines(20, 4)], winnow_owner="payments", segment_ms="1000")
-    make_topic(ctx, tmp_path, "clicks", [build_old_lines(20, 4)], segment_ms="1000")
-    return ctx
+    make_topic(installation, tmp_path, "orders", [build_old_lines(20, 4)], winnow_owner="payments", segment_ms="1000")
+    make_topic(installation, tmp_path, "clicks", [build_old_lines(20, 4)], segment_ms="1000")
+    return installation
 
 
-def count_commits(ctx: Context, topic: str) -> int:
+def count_commits(installation: Installation, topic: str) -> int:
     """How often the topic was committed to."""
-    return len(ctx.log.open(topic).head().table.metadata.metadata_log)
+    return len(installation.log.open(topic).head().table.metadata.metadata_log)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,12 @@ def count_commits(ctx: Context, topic: str) -> int:
     ],
 )
 def test_no_dag_touches_a_topic_of_an_owner_whom_the_person_may_not_act_for(
-    topics: Context, tmp_path: Path, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, dag_id: str, conf: dict[str, Any]
+    topics: Installation,
+    tmp_path: Path,
+    run_dag: RunDag,
+    monkeypatch: pytest.MonkeyPatch,
+    dag_id: str,
+    conf: dict[str, Any],
 ) -> None:
     """Named beside others, or alone; the run fails, and nothing of either topic is changed."""
     later = tmp_path / "later.jsonl"
@@ -63,7 +68,7 @@ def test_no_dag_touches_a_topic_of_an_owner_whom_the_person_may_not_act_for(
 
 
 def test_who_may_act_for_the_owner_changes_its_topics(
-    topics: Context, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+    topics: Installation, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By name, or for all owners."""
     for variable, value in (("WINNOW_OWNERS__payments", f"ada, {PERSON}"), ("WINNOW_OWNERS__*", PERSON)):
@@ -74,11 +79,11 @@ def test_who_may_act_for_the_owner_changes_its_topics(
 
 
 def test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all(
-    topics: Context, monkeypatch: pytest.MonkeyPatch
+    topics: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of people whom Airflow does not name none has a right; nobody triggers scheduled and asset runs."""
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")
-    with open_context() as ctx:
+    with open_installation() as installation:
         for person, kind, expected in (
             ("otto", "manual", ["clicks"]),
             ("otto", "backfill", ["clicks"]),
@@ -89,20 +94,20 @@ def test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all(
             (None, "asset_triggered", ["clicks", "orders"]),
         ):
             context = triggered_by(person, kind)
-            assert sorted(task_start.select_topics(ctx, context, [])) == expected, (person, kind)
+            assert sorted(task_start.select_topics(installation, context, [])) == expected, (person, kind)
         with pytest.raises(UsageError, match="orders is owned by payments, for whom otto may not act"):
-            task_start.select_topics(ctx, triggered_by("otto"), ["orders"])
+            task_start.select_topics(installation, triggered_by("otto"), ["orders"])
         with pytest.raises(UsageError, match="nobody by name may not act"):
-            task_start.select_topics(ctx, triggered_by(None), ["orders"])
+            task_start.select_topics(installation, triggered_by(None), ["orders"])
 
 
 def test_a_deleted_topic_is_left_to_those_who_may_act_for_every_owner(
-    topics: Context, monkeypatch: pytest.MonkeyPatch
+    topics: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its owner is not read; what a sweep takes of it does not come back."""
     delete_topic(topics, "orders")
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")
     monkeypatch.setenv("WINNOW_OWNERS__*", "root")
-    with open_context() as ctx:
-        assert topic_rights.keep_permitted(ctx, triggered_by("ada"), ["orders", "clicks"]) == ["clicks"]
-        assert topic_rights.keep_permitted(ctx, triggered_by("root"), ["orders"]) == ["orders"]
+    with open_installation() as installation:
+        assert topic_rights.keep_permitted(installation, triggered_by("ada"), ["orders", "clicks"]) == ["clicks"]
+        assert topic_rights.keep_permitted(installation, triggered_by("root"), ["orders"]) == ["orders"]

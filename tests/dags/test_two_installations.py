@@ -20,7 +20,7 @@ from tests.support.dag_topics import build_old_lines, make_topic, read_topic
 from winnow.config.settings import Settings, load_settings
 from winnow.embedded.airflow_env import DATABASE_VARIABLE, make_sqlite_url
 from winnow.embedded.airflow_home import POOLS
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow_airflow.pool_checks import MISSING_POOLS_KEY
 
 NAMES = ("sales", "stock")
@@ -121,8 +121,8 @@ def installations(airflow_home: Settings, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("two")
     made = TwoInstallations(airflow_home, folder)
     for number, name in enumerate(NAMES, 1):
-        with open_context(load_settings(env=made.environments[name])) as ctx:
-            make_topic(ctx, folder, "orders", [build_old_lines(20 * number, 4)], segment_ms="1000")
+        with open_installation(load_settings(env=made.environments[name])) as installation:
+            make_topic(installation, folder, "orders", [build_old_lines(20 * number, 4)], segment_ms="1000")
         made.run(name, "-m", "airflow", "dag-processor", "--bundle-name", name, "--num-runs", "1")
     return made
 
@@ -154,8 +154,8 @@ def test_a_run_of_each_compacts_its_own_lake_and_sends_its_own_asset_event(insta
         assert json.loads(ran.splitlines()[-1]) == "success"
         left[name] = 4
         for each in NAMES:
-            with open_context(load_settings(env=installations.environments[each])) as ctx:
-                assert len(read_topic(ctx, "orders")) == left[each], (name, each)
+            with open_installation(load_settings(env=installations.environments[each])) as installation:
+                assert len(read_topic(installation, "orders")) == left[each], (name, each)
         runs = installations.select("SELECT dag_id, state FROM dag_run")
         assert (f"{name}_compact_now", "success") in runs
     # The copied database has events of other tests, of DAGs and assets without a prefix.

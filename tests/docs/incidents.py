@@ -92,18 +92,18 @@ def failed_validation(world: World) -> Env:
     path = storage.parse_local_path(part.rewrites[0].outputs[0].path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValidationFailedError):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     return {}
 
 
 def broken_validation(world: World) -> Env:
     """The topic's suite asks for what cannot be asked."""
     prepare(world)
-    alter_topic(world.ctx, TOPIC, {"winnow.expectations": "broken"}, [])
+    alter_topic(world.installation, TOPIC, {"winnow.expectations": "broken"}, [])
     plan = _plan(world)
     world.stage(plan)
     with pytest.raises(ValidationBrokenError):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     return {}
 
 
@@ -125,7 +125,7 @@ def flipped_value(world: World) -> Env:
     data = bytearray(path.read_bytes())
     data[chunk.data_page_offset + chunk.total_compressed_size - 2] ^= 1
     path.write_bytes(data)
-    assert open_scrub(world.ctx, [TOPIC])[0].findings
+    assert open_scrub(world.installation, [TOPIC])[0].findings
     return {"SEGMENT": str(path), "BACKUP": str(backup)}
 
 
@@ -146,7 +146,7 @@ def _damage(world: World, number: int) -> Path:
     path.write_bytes(path.read_bytes()[:200])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "submit_plans", in_process_spark.submit)
-        (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).receipts
+        (receipt,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock()).receipts
     assert receipt.status is Status.INVALID
     return path
 
@@ -161,7 +161,7 @@ def _with_deadline(world: World, in_ms: int) -> None:
 def near_deadline(world: World) -> Env:
     """Somebody paused a partition, half an hour before its deadline."""
     _with_deadline(world, 30 * MINUTE_MS)
-    pause_partitions(world.ctx, TOPIC, [0], by="anna")
+    pause_partitions(world.installation, TOPIC, [0], by="anna")
     return run_watch(world)
 
 
@@ -173,8 +173,8 @@ def missed_deadline(world: World) -> Env:
 
 def run_watch(world: World) -> Env:
     """What every run of ``compact_topics`` ends with."""
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
-    watch_topics(world.ctx)
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
+    watch_topics(world.installation)
     return {}
 
 
@@ -189,9 +189,9 @@ def unknown_commit(world: World) -> Env:
         raise ConnectionError("connection reset by peer")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.ctx.log.catalog, "commit_table", commit)
+        patch.setattr(world.installation.log.catalog, "commit_table", commit)
         with pytest.raises(CommitUnknownError):
-            publish_attempt(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.installation, plan.plan_id, "a1")
     return {}
 
 
@@ -215,17 +215,17 @@ def dead_run(world: World) -> Env:
     """A process of this machine died while it held the topic, with a plan that nobody carries out."""
     prepare(world)
     _plan(world)
-    program = "from winnow.pipeline.context import name_process; print(name_process())"
+    program = "from winnow.pipeline.installation import name_process; print(name_process())"
     named = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     holder = named.stdout.strip()
-    world.ctx.store.leases.acquire(TOPIC, holder, world.clock(), 60 * MINUTE_MS)
+    world.installation.store.leases.acquire(TOPIC, holder, world.clock(), 60 * MINUTE_MS)
     return {}
 
 
 def no_store(world: World) -> Env:
     """The file of the store is gone."""
     two_partitions(world)
-    world.ctx.store.close()
+    world.installation.store.close()
     for path in (world.folder / "home").glob("store.db*"):
         path.unlink()
     return {}
@@ -237,7 +237,7 @@ def foreign_commit(world: World) -> Env:
 
     two_partitions(world)
     rows = [{"partition": 0, "offset": 12, "timestampType": 0, "key": b"k", "value": b"v"}]
-    table = world.ctx.log.catalog.load_table(("winnow", TOPIC))
+    table = world.installation.log.catalog.load_table(("winnow", TOPIC))
     table.append(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA))
     return {}
 
@@ -245,7 +245,7 @@ def foreign_commit(world: World) -> Env:
 def foreign_configuration(world: World) -> Env:
     """Another engine set a retention."""
     two_partitions(world)
-    with world.ctx.log.catalog.load_table(("winnow", TOPIC)).transaction() as change:
+    with world.installation.log.catalog.load_table(("winnow", TOPIC)).transaction() as change:
         change.set_properties({"retention.ms": "1"})
     return {}
 
@@ -255,7 +255,7 @@ def held_configuration(world: World) -> Env:
     two_partitions(world)
     settings = {"delete.retention.ms": SourceSetting("1000", Origin.TOPIC)}
     found = BrokerTopic(TOPIC, None, {}, settings=settings)
-    follow_configuration(world.ctx, world.ctx.log.open(TOPIC), found, TakingRules(takes=True))
+    follow_configuration(world.installation, world.installation.log.open(TOPIC), found, TakingRules(takes=True))
     return {}
 
 
@@ -301,7 +301,7 @@ def failed_ingest(world: World) -> Env:
     """A followed topic was created again, and refused."""
     prepare(world)
     words = "Topic orders is another one than was ingested before."
-    world.ctx.alerts.open_alert(
+    world.installation.alerts.open_alert(
         alert_kinds.make_ingest_failed(TOPIC, words, dag_id="ingest_topics", at_ms=world.clock())
     )
     return {}
@@ -310,7 +310,7 @@ def failed_ingest(world: World) -> Env:
 def gone_source(world: World) -> Env:
     """A followed topic is not at the brokers any more."""
     prepare(world)
-    record_gone(world.ctx, [TOPIC], {}, {TOPIC: world.head().table.metadata_location})
+    record_gone(world.installation, [TOPIC], {}, {TOPIC: world.head().table.metadata_location})
     return {}
 
 

@@ -19,7 +19,7 @@ PARTS = ("**What it means.**", "**What is safe.**", "**Look", "**Do", "**Over wh
 
 def open_kinds(world: World) -> list[str]:
     """The alerts that have not recovered."""
-    return [alert.kind for alert in world.ctx.store.alerts.list_open()]
+    return [alert.kind for alert in world.installation.store.alerts.list_open()]
 
 
 def newest(world: World, topic: str) -> set[int]:

@@ -73,15 +73,15 @@ def watch_steps(counter: StepCounter) -> None:
 def adopt(world: World) -> None:
     """Adopt the topic from where its table lies."""
     (folder,) = world.folder.glob(f"home/warehouse/winnow/{TOPIC}-*")
-    adopt_topic(world.ctx, TOPIC, str(folder), run=True)
+    adopt_topic(world.installation, TOPIC, str(folder), run=True)
 
 
 WORKS: dict[str, Callable[[World], object]] = {
-    "create": lambda world: create_backup(world.ctx, str(world.folder / FOLDER)),
-    "restore": lambda world: restore_backup(world.ctx, str(world.folder / FOLDER)),
+    "create": lambda world: create_backup(world.installation, str(world.folder / FOLDER)),
+    "restore": lambda world: restore_backup(world.installation, str(world.folder / FOLDER)),
     "adopt": adopt,
-    "recover": lambda world: recover_topic(world.ctx, TOPIC, run=True),
-    "rebuild": lambda world: recover_topic(world.ctx, TOPIC, rebuild=True, run=True),
+    "recover": lambda world: recover_topic(world.installation, TOPIC, run=True),
+    "rebuild": lambda world: recover_topic(world.installation, TOPIC, rebuild=True, run=True),
 }
 
 

@@ -30,7 +30,7 @@ def main() -> None:
     worst = 0
     with open_topic(folder) as world:
         while time.monotonic() < until:
-            made = create_backup(world.ctx, destination)
+            made = create_backup(world.installation, destination)
             if made.left_out or verify_backup(destination).findings:
                 worst = 90
             print(made.backup_id, flush=True)

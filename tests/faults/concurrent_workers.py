@@ -29,8 +29,8 @@ from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 from winnow.log.head import Change, Committed, Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import open_installation
 
 PROCESSES = 10
 KEYS = 7
@@ -43,8 +43,8 @@ EXPECTED = (RunAgainError, ServiceError, FileNotFoundError, duckdb.IOException)
 def open_topic(folder: Path) -> Iterator[World]:
     """The topic's world on the wall clock, with short leases."""
     env = {"WINNOW_HOME": str(folder / "home"), "WINNOW_LEASE_MS": str(LEASE_MS)}
-    with open_context(load_settings(cwd=folder, env=env), now_ms=read_wall_clock_ms) as ctx:
-        yield World(ctx, read_wall_clock_ms, folder)  # type: ignore[arg-type]
+    with open_installation(load_settings(cwd=folder, env=env), now_ms=read_wall_clock_ms) as installation:
+        yield World(installation, read_wall_clock_ms, folder)  # type: ignore[arg-type]
 
 
 def wait_before_commits(chance: random.Random) -> None:
@@ -91,7 +91,7 @@ class Worker:
         # Until it is certain; the same offsets never land twice.
         for _ in range(20):
             with contextlib.suppress(*EXPECTED):
-                ingest_files(self._world.ctx, TOPIC, [path], as_of_ms=read_wall_clock_ms())
+                ingest_files(self._world.installation, TOPIC, [path], as_of_ms=read_wall_clock_ms())
                 break
         else:
             raise RuntimeError(f"{path} could not be appended")
@@ -103,7 +103,7 @@ class Worker:
         self._world.compact(read_wall_clock_ms(), attempt=f"a-{uuid.uuid4().hex[:12]}")
 
     def _sweep(self) -> None:
-        sweep_topics(self._world.ctx, [TOPIC])
+        sweep_topics(self._world.installation, [TOPIC])
 
 
 def start(folder: Path, number: int, seed: int, until: float) -> int:

@@ -88,7 +88,7 @@ def is_state_change(state: RunState) -> Callable[..., bool]:
 
 def ingest(world: World) -> None:
     path = str(world.folder / "late.jsonl")
-    ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
 
 
 def compact(world: World) -> None:
@@ -96,33 +96,33 @@ def compact(world: World) -> None:
 
 
 def sweep(world: World) -> None:
-    sweeping.sweep_topics(world.ctx, [TOPIC])
+    sweeping.sweep_topics(world.installation, [TOPIC])
 
 
 def undo(world: World) -> None:
-    (newest,) = list_ingests(world.ctx, TOPIC, limit=1).calls
-    undo_ingest(world.ctx, TOPIC, newest.ingest_id)
+    (newest,) = list_ingests(world.installation, TOPIC, limit=1).calls
+    undo_ingest(world.installation, TOPIC, newest.ingest_id)
 
 
 def update_latest(world: World) -> None:
-    latest_table.update_latest_table(world.ctx, TOPIC)
+    latest_table.update_latest_table(world.installation, TOPIC)
 
 
 def delete(world: World) -> None:
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
 
 
 def create(world: World) -> None:
-    create_topic(world.ctx, "created", 1, {})
+    create_topic(world.installation, "created", 1, {})
 
 
 def note_installation(world: World) -> None:
-    storage.delete(world.ctx.installation.document)
-    world.ctx.installation.check()
+    storage.delete(world.installation.guard.document)
+    world.installation.guard.check()
 
 
 def remove(world: World) -> None:
-    delete_topic(world.ctx, TOPIC, now=True)
+    delete_topic(world.installation, TOPIC, now=True)
 
 
 MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {

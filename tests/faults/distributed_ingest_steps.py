@@ -65,7 +65,7 @@ def ingest(world: World) -> IngestReport:
     """Ingest the archive by tasks of this process, with small ranges."""
     run_spark.submit_ingest_plan = carry_out_in_process
     ingest_ranges.MINIMUM_RANGE_BYTES = 1
-    return ingest_files(world.ctx, TOPIC, [str(world.folder / "archive")], as_of_ms=world.clock(), on="spark")
+    return ingest_files(world.installation, TOPIC, [str(world.folder / "archive")], as_of_ms=world.clock(), on="spark")
 
 
 def ingest_until(world: World, step: int, end: Callable[[], None]) -> None:

@@ -45,10 +45,10 @@ def ingest(world: World) -> None:
 
 def compact(world: World) -> None:
     """Both topics; the other one becomes a compacted one, and what has no key leaves it."""
-    set_config(world.ctx.log.open(OLD_TOPIC), {"cleanup.policy": "compact"}, ())
+    set_config(world.installation.log.open(OLD_TOPIC), {"cleanup.policy": "compact"}, ())
     for topic in (TOPIC, OLD_TOPIC):
-        with hold_lease(world.ctx, topic):
-            settle_open_runs(world.ctx, topic)
+        with hold_lease(world.installation, topic):
+            settle_open_runs(world.installation, topic)
             carry_out(world, topic)
 
 
@@ -57,13 +57,13 @@ def carry_out(world: World, topic: str) -> None:
     plan = world.plan(world.clock(), topic=topic)
     assert plan is not None
     document = staging.read_plan(plan.uri)
-    world.ctx.store.runs.set_state(plan.plan_id, RunState.COMPACTING, world.clock(), attempt="a1")
-    tasks, budget = plan_tasks(spark.build_units(plan.uri, document), 1, world.ctx.budget, 1)
+    world.installation.store.runs.set_state(plan.plan_id, RunState.COMPACTING, world.clock(), attempt="a1")
+    tasks, budget = plan_tasks(spark.build_units(plan.uri, document), 1, world.installation.budget, 1)
     results = list(spark._run_task(tasks, "a1", budget, lambda _: None))
     assert spark.write_plan_manifest(plan.uri, document, "a1", results).manifest_uri is not None
-    world.ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, world.clock(), attempt="a1")
+    world.installation.store.runs.set_state(plan.plan_id, RunState.STAGED, world.clock(), attempt="a1")
     world.accept(plan)
-    publish_attempt(world.ctx, plan.plan_id, "a1")
+    publish_attempt(world.installation, plan.plan_id, "a1")
 
 
 WORK = {each.__name__: each for each in (ingest, compact)}

@@ -37,7 +37,7 @@ def fill(world: World) -> dict[str, list[Record]]:
     """Two topics, a first backup, and what is new since; what each topic holds."""
     world.create(1, winnow_keyless="quarantine", min_cleanable_dirty_ratio="0", segment_ms="1")
     world.ingest(build_versions(0, 12))
-    create_backup(world.ctx, str(world.folder / FOLDER))
+    create_backup(world.installation, str(world.folder / FOLDER))
     world.ingest([*build_versions(12, 3), record(15, None, b"no key")])
     world.compact()
     world.create(1, OTHER)
@@ -47,7 +47,7 @@ def fill(world: World) -> dict[str, list[Record]]:
 
 def read_all(world: World) -> dict[str, list[Record]]:
     """The records of all topics."""
-    return {topic: world.read(topic=topic) for topic in world.ctx.log.names()}
+    return {topic: world.read(topic=topic) for topic in world.installation.log.names()}
 
 
 def kill_at_each_point(server: ForkServer, folder: Path, work: str, prepare: Path) -> Iterator[int]:
@@ -82,13 +82,13 @@ def test_backup_that_dies_at_any_step_is_none_and_the_next_call_goes_on(tmp_path
     for point in kill_at_each_point(server, folder, "create", prepare):
         assert verify_backup(destination).findings == (), point
         with open_world(folder) as world:
-            made = create_backup(world.ctx, destination)
+            made = create_backup(world.installation, destination)
         checked = verify_backup(destination)
         assert (checked.backup_id, checked.findings) == (made.backup_id, ()), point
         assert {topic.topic: topic.records for topic in checked.topics} == {t: len(before[t]) for t in before}
     shutil.rmtree(folder / "home")
     with open_world(folder) as world:
-        restore_backup(world.ctx, destination)
+        restore_backup(world.installation, destination)
         assert read_all(world) == before
 
 
@@ -101,9 +101,9 @@ def test_restore_that_dies_at_any_step_shows_no_half_topic_and_the_next_call_goe
     with open_world(folder) as world:
         before = fill(world)
         destination = str(folder / FOLDER)
-        create_backup(world.ctx, destination)
-        rows = {name: list(found) for name, found in world.ctx.store.portable_rows.read_tables()}
-        receipts = world.ctx.log.open(TOPIC).receipts()
+        create_backup(world.installation, destination)
+        rows = {name: list(found) for name, found in world.installation.store.portable_rows.read_tables()}
+        receipts = world.installation.log.open(TOPIC).receipts()
     backup_id = BackupPlace(destination).choose(None)
     prepare.mkdir()
     shutil.copytree(folder / FOLDER, prepare / FOLDER)
@@ -112,13 +112,13 @@ def test_restore_that_dies_at_any_step_shows_no_half_topic_and_the_next_call_goe
             there = read_all(world)
             assert there == {topic: before[topic] for topic in there}, point
             if (Path(folder) / "home/warehouse/winnow_restore.json").exists() or not there:
-                assert restore_backup(world.ctx, destination, backup_id).backup_id == backup_id
+                assert restore_backup(world.installation, destination, backup_id).backup_id == backup_id
             assert read_all(world) == before, point
-            assert world.ctx.log.open(TOPIC).receipts() == receipts
-            assert world.ctx.store.audit.verify_chain().first_break is None
-            now = {name: list(found) for name, found in world.ctx.store.portable_rows.read_tables()}
+            assert world.installation.log.open(TOPIC).receipts() == receipts
+            assert world.installation.store.audit.verify_chain().first_break is None
+            now = {name: list(found) for name, found in world.installation.store.portable_rows.read_tables()}
             assert now["winnow_run"] == rows["winnow_run"], point
             world.ingest(build_versions(16, 3))
             assert world.compact(attempt="a9") is not None
-            sweep_topics(world.ctx)
+            sweep_topics(world.installation)
             assert max(found.offset for found in world.read()) == 18

@@ -45,7 +45,7 @@ def test_each_backup_under_load_restores_every_record_of_its_moment(tmp_path: Pa
     for backup_id in backups[-RESTORED:]:
         shutil.rmtree(tmp_path / "home")
         with open_topic(tmp_path) as world:
-            restore_backup(world.ctx, str(tmp_path / "backup"), backup_id)
+            restore_backup(world.installation, str(tmp_path / "backup"), backup_id)
             ends = {number: state.log_end_offset for number, state in world.head().state.partitions.items()}
             expected = [each for each in records if each.offset < ends[each.partition]]
             found = world.read()
@@ -53,4 +53,4 @@ def test_each_backup_under_load_restores_every_record_of_its_moment(tmp_path: Pa
             while world.compact(read_wall_clock_ms(), attempt=f"last-{len(found)}") is not None:
                 pass
             assert world.read() == compute_survivors(expected), f"seed {SEED}, backup {backup_id}"
-            assert world.ctx.store.runs.list_open(TOPIC) == []
+            assert world.installation.store.runs.list_open(TOPIC) == []

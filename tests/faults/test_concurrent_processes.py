@@ -57,8 +57,8 @@ def test_ten_processes_that_are_stopped_at_random_lose_and_double_no_record(tmp_
             while world.compact(read_wall_clock_ms(), attempt=f"last-{round_number}") is not None:
                 pass
             assert world.read() == compute_survivors(records), f"seed {SEED}"
-            sweep_topics(world.ctx, [TOPIC])
-        assert world.ctx.store.runs.list_open(TOPIC) == []
+            sweep_topics(world.installation, [TOPIC])
+        assert world.installation.store.runs.list_open(TOPIC) == []
         live = {segment.path for partition in range(PROCESSES) for segment in world.segments(partition)}
         kept = {file.path for file in world.head().state.waiting_files}
         files = {f"{world.head().location}/data/{path}" for path in world.listing(below=f"{world.log_folder()}/data")}

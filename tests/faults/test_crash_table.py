@@ -29,9 +29,9 @@ from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.context import is_process_dead
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.installation import is_process_dead
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import create_topic
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
@@ -73,11 +73,11 @@ def killed(fork_server: ForkServer) -> Kill:
 
 
 def open_runs(world: World) -> list[Run]:
-    return world.ctx.store.runs.list_open(TOPIC)
+    return world.installation.store.runs.list_open(TOPIC)
 
 
 def the_run(world: World) -> Run:
-    (run,) = world.ctx.store.runs.list_runs(TOPIC)
+    (run,) = world.installation.store.runs.list_runs(TOPIC)
     return run
 
 
@@ -90,7 +90,7 @@ def snapshots_of(world: World, plan_id: str) -> list[int]:
 
 
 def assert_held_by_the_dead(world: World) -> None:
-    lease = world.ctx.store.leases.find(TOPIC)
+    lease = world.installation.store.leases.find(TOPIC)
     assert lease is not None
     assert lease.expires_ms > world.clock()
     assert is_process_dead(lease.holder)
@@ -100,12 +100,14 @@ def assert_clean(world: World, records: int = 12) -> None:
     """The log, its checkpoint and its receipts are those of one undisturbed compaction."""
     assert world.read() == compute_survivors(RECORDS[:records])
     assert world.state().first_dirty_offset == records
-    receipts = world.ctx.store.projection.list_receipts(TOPIC)
+    receipts = world.installation.store.projection.list_receipts(TOPIC)
     assert len(receipts) == len(world.head().state.receipts) == 1
-    assert [row.first_dirty_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])] == [records]
+    assert [row.first_dirty_offset for row in world.installation.store.projection.list_checkpoints([TOPIC])] == [
+        records
+    ]
     assert snapshots_of(world, str(receipts[0].plan_id)) == [receipts[0].snapshot_id]
     assert open_runs(world) == []
-    assert world.ctx.store.leases.find(TOPIC) is None
+    assert world.installation.store.leases.find(TOPIC) is None
 
 
 # ----------------------------------------------------------------------------------------------------------- ingest
@@ -118,7 +120,7 @@ def test_ingest_before_its_commit_lands_once_when_it_is_run_again(
     path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     killed(world, "ingest before its commit")
     assert world.read() == RECORDS
-    report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    report = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped) == (4, 0)
     assert world.read() == build_versions(0, 16)
 
@@ -130,7 +132,7 @@ def test_ingest_after_its_commit_skips_every_record_when_it_is_run_again(
     path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4), with_offset=with_offset)
     killed(world, "ingest after its commit")
     assert world.read() == build_versions(0, 16)
-    report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    report = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped, report.snapshot_id) == (0, 4, None)
     assert world.read() == build_versions(0, 16)
 
@@ -140,14 +142,14 @@ def test_a_sweep_keeps_everything_of_an_ingest_that_died_after_its_commit(world:
     path = write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     killed(world, "ingest after its commit")
     world.clock.now_ms += 2 * GRACE_MS
-    assert [each.voided_at_ms for each in world.ctx.store.ingests.list_open(TOPIC)] == [None]
-    sweep_topics(world.ctx, [TOPIC])
-    assert world.ctx.store.ingests.list_open(TOPIC) == []
+    assert [each.voided_at_ms for each in world.installation.store.ingests.list_open(TOPIC)] == [None]
+    sweep_topics(world.installation, [TOPIC])
+    assert world.installation.store.ingests.list_open(TOPIC) == []
     assert world.read() == build_versions(0, 16)
     world.compact()
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     # What the compaction removed is known by the ledger alone.
-    report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    report = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped) == (0, 4)
 
 
@@ -155,12 +157,12 @@ def test_what_a_dead_ingest_left_goes_with_the_sweep_and_its_row_after_two_grace
     write_jsonl(world.folder / "late.jsonl", build_versions(12, 4))
     killed(world, "ingest before its commit")
     for _ in range(3):
-        assert world.ctx.store.ingests.list_open(TOPIC)
+        assert world.installation.store.ingests.list_open(TOPIC)
         world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
     assert set(world.listing(below=f"{world.log_folder()}/data")) == live
-    assert world.ctx.store.ingests.list_open(TOPIC) == []
+    assert world.installation.store.ingests.list_open(TOPIC) == []
     assert (world.head().state.voided_ingests, world.head().state.first_valid_ingest) == ((), 1)
 
 
@@ -172,7 +174,7 @@ def test_undo_before_its_commit_changes_nothing_and_can_be_run_again(world: Worl
     assert trial.ingest_id is not None
     killed(world, "undo before its commit")
     assert world.read() == build_versions(0, 16)
-    assert not undo_ingest(world.ctx, TOPIC, trial.ingest_id).was_undone
+    assert not undo_ingest(world.installation, TOPIC, trial.ingest_id).was_undone
     assert world.read() == RECORDS
 
 
@@ -183,10 +185,10 @@ def test_undo_after_its_commit_is_done_and_says_so_when_it_is_run_again(world: W
     killed(world, "undo after its commit")
     assert world.read() == RECORDS
     gone = files - {segment.path for segment in world.segments()}
-    assert undo_ingest(world.ctx, TOPIC, trial.ingest_id).was_undone
-    assert {row.path for row in world.ctx.store.retired_files.list_retired(TOPIC)} == gone
+    assert undo_ingest(world.installation, TOPIC, trial.ingest_id).was_undone
+    assert {row.path for row in world.installation.store.retired_files.list_retired(TOPIC)} == gone
     world.clock.now_ms += 2 * GRACE_MS
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert not any(storage.exists(path) for path in gone)
     assert world.ingest(build_versions(12, 4)).records_appended == 4
     assert world.read() == build_versions(0, 16)
@@ -196,12 +198,12 @@ def test_undo_after_its_commit_is_done_and_says_so_when_it_is_run_again(world: W
 def test_dead_deletion_is_done_or_not_and_both_ways_are_open(world: World, killed: Kill, moment: str) -> None:
     killed(world, moment)
     done = moment == "deletion after its commit"
-    assert world.ctx.log.names() == ([] if done else [TOPIC])
-    assert restore_topic(world.ctx, TOPIC) == done
+    assert world.installation.log.names() == ([] if done else [TOPIC])
+    assert restore_topic(world.installation, TOPIC) == done
     assert world.read() == RECORDS
     killed(world, moment)
-    delete_topic(world.ctx, TOPIC)
-    assert world.ctx.log.names() == []
+    delete_topic(world.installation, TOPIC)
+    assert world.installation.log.names() == []
 
 
 @pytest.mark.parametrize(
@@ -210,8 +212,8 @@ def test_dead_deletion_is_done_or_not_and_both_ways_are_open(world: World, kille
 def test_dead_removal_is_completed_by_a_sweep_and_the_name_is_free(world: World, killed: Kill, moment: str) -> None:
     folder = world.log_folder()
     killed(world, moment)
-    sweep_topics(world.ctx)
-    assert (world.ctx.log.names(), world.ctx.log.list_deleted()) == ([], [])
+    sweep_topics(world.installation)
+    assert (world.installation.log.names(), world.installation.log.list_deleted()) == ([], [])
     assert not world.listing(below=f"{folder}/data")
     world.create(1)
     assert world.read() == []
@@ -237,13 +239,13 @@ def test_before_the_publish_the_plan_is_void_and_the_next_run_plans_anew(
     receipt = world.compact()
     assert receipt is not None
     assert receipt.plan_id != dead.plan_id
-    assert [run.status for run in world.ctx.store.runs.list_runs(TOPIC) if run.plan_id == dead.plan_id] == [
+    assert [run.status for run in world.installation.store.runs.list_runs(TOPIC) if run.plan_id == dead.plan_id] == [
         RunState.VOID
     ]
     assert snapshots_of(world, dead.plan_id) == []
     assert_clean(world)
     world.clock.now_ms += 2 * GRACE_MS
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
     assert set(world.listing(below=f"{world.log_folder()}/data")) == live
 
@@ -272,12 +274,15 @@ def test_after_the_commit_the_next_run_finds_the_plan_and_gives_the_same_receipt
     (landed,) = snapshots_of(world, dead.plan_id)
     assert dead.status is RunState.PUBLISHING
     assert world.read() == compute_survivors(RECORDS)
-    with hold_lease(world.ctx, TOPIC):
-        (receipt,) = settle_open_runs(world.ctx, TOPIC)
+    with hold_lease(world.installation, TOPIC):
+        (receipt,) = settle_open_runs(world.installation, TOPIC)
     assert (receipt.plan_id, receipt.snapshot_id) == (dead.plan_id, landed)
     assert the_run(world).status is RunState.PUBLISHED
     assert_clean(world)
-    assert [publish_attempt(world.ctx, dead.plan_id, "a1"), *world.ctx.store.projection.list_receipts(TOPIC)] == [
+    assert [
+        publish_attempt(world.installation, dead.plan_id, "a1"),
+        *world.installation.store.projection.list_receipts(TOPIC),
+    ] == [
         receipt,
         receipt,
     ]
@@ -290,8 +295,8 @@ def test_table_of_the_latest_state_is_as_before_or_up_to_date_and_then_completed
     world: World, killed: Kill, moment: str
 ) -> None:
     """The publish stands and its checkpoint has moved; what the dead update wrote goes with the next sweep."""
-    set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
-    update_latest_table(world.ctx, TOPIC)
+    set_config(world.installation.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
+    update_latest_table(world.installation, TOPIC)
     before = read_latest_rows(world)
     assert before == [(9, b"value-0-9"), (10, b"value-0-10"), (11, b"value-0-11")]
     world.ingest(build_versions(12, 2))
@@ -300,20 +305,20 @@ def test_table_of_the_latest_state_is_as_before_or_up_to_date_and_then_completed
     assert the_run(world).status is RunState.PUBLISHED
     after = [(11, b"value-0-11"), (12, b"value-0-12"), (13, b"value-0-13")]
     assert read_latest_rows(world) == (before if "before" in moment else after)
-    with hold_lease(world.ctx, TOPIC):
-        assert settle_open_runs(world.ctx, TOPIC) == []
-        assert update_latest_table(world.ctx, TOPIC).changed == ("before" in moment)
+    with hold_lease(world.installation, TOPIC):
+        assert settle_open_runs(world.installation, TOPIC) == []
+        assert update_latest_table(world.installation, TOPIC).changed == ("before" in moment)
     assert read_latest_rows(world) == after
     world.clock.now_ms += 2 * GRACE_MS
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert read_latest_rows(world) == after
-    (live,) = world.ctx.log.latest_table(TOPIC).segments(load_latest(world))[0]
+    (live,) = world.installation.log.latest_table(TOPIC).segments(load_latest(world))[0]
     files = [name for name in world.listing(below="winnow_latest") if name.endswith(".parquet")]
     assert [name.rpartition("/")[2] for name in files] == [live.path.rpartition("/")[2]]
 
 
 def load_latest(world: World) -> LatestHead:
-    head = world.ctx.log.latest_table(TOPIC).load()
+    head = world.installation.log.latest_table(TOPIC).load()
     assert head is not None
     return head
 
@@ -331,13 +336,13 @@ def test_after_the_commit_and_an_append_the_receipt_is_still_found(world: World,
     more = build_versions(12, 6)
     world.ingest(more)
     receipts: list[Receipt] = []
-    with hold_lease(world.ctx, TOPIC):
-        receipts += settle_open_runs(world.ctx, TOPIC)
+    with hold_lease(world.installation, TOPIC):
+        receipts += settle_open_runs(world.installation, TOPIC)
     assert [receipt.snapshot_id for receipt in receipts] == [landed]
     assert world.read() == [*compute_survivors(RECORDS), *more]
-    assert [(row.first_dirty_offset, row.log_end_offset) for row in world.ctx.store.projection.list_checkpoints()] == [
-        (12, 18)
-    ]
+    assert [
+        (row.first_dirty_offset, row.log_end_offset) for row in world.installation.store.projection.list_checkpoints()
+    ] == [(12, 18)]
 
 
 def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(world: World, killed: Kill) -> None:
@@ -348,8 +353,8 @@ def test_after_the_commit_and_its_snapshot_expired_the_receipt_is_still_found(wo
     world.ingest(build_versions(12, 1))
     world.head().table.maintenance.expire_snapshots().by_ids([landed]).commit()
     assert snapshots_of(world, dead.plan_id) == []
-    with hold_lease(world.ctx, TOPIC):
-        (receipt,) = settle_open_runs(world.ctx, TOPIC)
+    with hold_lease(world.installation, TOPIC):
+        (receipt,) = settle_open_runs(world.installation, TOPIC)
     assert (receipt.plan_id, receipt.snapshot_id) == (dead.plan_id, landed)
 
 
@@ -369,14 +374,14 @@ def test_a_dead_sweep_is_finished_by_the_next_one(world: World, killed: Kill, mo
     killed(world, moment)
     assert_held_by_the_dead(world)
     assert world.read() == expected
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert world.read() == expected
     live = {segment.path.split("/data/")[1] for segment in world.segments()}
     assert set(world.listing(below=f"{world.log_folder()}/data")) == live
     metadata = world.listing(below=f"{world.log_folder()}/metadata")
     assert not [path for path in old if path.rsplit("/", 1)[1] in metadata]
     assert world.head().state.retired == ()
-    assert world.ctx.store.retired_files.list_retired(TOPIC) == []
+    assert world.installation.store.retired_files.list_retired(TOPIC) == []
     world.ingest(build_versions(18, 6))
     world.compact()
     assert world.read() == compute_survivors(build_versions(0, 24))
@@ -391,13 +396,13 @@ def test_a_store_lost_together_with_a_dying_publish_costs_nothing(world: World, 
     killed(world, moment)
     plan_id = the_run(world).plan_id
     landed = snapshots_of(world, plan_id)
-    path = Path(world.ctx.settings.store_url.removeprefix("sqlite:///"))
-    world.ctx.store.close()
+    path = Path(world.installation.settings.store_url.removeprefix("sqlite:///"))
+    world.installation.store.close()
     for each in path.parent.glob(f"{path.name}*"):
         each.unlink()
     with open_world(world.folder, world.clock) as fresh:
-        rebuild_store(fresh.ctx)
-        assert [receipt.snapshot_id for receipt in fresh.ctx.store.projection.list_receipts(TOPIC)] == landed
+        rebuild_store(fresh.installation)
+        assert [receipt.snapshot_id for receipt in fresh.installation.store.projection.list_receipts(TOPIC)] == landed
         assert (fresh.compact() is None) == bool(landed)
         assert_clean(fresh)
 
@@ -407,7 +412,7 @@ def test_creation_killed_before_its_entry_is_done_in_another_folder(world: World
     before = world.listing()
     killed(world, "creation before its entry")
     (left,) = [path for path in world.listing() if path not in before]
-    create_topic(world.ctx, "created", 1, {})
+    create_topic(world.installation, "created", 1, {})
     assert left.startswith("winnow/created-")
     assert not left.startswith(f"{world.log_folder('created')}/")
 
@@ -416,10 +421,10 @@ def test_first_command_killed_before_the_document_of_the_installation_is_complet
     world: World, killed: Kill
 ) -> None:
     """The id in the store is the one that is written."""
-    document = storage.parse_local_path(world.ctx.installation.document)
-    noted = world.ctx.store.installation.find()
+    document = storage.parse_local_path(world.installation.guard.document)
+    noted = world.installation.store.installation.find()
     assert noted is not None
     killed(world, "creation before the installation's document")
     assert not document.exists()
     with open_world(world.folder, world.clock):
-        assert read_installation(world.ctx.installation.document) == noted
+        assert read_installation(world.installation.guard.document) == noted

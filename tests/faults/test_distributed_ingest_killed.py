@@ -54,7 +54,7 @@ def open_prepared(folder: Path) -> Iterator[World]:
         first = opened.folder / "first"
         first.mkdir()
         shutil.copy(archive / f"{TOPIC}-0-30.jsonl", first)
-        ingest_files(opened.ctx, TOPIC, [str(first)], as_of_ms=opened.clock())
+        ingest_files(opened.installation, TOPIC, [str(first)], as_of_ms=opened.clock())
         yield opened
 
 
@@ -70,10 +70,10 @@ def assert_complete(world: World) -> None:
     assert all(each.value == f"value-{each.offset}\xff".encode("latin-1") for each in world.read())
     for _ in range(3):
         world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
     live = {segment.path for partition in (0, 1) for segment in world.segments(partition)}
     assert {entry.uri for entry in storage.list_files(f"{world.head().location}/data")} == live
-    assert world.ctx.store.ingests.list_open(TOPIC) == []
+    assert world.installation.store.ingests.list_open(TOPIC) == []
 
 
 def kill_at(world: World, fork_server: ForkServer, step: int) -> bool:
@@ -117,7 +117,7 @@ def test_stopped_at_a_step_it_goes_on_after_another_one_and_a_sweep_and_changes_
         assert process.wait() is None, process.errors
         ingest(world)
         world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
         before = world.read()
         code, errors = process.go_on()
         assert code == 0, errors
@@ -129,7 +129,10 @@ def test_stopped_at_a_step_it_goes_on_after_another_one_and_a_sweep_and_changes_
 
 def start_on_spark(world: World) -> tuple[subprocess.Popen[str], list[int]]:
     """Start ``winnow ingest files`` on Spark; return it and the processes of its application."""
-    environment = os.environ | {"WINNOW_HOME": str(world.ctx.settings.home), "WINNOW_SPARK__MASTER": "local[1]"}
+    environment = os.environ | {
+        "WINNOW_HOME": str(world.installation.settings.home),
+        "WINNOW_SPARK__MASTER": "local[1]",
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "winnow.cli", "ingest", "files", TOPIC, str(world.folder / "archive"), "--on", "spark"],
         env=environment,

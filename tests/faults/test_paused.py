@@ -76,7 +76,7 @@ def stopped(fork_server: ForkServer) -> Stop:
 
 def sweep_after_grace(world: World) -> None:
     world.clock.now_ms += 2 * GRACE_MS
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
 
 
 def assert_everything_is_there(world: World, records: Sequence[Record] = RECORDS, *, rounds: int = 2) -> None:
@@ -98,18 +98,18 @@ def test_a_publisher_that_was_stopped_before_its_commit_publishes_nothing_once_i
 ) -> None:
     """Its lease ran out or another clock is ahead, its staged files are swept, and its commit does not land."""
     with stopped(world, PUBLISH_BEFORE) as publisher:
-        world.clock.now_ms += world.ctx.settings.lease_ms + passed_ms
-        (run,) = world.ctx.store.runs.list_open(TOPIC)
+        world.clock.now_ms += world.installation.settings.lease_ms + passed_ms
+        (run,) = world.installation.store.runs.list_open(TOPIC)
         assert run.status is RunState.PUBLISHING
-        with hold_lease(world.ctx, TOPIC):
-            assert settle_open_runs(world.ctx, TOPIC) == []
+        with hold_lease(world.installation, TOPIC):
+            assert settle_open_runs(world.installation, TOPIC) == []
         sweep_after_grace(world)
         assert not storage.list_files(storage.join(world.head().location, "data", run.plan_id))
         exit_code, told = publisher.go_on()
     assert exit_code == PlanVoidError.exit_code
     assert "fence" in told
     assert world.read() == RECORDS
-    ended = world.ctx.store.runs.find(run.plan_id)
+    ended = world.installation.store.runs.find(run.plan_id)
     assert ended is not None
     assert ended.status is RunState.VOID
     assert_everything_is_there(world)
@@ -123,9 +123,9 @@ def test_a_publisher_whose_head_expired_while_it_was_stopped_is_told_of_the_fenc
 ) -> None:
     """Nothing is lost: the files of an older head went with its snapshot, and no backup is needed."""
     with stopped(world, moment) as publisher:
-        world.clock.now_ms += world.ctx.settings.lease_ms
-        with hold_lease(world.ctx, TOPIC):
-            settle_open_runs(world.ctx, TOPIC)
+        world.clock.now_ms += world.installation.settings.lease_ms
+        with hold_lease(world.installation, TOPIC):
+            settle_open_runs(world.installation, TOPIC)
         world.ingest(build_versions(12, 6))
         sweep_after_grace(world)
         sweep_after_grace(world)
@@ -140,7 +140,7 @@ def test_a_validation_whose_head_expires_meanwhile_is_run_again(world: World, mo
     plan = world.plan(world.clock(), "a1")
     assert plan is not None
     manifest = world.stage(plan, "a1")
-    (run,) = world.ctx.store.runs.list_open(TOPIC)
+    (run,) = world.installation.store.runs.list_open(TOPIC)
 
     def expire(*_: object, **__: object) -> object:
         world.ingest(build_versions(12, 6))
@@ -149,7 +149,7 @@ def test_a_validation_whose_head_expires_meanwhile_is_run_again(world: World, mo
 
     monkeypatch.setattr(validate, "build_limits", expire)
     with pytest.raises(OutdatedHeadError, match="Run it again"):
-        validate.add_plan_limits(world.ctx, run, staging.read_plan(plan.uri), manifest, [])
+        validate.add_plan_limits(world.installation, run, staging.read_plan(plan.uri), manifest, [])
 
 
 def test_an_ingest_whose_head_expired_while_it_was_stopped_starts_over_and_lands_once(
@@ -167,19 +167,19 @@ def test_an_ingest_whose_head_expired_while_it_was_stopped_starts_over_and_lands
 
 def test_an_update_of_the_latest_state_that_was_stopped_puts_no_older_row_back(world: World, stopped: Stop) -> None:
     """Others have brought the table further and a sweep has taken its files: its commit does not land."""
-    set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
-    update_latest_table(world.ctx, TOPIC)
+    set_config(world.installation.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
+    update_latest_table(world.installation, TOPIC)
     world.ingest([record(12, b"key-0", b"older")])
     with stopped(world, "latest table before its commit") as publisher:
-        world.clock.now_ms += world.ctx.settings.lease_ms + AHEAD_MS
+        world.clock.now_ms += world.installation.settings.lease_ms + AHEAD_MS
         world.ingest([record(13, b"key-0", b"newer"), record(14, b"key-1", None)])
-        with hold_lease(world.ctx, TOPIC):
-            assert settle_open_runs(world.ctx, TOPIC) == []
-            assert update_latest_table(world.ctx, TOPIC).changed
+        with hold_lease(world.installation, TOPIC):
+            assert settle_open_runs(world.installation, TOPIC) == []
+            assert update_latest_table(world.installation, TOPIC).changed
         sweep_after_grace(world)
         exit_code, told = publisher.go_on()
     assert (exit_code, told) == (0, "")
-    table = world.ctx.log.latest_table(TOPIC).table()
+    table = world.installation.log.latest_table(TOPIC).table()
     assert table is not None
     rows = table.scan().to_arrow().to_pylist()
     assert sorted((row["offset"], row["value"]) for row in rows) == [(11, b"value-0-11"), (13, b"newer")]
@@ -189,16 +189,16 @@ def test_an_update_of_the_latest_state_whose_files_were_swept_while_it_was_stopp
     world: World, stopped: Stop
 ) -> None:
     """Another update and a sweep came: what it had written is gone, and that is no error."""
-    set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
-    update_latest_table(world.ctx, TOPIC)
+    set_config(world.installation.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
+    update_latest_table(world.installation, TOPIC)
     world.ingest([record(12, b"key-0", b"newer")])
     with stopped(world, "latest table with its files written") as updater:
-        world.clock.now_ms += world.ctx.settings.lease_ms + AHEAD_MS
-        assert update_latest_table(world.ctx, TOPIC).changed
+        world.clock.now_ms += world.installation.settings.lease_ms + AHEAD_MS
+        assert update_latest_table(world.installation, TOPIC).changed
         sweep_after_grace(world)
         exit_code, told = updater.go_on()
     assert (exit_code, told) == (0, "")
-    table = world.ctx.log.latest_table(TOPIC).table()
+    table = world.installation.log.latest_table(TOPIC).table()
     assert table is not None
     assert (12, b"newer") in {(row["offset"], row["value"]) for row in table.scan().to_arrow().to_pylist()}
 
@@ -206,14 +206,14 @@ def test_an_update_of_the_latest_state_whose_files_were_swept_while_it_was_stopp
 def test_a_publisher_that_was_stopped_after_its_commit_is_published(world: World, stopped: Stop) -> None:
     """Settling finds the receipt first, and raises no fence."""
     with stopped(world, "publish after the commit") as publisher:
-        world.clock.now_ms += world.ctx.settings.lease_ms
-        with hold_lease(world.ctx, TOPIC):
-            (receipt,) = settle_open_runs(world.ctx, TOPIC)
+        world.clock.now_ms += world.installation.settings.lease_ms
+        with hold_lease(world.installation, TOPIC):
+            (receipt,) = settle_open_runs(world.installation, TOPIC)
         assert world.head().fence == 0
         sweep_after_grace(world)
         exit_code, _ = publisher.go_on()
     assert exit_code == 0
-    assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]
+    assert world.installation.store.projection.list_receipts(TOPIC) == [receipt]
     assert_everything_is_there(world)
 
 
@@ -221,30 +221,30 @@ def test_a_plan_that_another_process_tried_again_is_published_by_one_of_them(wor
     """The same decision has the same plan id; the stopped attempt is void, the new one counts."""
     as_of_ms = world.clock()
     with stopped(world, PUBLISH_BEFORE) as publisher:
-        world.clock.now_ms += world.ctx.settings.lease_ms
-        with hold_lease(world.ctx, TOPIC):
-            settle_open_runs(world.ctx, TOPIC)
+        world.clock.now_ms += world.installation.settings.lease_ms
+        with hold_lease(world.installation, TOPIC):
+            settle_open_runs(world.installation, TOPIC)
             plan = world.plan(as_of_ms, "a2")
             assert plan is not None
             world.stage(plan, "a2")
             world.accept(plan, "a2")
-            receipt = publish_attempt(world.ctx, plan.plan_id, "a2")
+            receipt = publish_attempt(world.installation, plan.plan_id, "a2")
         exit_code, _ = publisher.go_on()
     assert exit_code == 0, "the plan is published; by whom does not matter"
-    assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]
+    assert world.installation.store.projection.list_receipts(TOPIC) == [receipt]
     assert receipt.attempt == "a2"
     assert_everything_is_there(world)
 
 
 def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World, stopped: Stop) -> None:
     """The quarantine has adopted the files of an attempt that is not published; a sweep takes them out again."""
-    set_config(world.ctx.log.open(TOPIC), {"cleanup.policy": "delete"}, ())
+    set_config(world.installation.log.open(TOPIC), {"cleanup.policy": "delete"}, ())
     world.ingest(KEYLESS)
-    set_config(world.ctx.log.open(TOPIC), {"cleanup.policy": "compact", "winnow.keyless": "quarantine"}, ())
+    set_config(world.installation.log.open(TOPIC), {"cleanup.policy": "compact", "winnow.keyless": "quarantine"}, ())
     with stopped(world, "publish after adopting keyless records") as publisher:
-        world.clock.now_ms += world.ctx.settings.lease_ms
-        with hold_lease(world.ctx, TOPIC):
-            settle_open_runs(world.ctx, TOPIC)
+        world.clock.now_ms += world.installation.settings.lease_ms
+        with hold_lease(world.installation, TOPIC):
+            settle_open_runs(world.installation, TOPIC)
         sweep_after_grace(world)
         assert not world.listing(below=f"{world.quarantine_folder()}/data")
         exit_code, _ = publisher.go_on()
@@ -252,7 +252,7 @@ def test_keyless_records_that_a_void_attempt_moved_stay_in_the_log(world: World,
     assert world.read() == [*RECORDS, *KEYLESS]
     world.compact()
     assert world.read() == compute_survivors([*RECORDS, KEYLESS[1]])
-    quarantine = world.ctx.log.quarantine(TOPIC)
+    quarantine = world.installation.log.quarantine(TOPIC)
     (row,) = [row for batch in quarantine.read(world.head().state.quarantine_ingests) for row in batch.to_pylist()]
     assert (row["offset"], row["value"]) == (12, b"nobody's")
 
@@ -267,17 +267,17 @@ def test_a_sweep_that_was_stopped_deletes_nothing_of_a_later_attempt(world: Worl
     plan = world.plan(as_of_ms, "a1")
     assert plan is not None
     world.stage(plan, "a1")
-    settle_open_runs(world.ctx, TOPIC)
+    settle_open_runs(world.installation, TOPIC)
     world.clock.now_ms += 2 * GRACE_MS
     with stopped(world, moment) as sweeper:
-        world.clock.now_ms += world.ctx.settings.lease_ms
-        with hold_lease(world.ctx, TOPIC):
+        world.clock.now_ms += world.installation.settings.lease_ms
+        with hold_lease(world.installation, TOPIC):
             again = world.plan(as_of_ms, "a2")
             assert again is not None
             assert again.plan_id == plan.plan_id
             world.stage(again, "a2")
             world.accept(again, "a2")
-            publish_attempt(world.ctx, again.plan_id, "a2")
+            publish_attempt(world.installation, again.plan_id, "a2")
         expected = world.read()
         exit_code, told = sweeper.go_on()
     assert exit_code == 0, told
@@ -289,7 +289,7 @@ def test_two_sweeps_at_once_delete_what_is_retired_and_nothing_else(world: World
     world.compact()
     world.clock.now_ms += 2 * GRACE_MS
     with stopped(world, "sweep before deletion") as sweeper:
-        world.clock.now_ms += world.ctx.settings.lease_ms
+        world.clock.now_ms += world.installation.settings.lease_ms
         world.ingest(build_versions(12, 6))
         world.compact()
         sweep_after_grace(world)
@@ -316,11 +316,11 @@ def test_an_ingest_that_was_taken_for_dead_starts_over_and_lands_once(
     assert exit_code == 0, told
     assert world.read() == build_versions(0, 16)
     assert_everything_is_there(world, build_versions(0, 16))
-    assert world.ctx.store.ingests.list_open(TOPIC) == []
+    assert world.installation.store.ingests.list_open(TOPIC) == []
 
 
 def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(world: World, stopped: Stop) -> None:
-    set_config(world.ctx.log.open(TOPIC), {"winnow.keyless": "quarantine"}, ())
+    set_config(world.installation.log.open(TOPIC), {"winnow.keyless": "quarantine"}, ())
     write_jsonl(world.folder / "late.jsonl", KEYLESS)
     with stopped(world, "ingest after quarantining") as ingest:
         sweep_after_grace(world)
@@ -328,7 +328,7 @@ def test_an_ingest_that_was_taken_for_dead_quarantines_its_keyless_records_once(
         exit_code, told = ingest.go_on()
     assert exit_code == 0, told
     assert world.read() == [*RECORDS, KEYLESS[1]]
-    quarantine = world.ctx.log.quarantine(TOPIC)
+    quarantine = world.installation.log.quarantine(TOPIC)
     (row,) = [row for batch in quarantine.read(world.head().state.quarantine_ingests) for row in batch.to_pylist()]
     assert row["offset"] == 12
 
@@ -341,8 +341,8 @@ def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: W
         assert plan is not None
         world.stage(plan, "a1")
         world.accept(plan, "a1")
-        world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
-        settle_open_runs(world.ctx, TOPIC)
+        world.installation.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
+        settle_open_runs(world.installation, TOPIC)
         assert world.head().fence == 1
         written = {path for path in world.listing(below=f"{world.log_folder()}/data") if path.startswith("ingest-")}
         exit_code, told = ingest.go_on()
@@ -353,10 +353,10 @@ def test_an_ingest_at_work_is_not_voided_by_the_voiding_of_a_compaction(world: W
 
 def test_a_name_that_a_paused_process_left_in_the_quarantine_goes_with_the_next_sweep(world: World) -> None:
     """It adopted a file that a sweep had deleted. Until then reading the quarantine says what is missing."""
-    quarantine = world.ctx.log.quarantine(TOPIC)
+    quarantine = world.installation.log.quarantine(TOPIC)
     ingest_id = "dead" * 8
     rows = pa.Table.from_pylist([{"ingest_id": ingest_id}], schema=QUARANTINE_SCHEMA)
-    world.ctx.store.ingests.open(ingest_id, TOPIC, least_number=0, holder="nobody", now_ms=world.clock())
+    world.installation.store.ingests.open(ingest_id, TOPIC, least_number=0, holder="nobody", now_ms=world.clock())
     quarantine.append(rows, ingest_id)
     (file,) = quarantine.files()
     storage.delete(file.path)
@@ -378,8 +378,10 @@ def test_a_holder_in_another_process_namespace_is_not_taken_for_dead(world: Worl
     )
     if not prefix or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
-        world.ctx.store.leases.acquire(TOPIC, f"{os.uname().nodename}:4194304:0@{boot}.1.1", world.clock(), 60_000)
-        with pytest.raises(TopicBusyError), hold_lease(world.ctx, TOPIC):
+        world.installation.store.leases.acquire(
+            TOPIC, f"{os.uname().nodename}:4194304:0@{boot}.1.1", world.clock(), 60_000
+        )
+        with pytest.raises(TopicBusyError), hold_lease(world.installation, TOPIC):
             pass
         return
     process = subprocess.Popen(
@@ -390,11 +392,11 @@ def test_a_holder_in_another_process_namespace_is_not_taken_for_dead(world: Worl
     )
     try:
         (worker,) = _wait_for_stopped_child(process)
-        with pytest.raises(TopicBusyError), hold_lease(world.ctx, TOPIC):
+        with pytest.raises(TopicBusyError), hold_lease(world.installation, TOPIC):
             pass
-        world.clock.now_ms += world.ctx.settings.lease_ms
-        with hold_lease(world.ctx, TOPIC):
-            settle_open_runs(world.ctx, TOPIC)
+        world.clock.now_ms += world.installation.settings.lease_ms
+        with hold_lease(world.installation, TOPIC):
+            settle_open_runs(world.installation, TOPIC)
         sweep_after_grace(world)
         os.kill(worker, signal.SIGCONT)
         _, told = process.communicate(timeout=120)

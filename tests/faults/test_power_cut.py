@@ -71,8 +71,8 @@ def test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on(dis
     more = build_versions(13, 6)
     with open_world(disk.folder, FakeClock(NOW_MS), power_cut_workload.lake(disk.folder)) as world:
         assert world.read() == compute_survivors(power_cut_workload.RECORDS)
-        (receipt,) = world.ctx.log.open(TOPIC).receipts()
-        assert [each.plan_id for each in world.ctx.store.projection.list_receipts(TOPIC)] == [receipt.plan_id]
+        (receipt,) = world.installation.log.open(TOPIC).receipts()
+        assert [each.plan_id for each in world.installation.store.projection.list_receipts(TOPIC)] == [receipt.plan_id]
         assert world.compact() is None
         world.ingest(more)
         world.compact()
@@ -85,7 +85,7 @@ def test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on(dis
 
 def quarantined(world: World, topic: str = TOPIC) -> list[bytes]:
     """Values of the records aside that the log's state names."""
-    rows = list_visible_rows(world.ctx.log.quarantine(topic), world.head(topic).state)
+    rows = list_visible_rows(world.installation.log.quarantine(topic), world.head(topic).state)
     return [bytes(value) for value in rows.column("value").to_pylist()]
 
 

@@ -67,13 +67,13 @@ def list_tree(folder: Path) -> dict[str, bytes]:
 
 def list_places(world: World, topic: str) -> dict[str, Path]:
     """The folder behind the first part of each place."""
-    head = world.ctx.log.open(topic).head()
+    head = world.installation.log.open(topic).head()
     uris = {
         "table": head.location,
         "copies": head.copies,
-        "quarantine": world.ctx.log.quarantine(topic, head).location,
-        "latest": world.ctx.log.latest_table(topic, head).location,
-        "staging": world.ctx.settings.staging,
+        "quarantine": world.installation.log.quarantine(topic, head).location,
+        "latest": world.installation.log.latest_table(topic, head).location,
+        "staging": world.installation.settings.staging,
     }
     return {name: storage.parse_local_path(uri) for name, uri in uris.items()}
 
@@ -81,7 +81,7 @@ def list_places(world: World, topic: str) -> dict[str, Path]:
 def plant(world: World, topic: str, tree: list[tuple[str, str, str]]) -> dict[Path, tuple[int, int]]:
     """Plant ``tree``; the identity of each thing that was planted."""
     places = list_places(world, topic)
-    plan_id = world.ctx.store.runs.list_runs(topic)[0].plan_id
+    plan_id = world.installation.store.runs.list_runs(topic)[0].plan_id
     ingest_id = world.head(topic).state.ingests[0].ingest_id
     names = {"PLAN": plan_id, "INGEST": f"ingest-{ingest_id}", "TOPIC": topic}
     canary, other = world.folder / "canary", storage.parse_local_path(world.head("other").location)
@@ -126,13 +126,13 @@ def live(world: World, topic: str, tree: list[tuple[str, str, str]]) -> dict[Pat
     steps: list[Callable[[], object]] = [
         lambda: world.ingest(build_versions(10, 6), topic=topic),
         lambda: world.compact(topic=topic, attempt="a2"),
-        lambda: update_latest_table(world.ctx, topic),
+        lambda: update_latest_table(world.installation, topic),
         lambda: world.ingest(build_versions(20, 3), topic=topic),
-        lambda: undo_ingest(world.ctx, topic, world.head(topic).state.ingests[-1].ingest_id),
+        lambda: undo_ingest(world.installation, topic, world.head(topic).state.ingests[-1].ingest_id),
         lambda: world.plan(world.clock(), "a3", topic),
-        *[lambda: sweep_topics(world.ctx, [topic])] * 3,
-        lambda: drop_latest_table(world.ctx, topic),
-        lambda: delete_topic(world.ctx, topic, now=True),
+        *[lambda: sweep_topics(world.installation, [topic])] * 3,
+        lambda: drop_latest_table(world.installation, topic),
+        lambda: delete_topic(world.installation, topic, now=True),
     ]
     for step in steps:
         world.clock.now_ms += 2 * GRACE_MS

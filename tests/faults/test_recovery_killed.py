@@ -60,9 +60,9 @@ def lose_documents(folder: Path) -> None:
 
 DAMAGE = {"adopt": lose, "recover": put_back, "rebuild": lose_documents}
 COMPLETE: dict[str, Callable[[World], object]] = {
-    "adopt": lambda world: adopt_topic(world.ctx, TOPIC, str(locate(world)), run=True),
-    "recover": lambda world: recover_topic(world.ctx, TOPIC, run=True),
-    "rebuild": lambda world: recover_topic(world.ctx, TOPIC, rebuild=True, run=True),
+    "adopt": lambda world: adopt_topic(world.installation, TOPIC, str(locate(world)), run=True),
+    "recover": lambda world: recover_topic(world.installation, TOPIC, run=True),
+    "rebuild": lambda world: recover_topic(world.installation, TOPIC, rebuild=True, run=True),
 }
 
 
@@ -90,7 +90,7 @@ def test_what_dies_at_any_step_is_completed_by_the_next_call(tmp_path: Path, ser
             assert world.head().fence > 0
             world.ingest(build_versions(16, 3))
             world.compact(attempt="a9")
-            sweep_topics(world.ctx)
+            sweep_topics(world.installation)
             records = [*build_versions(0, 15), *build_versions(16, 3)]
             assert world.read() == compute_survivors(records), point
 

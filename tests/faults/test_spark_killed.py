@@ -46,7 +46,10 @@ def command(process_id: int) -> str:
 
 def start_and_wait_for_spark(world: World) -> tuple[subprocess.Popen[str], list[int]]:
     """``winnow compact`` and the processes of its Spark application, once the driver's program runs."""
-    environment = os.environ | {"WINNOW_HOME": str(world.ctx.settings.home), "WINNOW_SPARK__MASTER": "local[1]"}
+    environment = os.environ | {
+        "WINNOW_HOME": str(world.installation.settings.home),
+        "WINNOW_SPARK__MASTER": "local[1]",
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "winnow.cli", "compact", TOPIC],
         env=environment,
@@ -75,10 +78,10 @@ def test_a_killed_spark_application_voids_the_plan_and_the_next_run_ends_right(w
     assert process.returncode == 6, errors
     assert "the Spark application ended with exit code" in errors
     assert "Nothing was published; run it again." in errors
-    (run,) = world.ctx.store.runs.list_runs(TOPIC)
+    (run,) = world.installation.store.runs.list_runs(TOPIC)
     assert run.status is RunState.SPARK_FAILED
     assert world.read() == RECORDS
-    assert world.ctx.store.leases.find(TOPIC) is None
+    assert world.installation.store.leases.find(TOPIC) is None
     world.compact()
     assert world.read() == compute_survivors(RECORDS)
 
@@ -89,9 +92,9 @@ def test_a_killed_command_leaves_a_topic_that_the_next_run_takes_over_at_once(wo
     process, application = start_and_wait_for_spark(world)
     process.kill()
     process.communicate(timeout=60)
-    (run,) = world.ctx.store.runs.list_runs(TOPIC)
+    (run,) = world.installation.store.runs.list_runs(TOPIC)
     assert run.status is RunState.COMPACTING
-    assert world.ctx.store.leases.find(TOPIC) is not None
+    assert world.installation.store.leases.find(TOPIC) is not None
     world.clock.now_ms += 1
     receipt = world.compact()
     assert receipt is not None
@@ -100,7 +103,7 @@ def test_a_killed_command_leaves_a_topic_that_the_next_run_takes_over_at_once(wo
     while time.monotonic() < deadline and any("SparkSubmit" in command(each) for each in application):
         time.sleep(0.2)
     assert world.read() == compute_survivors(RECORDS)
-    settled = world.ctx.store.runs.find(run.plan_id)
+    settled = world.installation.store.runs.find(run.plan_id)
     assert settled is not None
     assert settled.status is RunState.VOID
 
@@ -116,7 +119,7 @@ def test_a_task_that_crashes_ends_in_a_sentence_and_the_next_run_ends_right(worl
     """SIGSEGV of Spark's Python worker: exit code 6, nothing is published, nothing is held against the partition."""
     (tmp_path / "sitecustomize.py").write_text(_WORKERS_THAT_CRASH)
     environment = os.environ | {
-        "WINNOW_HOME": str(world.ctx.settings.home),
+        "WINNOW_HOME": str(world.installation.settings.home),
         "WINNOW_SPARK__MASTER": "local[1]",
         "PYTHONPATH": str(tmp_path),
     }

@@ -111,7 +111,7 @@ def spoil(world: World) -> PlanReference:
 
 def lose_the_answer(world: World, action: Callable[[], object]) -> None:
     """Run ``action`` with a catalog that takes no commit and says nothing."""
-    catalog = world.ctx.log.catalog
+    catalog = world.installation.log.catalog
 
     def commit(*_: object, **__: object) -> object:
         raise ConnectionError("connection reset by peer")
@@ -144,32 +144,32 @@ class Validation:
     def fail(self, world: World) -> None:
         self.plan = spoil(world)
         with pytest.raises(ValidationFailedError):
-            validate_attempt(world.ctx, self.plan.plan_id, "a1")
+            validate_attempt(world.installation, self.plan.plan_id, "a1")
 
     def fail_again(self, world: World) -> None:
         assert self.plan is not None
         with pytest.raises(ValidationFailedError):
-            validate_attempt(world.ctx, self.plan.plan_id, "a1")
+            validate_attempt(world.installation, self.plan.plan_id, "a1")
 
     def break_down(self, world: World) -> None:
-        alter_topic(world.ctx, TOPIC, {"winnow.expectations": "broken"}, [])
+        alter_topic(world.installation, TOPIC, {"winnow.expectations": "broken"}, [])
         self.plan = staged(world)
         self.break_down_again(world)
 
     def break_down_again(self, world: World) -> None:
         assert self.plan is not None
         with pytest.raises(ValidationBrokenError):
-            validate_attempt(world.ctx, self.plan.plan_id, "a1")
+            validate_attempt(world.installation, self.plan.plan_id, "a1")
 
     def compact(self, world: World) -> None:
         """The next run, its data and its suite being well."""
-        alter_topic(world.ctx, TOPIC, {"winnow.expectations": ""}, [])
+        alter_topic(world.installation, TOPIC, {"winnow.expectations": ""}, [])
         world.clock.now_ms += MAXIMUM_BACK_OFF_MS
-        with hold_lease(world.ctx, TOPIC):
-            settle_open_runs(world.ctx, TOPIC)
+        with hold_lease(world.installation, TOPIC):
+            settle_open_runs(world.installation, TOPIC)
             plan = staged(world)
-            validate_attempt(world.ctx, plan.plan_id, "a1")
-            publish_attempt(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.installation, plan.plan_id, "a1")
+            publish_attempt(world.installation, plan.plan_id, "a1")
 
 
 class Damage:
@@ -193,7 +193,7 @@ class Damage:
         assert self.run(world) is Status.PUBLISHED
 
     def run(self, world: World) -> Status:
-        (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock() + HOUR_MS).receipts
+        (receipt,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock() + HOUR_MS).receipts
         return receipt.status
 
 
@@ -212,34 +212,34 @@ class Commit:
         def attempt() -> None:
             assert self.plan is not None
             with pytest.raises(CommitUnknownError):
-                publish_attempt(world.ctx, self.plan.plan_id, "a1")
+                publish_attempt(world.installation, self.plan.plan_id, "a1")
 
         lose_the_answer(world, attempt)
 
     def settle(self, world: World) -> None:
         world.clock.now_ms += 5 * MINUTE_MS
-        with hold_lease(world.ctx, TOPIC):
-            assert settle_open_runs(world.ctx, TOPIC) == []
+        with hold_lease(world.installation, TOPIC):
+            assert settle_open_runs(world.installation, TOPIC) == []
 
 
 def leave_paused(world: World, at_ms: int) -> None:
     """Somebody paused partition 0, and time goes by; the schedule compacts the other one, assesses and watches."""
-    pause_partitions(world.ctx, TOPIC, [0], by="anna")
+    pause_partitions(world.installation, TOPIC, [0], by="anna")
     assert world.compact(NOW_MS + HOUR_MS) is not None
     look(world, at_ms)
 
 
 def look(world: World, at_ms: int) -> None:
     world.clock.now_ms = at_ms
-    assess_topics(world.ctx, [TOPIC], as_of_ms=at_ms)
-    watch_topics(world.ctx)
+    assess_topics(world.installation, [TOPIC], as_of_ms=at_ms)
+    watch_topics(world.installation)
 
 
 def go_on(world: World) -> None:
-    resume_partitions(world.ctx, TOPIC, [0], by="anna")
+    resume_partitions(world.installation, TOPIC, [0], by="anna")
     world.clock.now_ms += 2 * DAY_MS
     world.compact()
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
 
 
 def look_again(world: World) -> None:
@@ -249,15 +249,15 @@ def look_again(world: World) -> None:
 def let_files_lie(world: World) -> None:
     assert world.compact(NOW_MS + HOUR_MS) is not None
     world.clock.now_ms = NOW_MS + DAY_MS + 3 * DAY_MS - 1
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     world.clock.now_ms += 1
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
 
 
 def sweep_at_last(world: World) -> None:
     # Iceberg dates its snapshots by the clock of the machine, and young ones keep their files.
     world.clock.now_ms = max(world.clock(), read_wall_clock_ms() + 2 * DAY_MS)
-    (swept,) = sweep_topics(world.ctx)
+    (swept,) = sweep_topics(world.installation)
     assert swept.files_waiting == 0
 
 
@@ -325,14 +325,14 @@ def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recover
     ]
     assert "key-" not in alert["text"]
     assert "value-" not in alert["text"]
-    opened = world.ctx.store.alerts.list_open()
+    opened = world.installation.store.alerts.list_open()
     assert [(each.kind, each.topic, each.partition) for each in opened] == [
         (trouble.kind, TOPIC, None if trouble.partitions is None else 0)
     ]
     assert opened[0].message == alert["message"]
 
     trouble.again(world)
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == []
 
     trouble.mend(world)
@@ -345,10 +345,10 @@ def test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recover
     assert recovery["since_ms"] == alert["since_ms"]
     assert recovery["next"] == "There is nothing to do."
     assert recovery["link"].startswith(f"{AIRFLOW}/winnow/page#/")
-    assert world.ctx.store.alerts.list_open() == []
+    assert world.installation.store.alerts.list_open() == []
 
     trouble_free = inbox.kinds
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == trouble_free == []
 
 
@@ -363,19 +363,19 @@ def test_webhook_that_is_down_changes_no_outcome_and_gets_everything_in_order_la
     assert "Channel webhook did not accept an alert: The webhook answered 503. It is sent again later." in caplog.text
     assert inbox.url not in caplog.text
     assert inbox.refused == 1
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.refused == 1, "it is left alone for a minute"
     world.clock.now_ms += RETRY_MS
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.refused == 2
     troubled.restore(world)
     assert inbox.kinds == []
     inbox.status = 204
     world.clock.now_ms += RETRY_MS
-    assert watch_topics(world.ctx).delivered == 2
+    assert watch_topics(world.installation).delivered == 2
     assert inbox.kinds == ["uncleanable_partition", "recovered"]
     world.clock.now_ms += DAY_MS // 100
-    assert watch_topics(world.ctx).delivered == 0
+    assert watch_topics(world.installation).delivered == 0
 
 
 def test_webhook_that_sends_elsewhere_has_taken_nothing(world: World, inbox: WebhookInbox) -> None:
@@ -384,7 +384,7 @@ def test_webhook_that_sends_elsewhere_has_taken_nothing(world: World, inbox: Web
     Damage().fail(world)
     inbox.status = 204
     world.clock.now_ms += RETRY_MS
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == ["uncleanable_partition"]
 
 
@@ -394,9 +394,9 @@ def test_message_that_nobody_took_for_days_is_given_up(world: World, inbox: Webh
     Damage().fail(world)
     inbox.status = 204
     world.clock.now_ms += 3 * DAY_MS + 1
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == ["deadline_missed"]
-    assert [each.kind for each in world.ctx.store.alerts.list_open(topic=TOPIC)][-1] == "uncleanable_partition"
+    assert [each.kind for each in world.installation.store.alerts.list_open(topic=TOPIC)][-1] == "uncleanable_partition"
 
 
 class Dying:
@@ -410,14 +410,14 @@ class Dying:
 
 def test_message_outlives_the_process_that_was_to_deliver_it(world: World, inbox: WebhookInbox) -> None:
     """It is written down with the alert, so whoever watches next delivers it."""
-    ctx = replace(world.ctx, channels=(Dying(),))
+    installation = replace(world.installation, channels=(Dying(),))
     truncated(world)
     with pytest.raises(KeyboardInterrupt):
-        compact_topics(ctx, [TOPIC], as_of_ms=NOW_MS + HOUR_MS)
-    watch_topics(world.ctx)
+        compact_topics(installation, [TOPIC], as_of_ms=NOW_MS + HOUR_MS)
+    watch_topics(world.installation)
     assert inbox.kinds == [], "it may still be at it"
     world.clock.now_ms += MAXIMUM_CLAIM_MS
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == ["uncleanable_partition"]
 
 
@@ -426,14 +426,14 @@ def test_many_partitions_at_once_are_one_message_and_a_further_one_is_alone_in_i
 ) -> None:
     """What was told is not told again with it."""
     for partition in (0, 1):
-        pause_partitions(world.ctx, TOPIC, [partition], by="anna")
+        pause_partitions(world.installation, TOPIC, [partition], by="anna")
     look(world, NOW_MS + 2 * DAY_MS)
     (both,) = inbox.take()
     assert both["partitions"] == [0, 1]
     assert both["next"] == (
         "Resume paused partitions: winnow partitions resume orders --partition 0 --partition 1 --all"
     )
-    resume_partitions(world.ctx, TOPIC, [1], by="anna")
+    resume_partitions(world.installation, TOPIC, [1], by="anna")
     world.compact()
     look_again(world)
     (well,) = inbox.take()
@@ -453,13 +453,13 @@ def test_released_partition_is_told_again_when_it_fails_again_and_named_when_it_
     """A release mends nothing by itself, so it is no recovery."""
     troubled = Damage()
     troubled.fail(world)
-    release_marks(world.ctx, TOPIC, [0], why="released by anna")
+    release_marks(world.installation, TOPIC, [0], why="released by anna")
     assert inbox.kinds == ["uncleanable_partition"]
-    assert [each.released for each in world.ctx.store.alerts.list_open()] == ["released by anna"]
+    assert [each.released for each in world.installation.store.alerts.list_open()] == ["released by anna"]
     assert troubled.run(world) is Status.INVALID
     assert inbox.kinds == ["uncleanable_partition"] * 2
-    assert [each.released for each in world.ctx.store.alerts.list_open()] == [None]
-    release_marks(world.ctx, TOPIC, [0], why="released by bert")
+    assert [each.released for each in world.installation.store.alerts.list_open()] == [None]
+    release_marks(world.installation, TOPIC, [0], why="released by bert")
     troubled.restore(world)
     assert inbox.kinds == ["uncleanable_partition", "uncleanable_partition", "recovered"]
     assert "By hand: released by bert." in inbox.alerts[-1]["message"]
@@ -469,8 +469,8 @@ def test_released_partition_that_is_not_due_has_recovered(world: World, inbox: W
     """Nothing will be published of it, and an alert must not stay open for ever."""
     troubled = Damage()
     troubled.fail(world)
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
-    watch_topics(world.ctx)
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "delete"}, [])
+    watch_topics(world.installation)
     assert inbox.kinds == ["uncleanable_partition", "recovered"]
     assert inbox.alerts[-1]["message"].startswith("Recovered: orders-0 was released, and nothing of it is due.")
 
@@ -485,26 +485,26 @@ def test_retention_of_an_uncleanable_partition_is_no_recovery(world: World, inbo
     world.clock.now_ms = NOW_MS + DAY_MS + HOUR_MS
 
     def run() -> Status:
-        (receipt,) = compact_topics(world.ctx, ["events"], as_of_ms=world.clock()).receipts
+        (receipt,) = compact_topics(world.installation, ["events"], as_of_ms=world.clock()).receipts
         return receipt.status
 
     assert run() is Status.INVALID
     assert run() is Status.PUBLISHED
     assert world.state(topic="events").log_start_offset == 6
     assert inbox.kinds == ["uncleanable_partition"]
-    assert [each.topic for each in world.ctx.store.alerts.list_open()] == ["events"]
+    assert [each.topic for each in world.installation.store.alerts.list_open()] == ["events"]
 
 
 def test_forecast_warns_of_work_that_does_not_fit(world: World, inbox: WebhookInbox) -> None:
     """Nothing keeps the partitions but their size; the pace of the last run says that it will be too late."""
     assert world.compact(NOW_MS + HOUR_MS) is not None
     world.ingest(fresh(12, 300))
-    settings = world.ctx.settings
+    settings = world.installation.settings
     alert = settings.alert.model_copy(update={"deadline_grace_ms": 1})
-    ctx = replace(world.ctx, settings=settings.model_copy(update={"alert": alert}))
+    installation = replace(world.installation, settings=settings.model_copy(update={"alert": alert}))
     world.clock.now_ms = NOW_MS + DAY_MS - 1
-    assess_topics(ctx, [TOPIC], as_of_ms=world.clock())
-    watch_topics(ctx)
+    assess_topics(installation, [TOPIC], as_of_ms=world.clock())
+    watch_topics(installation)
     (near,) = inbox.take()
     assert (near["kind"], near["partitions"]) == ("deadline_near", [0, 1])
     assert "at the present pace it is compacted" in near["message"]
@@ -516,7 +516,7 @@ def test_deadline_that_the_run_itself_meets_is_no_alert(world: World, inbox: Web
     late_ms = NOW_MS + 3 * DAY_MS
     world.clock.now_ms = late_ms
     assert world.compact(late_ms) is not None
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == []
 
 
@@ -537,33 +537,33 @@ def test_topic_that_cannot_be_looked_at_stops_no_other_and_keeps_its_alerts(worl
     leave_paused(world, NOW_MS + 2 * DAY_MS)
     world.create(1, topic="foreign", max_compaction_lag_ms="1")
     world.ingest([replace(each, timestamp_ms=NOW_MS) for each in build_versions(0, 3)], topic="foreign")
-    assess_topics(world.ctx, ["foreign"], as_of_ms=world.clock())
-    watch_topics(world.ctx)
+    assess_topics(world.installation, ["foreign"], as_of_ms=world.clock())
+    watch_topics(world.installation)
     assert [(each["kind"], each["topic"]) for each in inbox.take()] == [
         ("deadline_missed", "orders"),
         ("deadline_missed", "foreign"),
     ]
     table = world.head("foreign").table
     table.append(table.scan().to_arrow().slice(0, 0))
-    resume_partitions(world.ctx, TOPIC, [0], by="anna")
+    resume_partitions(world.installation, TOPIC, [0], by="anna")
     world.compact()
-    done = watch_topics(world.ctx)
+    done = watch_topics(world.installation)
     assert done.problems == ["foreign"]
     assert [(each["kind"], each["topic"]) for each in inbox.take()] == [("recovered", "orders")]
-    assert [each.topic for each in world.ctx.store.alerts.list_open()] == ["foreign"]
+    assert [each.topic for each in world.installation.store.alerts.list_open()] == ["foreign"]
 
 
 def test_topic_that_is_gone_takes_its_alerts_with_it(world: World, inbox: WebhookInbox) -> None:
     """Nobody could ever mend it. A catalog without any topic is the wrong one, though, and says nothing."""
     leave_paused(world, NOW_MS + 2 * DAY_MS)
     inbox.take()
-    world.ctx.log.catalog.drop_table(world.head().table.name())
-    watch_topics(world.ctx)
-    assert [each.topic for each in world.ctx.store.alerts.list_open()] == [TOPIC]
+    world.installation.log.catalog.drop_table(world.head().table.name())
+    watch_topics(world.installation)
+    assert [each.topic for each in world.installation.store.alerts.list_open()] == [TOPIC]
     world.create(1, topic="events", **EAGER)
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == []
-    assert world.ctx.store.alerts.list_open() == []
+    assert world.installation.store.alerts.list_open() == []
 
 
 def test_doubt_about_a_commit_ends_when_its_plan_is_refused(world: World, inbox: WebhookInbox) -> None:
@@ -571,32 +571,32 @@ def test_doubt_about_a_commit_ends_when_its_plan_is_refused(world: World, inbox:
     lost = Commit()
     lost.lose(world)
     assert lost.plan is not None
-    pause_partitions(world.ctx, TOPIC, by="anna")
+    pause_partitions(world.installation, TOPIC, by="anna")
     with pytest.raises(PlanVoidError, match="was paused"):
-        publish_attempt(world.ctx, lost.plan.plan_id, "a1")
+        publish_attempt(world.installation, lost.plan.plan_id, "a1")
     assert inbox.kinds == ["commit_unknown", "recovered"]
-    assert world.ctx.store.alerts.list_open() == []
+    assert world.installation.store.alerts.list_open() == []
 
 
 def test_old_receipt_that_is_asked_for_again_mends_nothing(world: World, inbox: WebhookInbox) -> None:
     """Somebody clears the publish task of a run that was published long ago."""
     old = staged(world)
     world.accept(old)
-    publish_attempt(world.ctx, old.plan_id, "a1")
+    publish_attempt(world.installation, old.plan_id, "a1")
     world.ingest(fresh(12, 12))
     lost = Commit()
     lost.lose(world)
-    publish_attempt(world.ctx, old.plan_id, "a1")
+    publish_attempt(world.installation, old.plan_id, "a1")
     assert inbox.kinds == ["commit_unknown"]
 
 
 def test_plan_that_another_run_closed_is_not_judged_and_marks_nothing(world: World, inbox: WebhookInbox) -> None:
     """It would mark a partition, and nobody would be told."""
     plan = spoil(world)
-    with hold_lease(world.ctx, TOPIC):
-        settle_open_runs(world.ctx, TOPIC)
+    with hold_lease(world.installation, TOPIC):
+        settle_open_runs(world.installation, TOPIC)
     with pytest.raises(PlanVoidError, match="closed meanwhile"):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     assert world.state(0).uncleanable is None
     assert inbox.kinds == []
 
@@ -633,15 +633,17 @@ def test_without_channels_alerts_are_logged_and_kept_for_the_page(tmp_path: Path
         world.create(2, **EAGER)
         world.ingest(fresh(0, 12))
         Damage().fail(world)
-        (opened,) = world.ctx.store.alerts.list_open()
+        (opened,) = world.installation.store.alerts.list_open()
         assert (opened.kind, opened.partition) == ("uncleanable_partition", 0)
-        assert world.ctx.store.alerts.drop_deliveries(world.clock() + 1) == 0
+        assert world.installation.store.alerts.drop_deliveries(world.clock() + 1) == 0
 
 
 def mute_all(world: World, until_ms: int) -> None:
     """What the page's button does."""
-    keys = [each.key for each in world.ctx.store.alerts.list_open()]
-    assert world.ctx.store.alert_handling.mute(keys, until_ms, world.clock(), by="anna", why="the disk is on its way")
+    keys = [each.key for each in world.installation.store.alerts.list_open()]
+    assert world.installation.store.alert_handling.mute(
+        keys, until_ms, world.clock(), by="anna", why="the disk is on its way"
+    )
 
 
 def test_muted_alert_is_sent_when_its_mute_ends_once_with_all_that_it_said(world: World, inbox: WebhookInbox) -> None:
@@ -651,11 +653,11 @@ def test_muted_alert_is_sent_when_its_mute_ends_once_with_all_that_it_said(world
     mute_all(world, world.clock() + HOUR_MS)
     inbox.status = 204
     world.clock.now_ms += RETRY_MS
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == []
     world.clock.now_ms += HOUR_MS
     for _ in range(2):
-        watch_topics(world.ctx)
+        watch_topics(world.installation)
     (sent,) = inbox.alerts
     assert (sent["kind"], sent["partitions"], sent["severity"]) == ("uncleanable_partition", [0], "error")
     assert sent["message"].startswith("Still open after its mute: Topic orders was not compacted: orders-0: segment ")
@@ -672,5 +674,5 @@ def test_recovery_of_a_muted_alert_is_sent_and_the_end_of_its_mute_sends_nothing
     mute_all(world, world.clock() + HOUR_MS)
     troubled.restore(world)
     world.clock.now_ms += 2 * HOUR_MS
-    watch_topics(world.ctx)
+    watch_topics(world.installation)
     assert inbox.kinds == ["uncleanable_partition", "recovered"]

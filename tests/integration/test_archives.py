@@ -81,16 +81,18 @@ def ingest(
 ) -> IngestReport:
     """Ingest an archive, creating its topic, which keeps keyless records."""
     choices = Choices(**decided)
-    if topic not in world.ctx.log.names():
+    if topic not in world.installation.log.names():
         partitions = create_missing_topic(
-            world.ctx, topic, InputPaths(paths), {}, layout="auto", choices=choices, source_topic=source_topic
+            world.installation, topic, InputPaths(paths), {}, layout="auto", choices=choices, source_topic=source_topic
         )
         assert partitions is not None
-    return ingest_files(world.ctx, topic, paths, as_of_ms=world.clock(), choices=choices, source_topic=source_topic)
+    return ingest_files(
+        world.installation, topic, paths, as_of_ms=world.clock(), choices=choices, source_topic=source_topic
+    )
 
 
 def create_keeping_all(world: World, topic: str, partitions: int) -> None:
-    world.ctx.log.create(topic, partitions, {"cleanup.policy": "delete", "retention.ms": "-1"})
+    world.installation.log.create(topic, partitions, {"cleanup.policy": "delete", "retention.ms": "-1"})
 
 
 def as_dumped(records: Sequence[Record]) -> dict[tuple[int, int], dict[str, Any]]:
@@ -378,12 +380,12 @@ def test_own_files_are_read_as_before_whatever_they_are_called(world: World, tmp
     """A name like a sink's does not make records of Winnow's own layout another layout's."""
     world.create(1)
     path = write_jsonl(tmp_path / "orders-0-0.jsonl", build_versions(0, 5))
-    done = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    done = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert (done.layout, done.records_appended) == ("winnow", 5)
     assert world.read() == build_versions(0, 5)
     wrong = write_jsonl(tmp_path / "orders-0-3.jsonl", [replace(record(4, b"x", b"y"))])
     with pytest.raises(BadInputError, match="holds another record at this offset"):
-        ingest_files(world.ctx, TOPIC, [wrong], as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, [wrong], as_of_ms=world.clock())
 
 
 def write_by_status(folder: Path, rows: Sequence[tuple[int, str, str]]) -> None:

@@ -87,7 +87,7 @@ def test_random_archives_give_each_record_once_and_compact_as_the_oracle_says(
                 target.parent.mkdir(parents=True)
                 target.write_text("\n".join(json.dumps(row) for row in (rows[::-1] if in_reverse else rows)))
             for _ in range(2 if again else 1):
-                ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock(), choices=ENCODINGS)
+                ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock(), choices=ENCODINGS)
         assert world.read() == records
         world.compact(as_of_ms=NOW_MS + 100 * DAY_MS)
         end = world.state().first_dirty_offset
@@ -98,6 +98,10 @@ def test_random_archives_give_each_record_once_and_compact_as_the_oracle_says(
             for path in (Path(folder) / f"call{number}").rglob("*.json"):
                 path.touch()
             ingest_files(
-                world.ctx, TOPIC, [str(Path(folder) / f"call{number}")], as_of_ms=world.clock(), choices=ENCODINGS
+                world.installation,
+                TOPIC,
+                [str(Path(folder) / f"call{number}")],
+                as_of_ms=world.clock(),
+                choices=ENCODINGS,
             )
         assert world.read() == compacted

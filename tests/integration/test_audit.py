@@ -35,12 +35,12 @@ world = define_world(2, cleanup_policy="compact,delete")
 
 def in_dag_run(world: World, **more: Any) -> Any:
     """The context of a task of a DAG run that anna triggered, and why."""
-    return replace(world.ctx, holder=RUN, actor="anna", reason="ticket 7", **more)
+    return replace(world.installation, holder=RUN, actor="anna", reason="ticket 7", **more)
 
 
 def entries(world: World) -> list[AuditEntry]:
     """The audit log, without the topic that every test begins with."""
-    rows = world.ctx.store.audit.list_entries(Window()).rows
+    rows = world.installation.store.audit.list_entries(Window()).rows
     return [each for each in rows if (each.action, each.topic) != ("create", TOPIC)]
 
 
@@ -51,30 +51,30 @@ def said(world: World) -> list[tuple[str, str]]:
 
 def test_every_change_of_a_topic_is_recorded_once_with_the_user_the_dag_run_and_the_reason(world: World) -> None:
     """Doing it again changes nothing, so nobody did anything."""
-    ctx = in_dag_run(world)
+    installation = in_dag_run(world)
     ingest_id = world.ingest(build_versions(0, 6)).ingest_id
     assert ingest_id is not None
     for _ in range(2):
-        pause_partitions(ctx, TOPIC, [1], by="ticket 7")
+        pause_partitions(installation, TOPIC, [1], by="ticket 7")
     for _ in range(2):
-        resume_partitions(ctx, TOPIC, by="ticket 7")
-    mark_uncleanable(ctx, TOPIC, "plan-1", {0: "Damaged."})
+        resume_partitions(installation, TOPIC, by="ticket 7")
+    mark_uncleanable(installation, TOPIC, "plan-1", {0: "Damaged."})
     for _ in range(2):
-        release_partitions(ctx, TOPIC, why="ticket 7")
+        release_partitions(installation, TOPIC, why="ticket 7")
     for _ in range(2):
-        undo_ingest(ctx, TOPIC, ingest_id)
+        undo_ingest(installation, TOPIC, ingest_id)
     world.ingest(build_versions(0, 6))
-    alter_topic(ctx, TOPIC, {"segment.ms": "1000"}, ["cleanup.policy"], partitions=3)
-    alter_topic(ctx, TOPIC, {"cleanup.policy": "compact,delete"}, [])
+    alter_topic(installation, TOPIC, {"segment.ms": "1000"}, ["cleanup.policy"], partitions=3)
+    alter_topic(installation, TOPIC, {"cleanup.policy": "compact,delete"}, [])
     for _ in range(2):
-        import_checkpoints(ctx, TOPIC, [CheckpointEntry(TOPIC, 0, 2), CheckpointEntry(TOPIC, 9, 2)])
+        import_checkpoints(installation, TOPIC, [CheckpointEntry(TOPIC, 0, 2), CheckpointEntry(TOPIC, 9, 2)])
     for _ in range(2):
-        delete_records(ctx, TOPIC, {0: 4})
+        delete_records(installation, TOPIC, {0: 4})
     for _ in range(2):
-        delete_topic(ctx, TOPIC)
+        delete_topic(installation, TOPIC)
     for _ in range(2):
-        restore_topic(ctx, TOPIC)
-    create_topic(ctx, "clicks", 1, {"segment.ms": "1000"})
+        restore_topic(installation, TOPIC)
+    create_topic(installation, "clicks", 1, {"segment.ms": "1000"})
     by_anna = [each for each in entries(world) if each.action != "ingest"]
     assert {(each.actor, each.origin, each.reason) for each in by_anna} == {("anna", RUN, "ticket 7")}
     assert {each.topic for each in entries(world) if each.action != "create"} == {TOPIC}
@@ -98,19 +98,19 @@ def test_every_change_of_a_topic_is_recorded_once_with_the_user_the_dag_run_and_
 
 def test_configuration_that_an_ingest_changes_releases_marks_without_an_entry(world: World) -> None:
     """Nobody released anything by hand; the change of the configuration is the entry."""
-    mark_uncleanable(world.ctx, TOPIC, "plan-1", {0: "Damaged."})
-    alter_topic(world.ctx, TOPIC, {"segment.ms": "1000"}, [])
+    mark_uncleanable(world.installation, TOPIC, "plan-1", {0: "Damaged."})
+    alter_topic(world.installation, TOPIC, {"segment.ms": "1000"}, [])
     assert world.state(0).uncleanable is None
     assert [each.action for each in entries(world)] == ["alter"]
 
 
 def test_request_by_hand_is_one_entry_a_topic_and_one_for_all(world: World) -> None:
     """A task that is tried again asked for nothing new; somebody at a shell did."""
-    ctx = in_dag_run(world)
+    installation = in_dag_run(world)
     for _ in range(2):
-        record_request(ctx, AuditAction.SWEEP, ["orders", "clicks"])
-        record_request(ctx, AuditAction.SCRUB, [])
-    record_request(ctx, AuditAction.COMPACT, [f"t-{number}" for number in range(MAXIMUM_NAMED_TOPICS + 1)])
+        record_request(installation, AuditAction.SWEEP, ["orders", "clicks"])
+        record_request(installation, AuditAction.SCRUB, [])
+    record_request(installation, AuditAction.COMPACT, [f"t-{number}" for number in range(MAXIMUM_NAMED_TOPICS + 1)])
     assert sorted((each.action, each.topic, each.detail) for each in entries(world)) == [
         ("compact", "", "21 topics"),
         ("scrub", "", "all topics"),
@@ -118,7 +118,7 @@ def test_request_by_hand_is_one_entry_a_topic_and_one_for_all(world: World) -> N
         ("sweep", "orders", ""),
     ]
     for _ in range(2):
-        record_request(world.ctx, AuditAction.SWEEP, ["orders"])
+        record_request(world.installation, AuditAction.SWEEP, ["orders"])
     assert [each.origin for each in entries(world) if each.topic == "orders"].count("shell") == 2
 
 

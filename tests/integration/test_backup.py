@@ -36,9 +36,9 @@ from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.backup.topic_copies import TopicCopy
 from winnow.pipeline.backup.verify import verify_backup
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.records import read_latest_batches
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
@@ -69,17 +69,17 @@ class Seen:
 
 def look_at(world: World, topic: str) -> Seen:
     """Ask for everything that a restore has to bring back."""
-    log = world.ctx.log.open(topic)
+    log = world.installation.log.open(topic)
     head = log.head()
-    rows = list_visible_rows(world.ctx.log.quarantine(topic), head.state).to_pylist()
-    latest = [row for batch in read_latest_batches(world.ctx, topic) for row in batch.to_pylist()]
+    rows = list_visible_rows(world.installation.log.quarantine(topic), head.state).to_pylist()
+    latest = [row for batch in read_latest_batches(world.installation, topic) for row in batch.to_pylist()]
     return Seen(
         records=world.read(topic=topic),
         quarantined=rows,
         latest=sorted(latest, key=lambda row: (row["partition"], row["offset"])),
         receipts=log.receipts(head),
         checkpoints=[head.state.partitions[number] for number in sorted(head.state.partitions)],
-        ingests=[(each.ingest_id, each.files) for each in list_ingests(world.ctx, topic).calls],
+        ingests=[(each.ingest_id, each.files) for each in list_ingests(world.installation, topic).calls],
     )
 
 
@@ -93,16 +93,16 @@ def fill(world: World) -> None:
     world.ingest(build_versions(13, 3))
     world.create(1, OTHER, **CONFIG)
     world.ingest(build_versions(0, 4), topic=OTHER)
-    pause_partitions(world.ctx, OTHER, [0], by="maintenance")
+    pause_partitions(world.installation, OTHER, [0], by="maintenance")
     world.create(1, DELETED)
     world.ingest(build_versions(0, 3), topic=DELETED)
-    delete_topic(world.ctx, DELETED)
-    record_action(world.ctx, AuditAction.ALTER, TOPIC, detail="before the backup")
+    delete_topic(world.installation, DELETED)
+    record_action(world.installation, AuditAction.ALTER, TOPIC, detail="before the backup")
 
 
 def list_audit(world: World) -> list[tuple[str, str, str]]:
     """What people did, oldest first."""
-    rows = world.ctx.store.audit.list_entries(Window(0, 100)).rows
+    rows = world.installation.store.audit.list_entries(Window(0, 100)).rows
     return sorted((each.action, each.topic, each.detail) for each in rows)
 
 
@@ -137,7 +137,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     with open_world(folder) as world:
         fill(world)
         found = Lake(folder, destination, {topic: look_at(world, topic) for topic in (TOPIC, OTHER)}, list_audit(world))
-        made = create_backup(world.ctx, destination)
+        made = create_backup(world.installation, destination)
     assert (made.topics, made.left_out) == (3, {})
     return found
 
@@ -147,19 +147,19 @@ def test_restored_installation_answers_as_the_one_that_was_backed_up(lake: Lake)
     assert lake.before[TOPIC].quarantined
     assert lake.before[TOPIC].latest
     with open_empty(lake.folder) as world:
-        report = restore_backup(world.ctx, lake.destination)
+        report = restore_backup(world.installation, lake.destination)
         assert [topic.notice for topic in report.topics] == ["", "", ""]
-        assert world.ctx.log.names() == [OTHER, TOPIC]
+        assert world.installation.log.names() == [OTHER, TOPIC]
         assert {topic: look_at(world, topic) for topic in (TOPIC, OTHER)} == lake.before
         assert set(lake.audit) < set(list_audit(world))
-        assert world.ctx.store.audit.verify_chain().first_break is None
+        assert world.installation.store.audit.verify_chain().first_break is None
         assert world.state(topic=OTHER).paused_by == ("maintenance",)
-        assert world.ctx.log.list_deleted() == [DELETED]
-        restore_topic(world.ctx, DELETED)
+        assert world.installation.log.list_deleted() == [DELETED]
+        restore_topic(world.installation, DELETED)
         assert len(world.read(topic=DELETED)) == 3
         world.ingest(build_versions(16, 2))
         world.compact()
-        sweep_topics(world.ctx)
+        sweep_topics(world.installation)
         everything = [*build_versions(0, 12), *build_versions(13, 5), *build_versions(0, 6, partition=1)]
         assert world.read() == compute_survivors(everything)
 
@@ -175,24 +175,24 @@ def test_second_backup_copies_only_what_is_new_and_the_first_can_still_be_restor
     with open_world(tmp_path) as world:
         world.create(1)
         world.ingest(build_versions(0, 16))
-        first = create_backup(world.ctx, str(destination))
+        first = create_backup(world.installation, str(destination))
         before = world.read()
         files = list_copied(destination)
         assert first.files_copied == first.files == len(files)
-        again = create_backup(world.ctx, str(destination))
+        again = create_backup(world.installation, str(destination))
         assert (again.files_copied, again.bytes_copied, again.files) == (0, 0, first.files)
         world.ingest(build_versions(16, 2))
-        third = create_backup(world.ctx, str(destination))
+        third = create_backup(world.installation, str(destination))
         later = list_copied(destination)
         assert third.files_copied == len(later - files) == third.files - first.files
         assert files < later
         gone = next(destination.glob("files/winnow/*/data/**/*.parquet"))
         gone.unlink()
         assert [Path(finding.path).name for finding in verify_backup(str(destination)).findings] == [gone.name]
-        assert create_backup(world.ctx, str(destination)).files_copied == 1
+        assert create_backup(world.installation, str(destination)).files_copied == 1
     assert verify_backup(str(destination)).findings == ()
     with open_empty(tmp_path) as world:
-        restore_backup(world.ctx, str(destination), first.backup_id)
+        restore_backup(world.installation, str(destination), first.backup_id)
         assert world.read() == before
 
 
@@ -225,9 +225,9 @@ def test_damage_of_each_kind_of_file_is_found_and_nothing_is_restored_from_it(la
                 for folder in (Path(lake.folder) / "home" / "warehouse").glob("winnow*/*"):
                     shutil.rmtree(folder)
                 with pytest.raises(DamagedBackupError, match=path.name):
-                    restore_backup(world.ctx, lake.destination)
-                assert world.ctx.log.names() == []
-        restore_backup(world.ctx, lake.destination)
+                    restore_backup(world.installation, lake.destination)
+                assert world.installation.log.names() == []
+        restore_backup(world.installation, lake.destination)
         assert world.read() == lake.before[TOPIC].records
     assert verify_backup(lake.destination).findings == ()
 
@@ -256,10 +256,10 @@ def test_damaged_document_of_a_backup_is_refused(tmp_path: Path) -> None:
     """Its name holds its digest."""
     destination = str(tmp_path / "backup")
     with open_world(tmp_path) as world:
-        made = create_backup(world.ctx, destination)
+        made = create_backup(world.installation, destination)
         path = tmp_path / "backup" / "backups" / f"{made.backup_id}.json"
         path.write_bytes(path.read_bytes().replace(b'"topics":[]', b'"topics":[ ]'))
-        for work in (verify_backup, lambda place: restore_backup(world.ctx, place)):
+        for work in (verify_backup, lambda place: restore_backup(world.installation, place)):
             with pytest.raises(DamagedBackupError, match=made.backup_id):
                 work(destination)
 
@@ -268,19 +268,19 @@ def test_place_with_anything_in_it_is_refused_and_named(lake: Lake) -> None:
     """Tables, rows of the store, files of a table: each alone."""
     with open_world(lake.folder) as world:
         with pytest.raises(UsageError, match=rf"the table winnow\.{OTHER} in the catalog"):
-            restore_backup(world.ctx, lake.destination)
+            restore_backup(world.installation, lake.destination)
         location = world.head().location
     with open_empty(lake.folder) as world:
-        record_action(world.ctx, AuditAction.ALTER, TOPIC)
+        record_action(world.installation, AuditAction.ALTER, TOPIC)
         with pytest.raises(UsageError, match="rows of winnow_audit in the metadata store"):
-            restore_backup(world.ctx, lake.destination)
+            restore_backup(world.installation, lake.destination)
     with open_empty(lake.folder) as world:
         foreign = storage.join(location, "data", "foreign.parquet")
         storage.write_bytes(foreign, b"somebody else's")
         with pytest.raises(UsageError, match=r"foreign\.parquet"):
-            restore_backup(world.ctx, lake.destination)
+            restore_backup(world.installation, lake.destination)
         assert storage.read_bytes(foreign) == b"somebody else's"
-        assert world.ctx.log.names() == []
+        assert world.installation.log.names() == []
 
 
 def test_another_warehouse_is_refused(lake: Lake, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_another_warehouse_is_refused(lake: Lake, tmp_path: Path) -> None:
         open_world(tmp_path) as world,
         pytest.raises(UsageError, match=f"The backup is of the warehouse file:.*{warehouse}"),
     ):
-        restore_backup(world.ctx, lake.destination)
+        restore_backup(world.installation, lake.destination)
 
 
 def test_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -300,19 +300,19 @@ def test_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
     (foreign / "letter.txt").write_text("dear")
     destination = str(tmp_path / "backup")
     with open_world(tmp_path) as world:
-        create_backup(world.ctx, destination)
-        warehouse = world.ctx.settings.warehouse
+        create_backup(world.installation, destination)
+        warehouse = world.installation.settings.warehouse
         with pytest.raises(UsageError, match="is not a folder of Winnow's backups"):
-            create_backup(world.ctx, str(foreign))
+            create_backup(world.installation, str(foreign))
         assert [path.name for path in foreign.iterdir()] == ["letter.txt"]
         for within in (warehouse, f"{warehouse}/backup", str(tmp_path / "home"), str(tmp_path)):
             with pytest.raises(UsageError, match="lie within one another"):
-                create_backup(world.ctx, within)
+                create_backup(world.installation, within)
     with (
         open_world(tmp_path, lake={"WINNOW_HOME": str(tmp_path / "elsewhere")}) as world,
         pytest.raises(UsageError, match="backups of another installation"),
     ):
-        create_backup(world.ctx, destination)
+        create_backup(world.installation, destination)
 
 
 def test_empty_installation_is_backed_up_and_restored(tmp_path: Path) -> None:
@@ -321,11 +321,11 @@ def test_empty_installation_is_backed_up_and_restored(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         with pytest.raises(UsageError, match="winnow backup create"):
             verify_backup(destination)
-        record_action(world.ctx, AuditAction.ALTER, TOPIC, detail="kept")
-        assert create_backup(world.ctx, destination).topics == 0
+        record_action(world.installation, AuditAction.ALTER, TOPIC, detail="kept")
+        assert create_backup(world.installation, destination).topics == 0
     assert verify_backup(destination).findings == ()
     with open_empty(tmp_path) as world:
-        restore_backup(world.ctx, destination)
+        restore_backup(world.installation, destination)
         assert "kept" in [detail for _, _, detail in list_audit(world)]
 
 
@@ -343,19 +343,19 @@ def test_topic_that_is_swept_while_it_is_copied_is_copied_as_it_is_by_then(
             world.ingest(build_versions(12 * len(swept), 12))
             world.compact(attempt=f"b{len(swept)}")
             world.clock.now_ms += 1
-            sweep_topics(world.ctx, [TOPIC])
+            sweep_topics(world.installation, [TOPIC])
         return genuine(*arguments)
 
     with open_world(tmp_path, FakeClock(LATER_MS)) as world:
         world.create(1, winnow_retired_grace_ms="0", **CONFIG)
         world.ingest(build_versions(0, 12))
         monkeypatch.setattr(TopicCopy, "_copy", copy_late)
-        create_backup(world.ctx, destination)
+        create_backup(world.installation, destination)
         before = world.read()
     assert len(swept) == 2
     assert verify_backup(destination).findings == ()
     with open_empty(tmp_path) as world:
-        restore_backup(world.ctx, destination)
+        restore_backup(world.installation, destination)
         assert world.read() == before == compute_survivors(build_versions(0, 36))
 
 
@@ -369,7 +369,7 @@ def test_topic_that_is_swept_again_and_again_is_held_until_it_is_copied(
 
     def copy_late(*arguments: Any) -> Any:
         tries.append(1)
-        with open_context(world.ctx.settings, now_ms=world.clock) as other:
+        with open_installation(world.installation.settings, now_ms=world.clock) as other:
             rival = World(other, world.clock, tmp_path)
             rival.files = 100 + len(tries)
             try:
@@ -386,7 +386,7 @@ def test_topic_that_is_swept_again_and_again_is_held_until_it_is_copied(
         world.create(1, winnow_retired_grace_ms="0", **CONFIG)
         world.ingest(build_versions(0, 12))
         monkeypatch.setattr(TopicCopy, "_copy", copy_late)
-        assert create_backup(world.ctx, destination).left_out == {}
+        assert create_backup(world.installation, destination).left_out == {}
     assert len(tries) < MAXIMUM_TRIES
     assert [type(problem).__name__ for problem in busy] == ["TopicBusyError"]
     assert verify_backup(destination).findings == ()
@@ -421,7 +421,7 @@ def test_file_of_another_size_than_its_entry_is_not_backed_up(tmp_path: Path) ->
         world.ingest(build_versions(0, 4))
         path = storage.parse_local_path(world.segments()[0].path)
         path.write_bytes(path.read_bytes()[:-1])
-        made = create_backup(world.ctx, str(tmp_path / "backup"))
+        made = create_backup(world.installation, str(tmp_path / "backup"))
         assert path.name in made.left_out[TOPIC]
 
 
@@ -431,17 +431,17 @@ def test_attempt_from_before_the_backup_cannot_be_published_into_what_is_restore
     with open_world(tmp_path) as world:
         world.create(1, **CONFIG)
         world.ingest(build_versions(0, 12))
-        with hold_lease(world.ctx, TOPIC):
+        with hold_lease(world.installation, TOPIC):
             plan = world.plan(world.clock())
             assert plan is not None
             world.stage(plan)
             world.accept(plan)
-            create_backup(world.ctx, destination)
+            create_backup(world.installation, destination)
     with open_empty(tmp_path) as world:
-        restore_backup(world.ctx, destination)
+        restore_backup(world.installation, destination)
         shutil.copytree(tmp_path / "aside" / "staging", tmp_path / "home" / "staging", dirs_exist_ok=True)
         with pytest.raises(PlanVoidError):
-            publish_attempt(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.installation, plan.plan_id, "a1")
         assert world.read() == build_versions(0, 12)
         assert world.compact(attempt="a2") is not None
         assert world.read() == compute_survivors(build_versions(0, 12))
@@ -453,15 +453,17 @@ def test_fence_and_ingest_number_rise_above_those_of_the_future_that_was_given_u
     with open_world(tmp_path) as world:
         world.create(1)
         world.ingest(build_versions(0, 3))
-        create_backup(world.ctx, destination)
+        create_backup(world.installation, destination)
         for number in range(5):
-            world.ctx.log.open(TOPIC).commit(lambda head: make_fence_change(head, [], operation="fence"))
-            world.ctx.store.ingests.open(f"late-{number}", TOPIC, least_number=0, holder="late", now_ms=world.clock())
+            world.installation.log.open(TOPIC).commit(lambda head: make_fence_change(head, [], operation="fence"))
+            world.installation.store.ingests.open(
+                f"late-{number}", TOPIC, least_number=0, holder="late", now_ms=world.clock()
+            )
         lost = world.head().fence
-        numbers = [call.number for call in world.ctx.store.ingests.list_open(TOPIC)]
+        numbers = [call.number for call in world.installation.store.ingests.list_open(TOPIC)]
     with open_empty(tmp_path) as world:
         world.clock.now_ms += 1_000
-        restore_backup(world.ctx, destination)
+        restore_backup(world.installation, destination)
         assert world.head().fence > lost
         assert world.head().state.first_valid_ingest > max(numbers)
         assert all(world.head().state.is_voided(f"late-{number}", number) for number in numbers)
@@ -474,25 +476,25 @@ def test_leases_are_not_restored(tmp_path: Path) -> None:
     destination = str(tmp_path / "backup")
     with open_world(tmp_path) as world:
         world.create(1)
-        with hold_lease(world.ctx, TOPIC):
-            create_backup(world.ctx, destination)
+        with hold_lease(world.installation, TOPIC):
+            create_backup(world.installation, destination)
     with open_empty(tmp_path) as world:
-        restore_backup(world.ctx, destination)
-        assert world.ctx.store.leases.find(TOPIC) is None
+        restore_backup(world.installation, destination)
+        assert world.installation.store.leases.find(TOPIC) is None
 
 
 def test_topic_that_is_being_removed_is_no_part_of_a_backup(tmp_path: Path) -> None:
     """Nothing could restore it, and its files go one after another."""
     with open_world(tmp_path) as world:
         world.create(1)
-        delete_topic(world.ctx, TOPIC)
+        delete_topic(world.installation, TOPIC)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(storage, "delete", lambda uri, **_: (_ for _ in ()).throw(OSError(28, "stopped", uri)))
             with pytest.raises(OSError, match="stopped"):
-                delete_topic(world.ctx, TOPIC, now=True)
+                delete_topic(world.installation, TOPIC, now=True)
         with pytest.raises(DeletedTopicError):
             world.head()
-        made = create_backup(world.ctx, str(tmp_path / "backup"))
+        made = create_backup(world.installation, str(tmp_path / "backup"))
         assert (made.topics, made.left_out) == (0, {})
 
 
@@ -507,18 +509,18 @@ def test_catalog_that_answers_table_by_table_never_gives_a_log_with_a_later_quar
     def load_late(catalog: LogSqlCatalog, identifier: Any) -> Any:
         asked.append(identifier)
         if asked == [("winnow_latest", TOPIC), ("winnow", TOPIC), ("winnow_quarantine", TOPIC)]:
-            (newest,) = list_ingests(world.ctx, TOPIC, limit=1).calls
-            undo_ingest(world.ctx, TOPIC, newest.ingest_id)
+            (newest,) = list_ingests(world.installation, TOPIC, limit=1).calls
+            undo_ingest(world.installation, TOPIC, newest.ingest_id)
             for _ in range(2):
                 world.clock.now_ms += 1
-                sweep_topics(world.ctx, [TOPIC])
+                sweep_topics(world.installation, [TOPIC])
         return genuine(catalog, identifier)
 
     with open_world(tmp_path, FakeClock(LATER_MS)) as world:
         world.create(1, winnow_keyless="quarantine", winnow_retired_grace_ms="0")
         world.ingest([record(0, None, b"no key")])
         monkeypatch.setattr(LogSqlCatalog, "load_table", load_late)
-        (pointers,) = read_pointers(world.ctx.log, TOPIC)
+        (pointers,) = read_pointers(world.installation.log, TOPIC)
         assert pointers.locations[TableRole.LOG] == world.head().table.metadata_location
         assert world.head().state.quarantine_ingests == ()
 
@@ -537,8 +539,8 @@ def test_commands_answer_in_json_and_say_who_made_and_restored_a_backup(tmp_path
     restored = winnow("backup", "restore", destination, "--json", "--reason", "a fire").document
     assert restored["backup_id"] != made["backup_id"]
     assert winnow("read", TOPIC).stdout == before
-    with open_context(load_settings(cwd=tmp_path)) as ctx:
-        entries = ctx.store.audit.list_entries(Window(0, 10)).rows
+    with open_installation(load_settings(cwd=tmp_path)) as installation:
+        entries = installation.store.audit.list_entries(Window(0, 10)).rows
     assert {("back_up", "nightly"), ("restore_backup", "a fire")} <= {(e.action, e.reason) for e in entries}
     winnow("backup", "restore", destination, code=2)
     assert "Traceback" not in winnow("backup", "verify", tmp_path / "nothing", code=2).stderr

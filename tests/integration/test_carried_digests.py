@@ -25,9 +25,10 @@ from winnow.errors import DamagedMetadataError, ForeignConfigurationError, Winno
 from winnow.log import head_checks, manifests
 from winnow.log.head import Change
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.topics.definition import alter_topic, describe_topic
-from winnow.values.model import Segment, TopicState
+from winnow.values.model import Segment
+from winnow.values.topic_state import TopicState
 
 PATH = "file:///nowhere/data/{}.parquet"
 
@@ -35,9 +36,9 @@ PATH = "file:///nowhere/data/{}.parquet"
 world = define_world(2, build_versions(0, 9), min_cleanable_dirty_ratio="0")
 
 
-def set_by_another_tool(ctx: Context, **properties: str) -> None:
+def set_by_another_tool(installation: Installation, **properties: str) -> None:
     """ALTER TABLE … SET TBLPROPERTIES, as any engine can."""
-    with ctx.log.catalog.load_table(("winnow", TOPIC)).transaction() as change:
+    with installation.log.catalog.load_table(("winnow", TOPIC)).transaction() as change:
         change.set_properties({name.replace("_", "."): text for name, text in properties.items()})
 
 
@@ -46,7 +47,7 @@ def segment(number: int, **fields: object) -> Segment:
 
 
 def digest_by_looking(world: World) -> object:
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     found = log.segments(log.head())
     return head_checks.compute_segment_digest(each for some in found.values() for each in some)
 
@@ -59,7 +60,7 @@ def test_the_digest_follows_every_commit_and_is_that_of_the_segments_there_are(w
     seen = [world.head().state.live]
     world.ingest([*build_versions(9, 9), *build_versions(0, 9, partition=1)])
     seen.append(world.head().state.live)
-    alter_topic(world.ctx, TOPIC, {"segment.bytes": "1000000"}, [])
+    alter_topic(world.installation, TOPIC, {"segment.bytes": "1000000"}, [])
     assert world.head().state.live == seen[-1]
     world.compact()
     seen.append(world.head().state.live)
@@ -103,7 +104,7 @@ def test_the_digest_is_additive_and_knows_no_order() -> None:
     "act",
     [
         *(STEPS[name] for name in ("compact", "read", "assess", "explain")),
-        lambda world: describe_topic(world.ctx, TOPIC),
+        lambda world: describe_topic(world.installation, TOPIC),
     ],
     ids=["compact", "read", "assess", "explain", "describe"],
 )
@@ -159,15 +160,15 @@ def test_a_commit_in_between_does_not_heal_what_is_damaged(world: World, monkeyp
     "act",
     [
         *(STEPS[name] for name in ("ingest", "compact", "assess", "explain", "sweep")),
-        lambda world: alter_topic(world.ctx, TOPIC, {"segment.bytes": "1000000"}, []),
-        lambda world: alter_topic(world.ctx, TOPIC, {}, [], partitions=3),
+        lambda world: alter_topic(world.installation, TOPIC, {"segment.bytes": "1000000"}, []),
+        lambda world: alter_topic(world.installation, TOPIC, {}, [], partitions=3),
     ],
     ids=["ingest", "compact", "assess", "explain", "sweep", "alter", "add-partitions"],
 )
 def test_a_configuration_that_another_tool_changed_stops_every_step_until_it_is_accepted(
     world: World, act: Callable[[World], object]
 ) -> None:
-    set_by_another_tool(world.ctx, cleanup_policy="delete", retention_ms="1")
+    set_by_another_tool(world.installation, cleanup_policy="delete", retention_ms="1")
     before = world.listing()
     with pytest.raises(ForeignConfigurationError) as refused:
         act(world)
@@ -181,16 +182,16 @@ def test_a_configuration_that_another_tool_changed_stops_every_step_until_it_is_
 
 
 def test_a_topic_whose_configuration_was_changed_is_described_as_committed_with_the_difference(world: World) -> None:
-    set_by_another_tool(world.ctx, retention_ms="1")
-    found = describe_topic(world.ctx, TOPIC)
+    set_by_another_tool(world.installation, retention_ms="1")
+    found = describe_topic(world.installation, TOPIC)
     assert [entry.value for entry in found.config if entry.name == "retention.ms"] == ["-1"]
     (notice,) = found.notices
     assert "retention.ms is '1' (committed: not set)" in notice
 
 
 def test_what_is_accepted_holds_and_the_topic_goes_on(world: World) -> None:
-    set_by_another_tool(world.ctx, segment_bytes="1000000")
-    found = alter_topic(world.ctx, TOPIC, {}, [], accept_present=True)
+    set_by_another_tool(world.installation, segment_bytes="1000000")
+    found = alter_topic(world.installation, TOPIC, {}, [], accept_present=True)
     assert [entry.value for entry in found.config if entry.name == "segment.bytes"] == ["1000000"]
     assert found.notices == ()
     world.compact()
@@ -199,47 +200,49 @@ def test_what_is_accepted_holds_and_the_topic_goes_on(world: World) -> None:
 
 def test_what_was_changed_can_be_set_back_in_the_same_call(world: World) -> None:
     """Also where what the other tool wrote is no configuration at all."""
-    set_by_another_tool(world.ctx, retention_ms="soon", cleanup_policy="delete")
+    set_by_another_tool(world.installation, retention_ms="soon", cleanup_policy="delete")
     with pytest.raises(WinnowError, match=r"retention\.ms"):
-        alter_topic(world.ctx, TOPIC, {}, [], accept_present=True)
-    alter_topic(world.ctx, TOPIC, {}, ["retention.ms", "cleanup.policy"], accept_present=True)
-    config = world.ctx.log.open(TOPIC).config()
+        alter_topic(world.installation, TOPIC, {}, [], accept_present=True)
+    alter_topic(world.installation, TOPIC, {}, ["retention.ms", "cleanup.policy"], accept_present=True)
+    config = world.installation.log.open(TOPIC).config()
     assert (config.retention_ms, config.compacts, config.deletes) == (-1, True, False)
 
 
 def test_partitions_that_another_tool_takes_away_stay(world: World) -> None:
-    set_by_another_tool(world.ctx, winnow_partitions="1")
+    set_by_another_tool(world.installation, winnow_partitions="1")
     with pytest.raises(ForeignConfigurationError, match=r"winnow\.partitions is '1' \(committed: '2'\)"):
         world.compact()
     assert world.read() == build_versions(0, 9)
-    assert alter_topic(world.ctx, TOPIC, {}, [], accept_present=True).partitions == 2
+    assert alter_topic(world.installation, TOPIC, {}, [], accept_present=True).partitions == 2
     assert world.head().table.properties["winnow.partitions"] == "2"
 
 
 def test_partitions_that_another_tool_adds_are_there_once_accepted(world: World) -> None:
-    set_by_another_tool(world.ctx, winnow_partitions="3")
-    assert alter_topic(world.ctx, TOPIC, {}, [], accept_present=True).partitions == 3
+    set_by_another_tool(world.installation, winnow_partitions="3")
+    assert alter_topic(world.installation, TOPIC, {}, [], accept_present=True).partitions == 3
     world.ingest(build_versions(0, 2, partition=2))
     assert world.read(partition=2) == build_versions(0, 2, partition=2)
 
 
 def test_properties_that_are_no_configuration_are_anybodys(world: World) -> None:
-    set_by_another_tool(world.ctx, comment="ours", write_parquet_page_size_bytes="65536", commit_manifest_min_count="5")
+    set_by_another_tool(
+        world.installation, comment="ours", write_parquet_page_size_bytes="65536", commit_manifest_min_count="5"
+    )
     world.compact()
     assert world.read() == compute_survivors(build_versions(0, 9))
 
 
 def test_a_change_between_the_look_and_the_commit_is_found_by_the_next_look(world: World) -> None:
     """A commit does not take over along with its own what it did not see."""
-    with run_between_head_and_commit(lambda: set_by_another_tool(world.ctx, retention_ms="1")):
+    with run_between_head_and_commit(lambda: set_by_another_tool(world.installation, retention_ms="1")):
         world.ingest(build_versions(9, 1))
     with pytest.raises(ForeignConfigurationError):
         world.compact()
 
 
 def test_a_mark_or_a_pause_does_not_accept_a_changed_configuration(world: World) -> None:
-    set_by_another_tool(world.ctx, retention_ms="1")
-    world.ctx.log.open(TOPIC).commit(lambda head: Change(head.state))
+    set_by_another_tool(world.installation, retention_ms="1")
+    world.installation.log.open(TOPIC).commit(lambda head: Change(head.state))
     with pytest.raises(ForeignConfigurationError):
         world.compact()
 
@@ -247,24 +250,24 @@ def test_a_mark_or_a_pause_does_not_accept_a_changed_configuration(world: World)
 def test_the_configuration_of_a_topic_without_a_commit_is_the_one_it_was_created_with(world: World) -> None:
     """There is no state yet, so a property says what it was."""
     world.create(1, topic="fresh", segment_bytes="1000000")
-    with world.ctx.log.catalog.load_table(("winnow", "fresh")).transaction() as change:
+    with world.installation.log.catalog.load_table(("winnow", "fresh")).transaction() as change:
         change.set_properties({"segment.bytes": "100"})
     with pytest.raises(ForeignConfigurationError, match=r"segment\.bytes is '100' \(committed: '1000000'\)"):
         world.ingest(build_versions(0, 1), topic="fresh")
-    alter_topic(world.ctx, "fresh", {}, [], accept_present=True)
+    alter_topic(world.installation, "fresh", {}, [], accept_present=True)
     world.ingest(build_versions(0, 1), topic="fresh")
 
 
 def test_a_rollback_past_an_alteration_asks_which_configuration_holds(world: World) -> None:
     """Iceberg rolls back snapshots and not properties: the older state has the older configuration."""
     good = world.snapshot_ids()[-1]
-    alter_topic(world.ctx, TOPIC, {"segment.bytes": "1000000"}, [])
+    alter_topic(world.installation, TOPIC, {"segment.bytes": "1000000"}, [])
     world.ingest(build_versions(9, 9))
-    world.ctx.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(good).commit()
+    world.installation.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(good).commit()
     assert world.read() == build_versions(0, 9)
     with pytest.raises(ForeignConfigurationError, match="the table was rolled back past a change"):
         world.compact()
-    alter_topic(world.ctx, TOPIC, {}, [], accept_present=True)
+    alter_topic(world.installation, TOPIC, {}, [], accept_present=True)
     world.compact()
     assert world.read() == compute_survivors(build_versions(0, 9))
 
@@ -274,7 +277,7 @@ def test_a_rollback_past_an_alteration_asks_which_configuration_holds(world: Wor
 
 def rewritten(world: World, change: Callable[[TopicState], TopicState]) -> None:
     """Let the newest snapshot name a state that another Winnow would have written."""
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     genuine = TopicLog._add_digests
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TopicLog, "_add_digests", lambda *arguments: change(genuine(*arguments)))
@@ -293,7 +296,7 @@ def test_a_state_of_an_older_winnow_is_taken_as_it_is_and_the_first_commit_write
     state = world.head().state
     assert state.live == digest_by_looking(world)
     assert state.configuration == {"min.cleanable.dirty.ratio": "0", "winnow.partitions": "2"}
-    set_by_another_tool(world.ctx, retention_ms="1")
+    set_by_another_tool(world.installation, retention_ms="1")
     with pytest.raises(ForeignConfigurationError):
         world.compact()
 
@@ -307,7 +310,7 @@ def test_a_table_at_another_place_than_was_committed_is_not_believed(world: Worl
 
 def test_a_table_without_its_current_snapshot_is_not_an_empty_topic(world: World) -> None:
     """A renamed key in metadata.json would make a full topic look empty."""
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     table = log.head().table
     table.metadata = table.metadata.model_copy(update={"current_snapshot_id": None})
     with pytest.raises(DamagedMetadataError, match="there are snapshots, and the current one is none of them"):
@@ -317,8 +320,8 @@ def test_a_table_without_its_current_snapshot_is_not_an_empty_topic(world: World
 def test_the_command_that_the_message_names_accepts_and_what_follows_is_told(tmp_path: Path) -> None:
     """On the command line, from the refusal to the run."""
     make_topic("orders", tmp_path / "orders.jsonl", config=["min.cleanable.dirty.ratio=0"])
-    with open_context() as ctx:
-        set_by_another_tool(ctx, segment_bytes="1000000")
+    with open_installation() as installation:
+        set_by_another_tool(installation, segment_bytes="1000000")
     refused = winnow("assess", "orders", code=2)
     assert refused.stderr.startswith("error: The configuration of topic orders is not the one that Winnow committed")
     assert len(refused.stderr.splitlines()) == 1

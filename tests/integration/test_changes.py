@@ -161,17 +161,17 @@ def test_changes_between_snapshots_and_offsets_of_real_histories_equal_the_oracl
                 last_ingest = ""
             elif step == "undo":
                 if last_ingest:
-                    undo_ingest(world.ctx, TOPIC, last_ingest)
+                    undo_ingest(world.installation, TOPIC, last_ingest)
                 last_ingest = ""
             else:
                 start = min(state.log_start_offset + int(str(argument)), state.log_end_offset)
-                delete_records(world.ctx, TOPIC, {0: start})
+                delete_records(world.installation, TOPIC, {0: start})
                 last_ingest = ""
             snapshot_id = world.head().snapshot_id
             assert snapshot_id is not None
             seen.append((snapshot_id, compute_latest_state(world.read(), strategy, HEADER)))
         for (old_id, old), (new_id, new) in [*itertools.pairwise(seen), (seen[0], seen[-1]), (seen[-1], seen[0])]:
-            found = to_changes(read_snapshot_changes(world.ctx, TOPIC, old_id, new_id))
+            found = to_changes(read_snapshot_changes(world.installation, TOPIC, old_id, new_id))
             # Offsets of an undone ingest are given again, so a record at the same offset may be another one.
             assert found == expect_by_record(old, new)
         _check_offsets(world, strategy)
@@ -194,7 +194,7 @@ def _check_offsets(world: World, strategy: Strategy) -> None:
     for start, end in [(bounds[0], bounds[-1]), (bounds[len(bounds) // 2], bounds[-1]), (bounds[0], bounds[-1] // 2)]:
         try:
             found = to_changes(
-                read_offset_changes(world.ctx, TOPIC, OffsetBounds(start), OffsetBounds(max(start, end)))
+                read_offset_changes(world.installation, TOPIC, OffsetBounds(start), OffsetBounds(max(start, end)))
             )
         except UsageError as problem:
             refused = str(problem)
@@ -216,9 +216,11 @@ def test_bounds_inside_one_file_are_between_its_records(world: World) -> None:
     """No file is in one state only: the records between the bounds are."""
     world.create(1)
     world.ingest([make_record(0, b"a", b"x"), make_record(1, b"b", b"y"), make_record(2, b"a", b"z")])
-    found = to_changes(read_offset_changes(world.ctx, TOPIC, OffsetBounds(1), OffsetBounds(2)))
+    found = to_changes(read_offset_changes(world.installation, TOPIC, OffsetBounds(1), OffsetBounds(2)))
     assert found == {(0, b"b"): ("inserted", b"y", 1, None)}
-    found = to_changes(read_offset_changes(world.ctx, TOPIC, OffsetBounds(by_partition={0: 2}), OffsetBounds()))
+    found = to_changes(
+        read_offset_changes(world.installation, TOPIC, OffsetBounds(by_partition={0: 2}), OffsetBounds())
+    )
     assert found == {(0, b"a"): ("updated", b"z", 2, 0)}
 
 
@@ -230,9 +232,9 @@ def test_record_at_the_offset_of_an_undone_one_is_an_update(world: World) -> Non
     before = world.head().snapshot_id
     assert before is not None
     assert report.ingest_id is not None
-    undo_ingest(world.ctx, TOPIC, report.ingest_id)
+    undo_ingest(world.installation, TOPIC, report.ingest_id)
     world.ingest([make_record(1, b"b", b"right"), make_record(2, b"c", b"same")])
-    found = to_changes(read_snapshot_changes(world.ctx, TOPIC, before))
+    found = to_changes(read_snapshot_changes(world.installation, TOPIC, before))
     assert found == {(0, b"b"): ("updated", b"right", 1, 1)}
 
 
@@ -244,7 +246,7 @@ def test_compaction_alone_changes_no_key(world: World) -> None:
     assert before is not None
     assert world.compact() is not None
     assert len(world.read()) == 3
-    assert to_changes(read_snapshot_changes(world.ctx, TOPIC, before)) == {}
+    assert to_changes(read_snapshot_changes(world.installation, TOPIC, before)) == {}
 
 
 def test_state_before_a_compaction_is_asked_by_snapshot_and_refused_by_offset(world: World) -> None:
@@ -256,10 +258,10 @@ def test_state_before_a_compaction_is_asked_by_snapshot_and_refused_by_offset(wo
     world.ingest([make_record(2, b"a", b"new")])
     world.compact()
     with pytest.raises(UsageError, match=r"--from-offset 2 of orders-0 lies below 3, .* not known any more"):
-        to_changes(read_offset_changes(world.ctx, TOPIC, OffsetBounds(2), OffsetBounds()))
-    found = to_changes(read_snapshot_changes(world.ctx, TOPIC, before))
+        to_changes(read_offset_changes(world.installation, TOPIC, OffsetBounds(2), OffsetBounds()))
+    found = to_changes(read_snapshot_changes(world.installation, TOPIC, before))
     assert found == {(0, b"a"): ("updated", b"new", 2, 0)}
-    assert to_changes(read_offset_changes(world.ctx, TOPIC, OffsetBounds(3), OffsetBounds())) == {}
+    assert to_changes(read_offset_changes(world.installation, TOPIC, OffsetBounds(3), OffsetBounds())) == {}
 
 
 # As it is typed

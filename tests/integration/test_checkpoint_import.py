@@ -33,7 +33,8 @@ from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.planning.cleanable import find_first_dirty_offset
 from winnow.sources.checkpoint_file import CheckpointEntry, read_checkpoint_file, write_checkpoint_file
-from winnow.values.model import Cleaning, PartitionState, Reason
+from winnow.values.model import Reason
+from winnow.values.topic_state import Cleaning, PartitionState
 
 DAY_MS = 86_400_000
 TOPICS = ["orders", "payments", "returns"]
@@ -62,7 +63,7 @@ def dying(owner, name):
 with open_world(Path(folder), FakeClock(int(now_ms))) as world:
     dying(TopicLog, "commit") if moment == "before the commit" else dying(Projection, "record_states")
     for topic, entries in group_by_topic(read_checkpoint_file(file)).items():
-        import_checkpoints(world.ctx, topic, entries)
+        import_checkpoints(world.installation, topic, entries)
 """
 
 
@@ -73,7 +74,7 @@ def orders(world: World, partitions: int = 1) -> None:
 
 
 def take_over(world: World, offset: int, partition: int = 0, topic: str = TOPIC) -> ImportedEntry:
-    (found,) = import_checkpoints(world.ctx, topic, [CheckpointEntry(topic, partition, offset)])
+    (found,) = import_checkpoints(world.installation, topic, [CheckpointEntry(topic, partition, offset)])
     return found
 
 
@@ -108,7 +109,7 @@ def test_entry_of_the_old_file_becomes_the_partitions_checkpoint(world: World) -
     assert imported(world) == covered(1)
     assert (world.segments(), world.read()) == (files, records)
     assert operations(world)[-1] == OPERATION
-    (row,) = world.ctx.store.projection.list_checkpoints([TOPIC])
+    (row,) = world.installation.store.projection.list_checkpoints([TOPIC])
     assert (row.first_dirty_offset, row.history) == covered(1)
 
 
@@ -121,7 +122,7 @@ def test_partition_without_a_checkpoint_has_no_line_and_the_line_of_a_dropped_on
     file = str(tmp_path / "file")
     write_checkpoint_file(file, [CheckpointEntry("dropped", 0, 7), CheckpointEntry(TOPIC, 0, 3)])
     take_over(world, 4, partition=2)
-    write_checkpoint_file(file, export_checkpoints(world.ctx, TOPIC))
+    write_checkpoint_file(file, export_checkpoints(world.installation, TOPIC))
     assert read_checkpoint_file(file) == [CheckpointEntry(TOPIC, 2, 4)]
 
 
@@ -148,9 +149,9 @@ def test_own_checkpoint_has_offset_and_time_and_both_outlive_the_store(world: Wo
     world.compact()
     history = (Cleaning(12, world.clock(), world.clock() + DAY_MS),)
     assert imported(world) == (12, history)
-    world.ctx.store.projection.forget_topic(TOPIC)
-    rebuild_store(world.ctx, [TOPIC])
-    (row,) = world.ctx.store.projection.list_checkpoints([TOPIC])
+    world.installation.store.projection.forget_topic(TOPIC)
+    rebuild_store(world.installation, [TOPIC])
+    (row,) = world.installation.store.projection.list_checkpoints([TOPIC])
     assert (row.first_dirty_offset, row.history) == (12, history)
 
 
@@ -210,7 +211,7 @@ def test_mixed_old_and_new_entries_are_told_apart_per_partition(world: World) ->
     world.ingest(build_versions(0, 6, partition=1), topic="fresh")
     take_over(world, 2, partition=0, topic="fresh")
     snapshots = len(world.snapshot_ids("fresh"))
-    found = import_checkpoints(world.ctx, "fresh", [CheckpointEntry("fresh", n, 4) for n in (0, 1, 2, 3)])
+    found = import_checkpoints(world.installation, "fresh", [CheckpointEntry("fresh", n, 4) for n in (0, 1, 2, 3)])
     assert [each.outcome for each in found] == [
         ImportOutcome.RAISED,
         ImportOutcome.IMPORTED,
@@ -218,7 +219,7 @@ def test_mixed_old_and_new_entries_are_told_apart_per_partition(world: World) ->
         ImportOutcome.UNKNOWN_PARTITION,
     ]
     assert len(world.snapshot_ids("fresh")) == snapshots + 1
-    own = import_checkpoints(world.ctx, TOPIC, [CheckpointEntry(TOPIC, n, 4) for n in range(3)])
+    own = import_checkpoints(world.installation, TOPIC, [CheckpointEntry(TOPIC, n, 4) for n in range(3)])
     assert [each.outcome for each in own] == [ImportOutcome.KEPT_NEWER] * 3
 
 
@@ -242,15 +243,15 @@ def test_import_that_was_killed_in_the_middle_ends_as_an_undisturbed_one(
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     committed = [imported(world, topic=topic)[0] for topic in TOPICS]
-    stored = [row.topic for row in world.ctx.store.projection.list_checkpoints()]
+    stored = [row.topic for row in world.installation.store.projection.list_checkpoints()]
     assert (committed, stored) == (
         ([4, None, None], ["orders"]) if moment == "before the commit" else ([4, 4, None], ["orders"])
     )
     for _ in range(2):
         for topic, entries in group_by_topic(read_checkpoint_file(str(file))).items():
-            import_checkpoints(world.ctx, topic, entries)
+            import_checkpoints(world.installation, topic, entries)
     assert [imported(world, topic=topic) for topic in TOPICS] == [covered(4)] * 3
-    assert [(row.topic, row.first_dirty_offset) for row in world.ctx.store.projection.list_checkpoints()] == [
+    assert [(row.topic, row.first_dirty_offset) for row in world.installation.store.projection.list_checkpoints()] == [
         (t, 4) for t in TOPICS
     ]
     assert [operations(world, topic).count(OPERATION) for topic in TOPICS] == [1, 1, 1]
@@ -269,7 +270,7 @@ def test_cleaning_that_comes_first_is_kept(world: World) -> None:
 def test_cleaning_begins_at_the_imported_offset_and_still_meets_what_lies_below(world: World) -> None:
     orders(world)
     take_over(world, 6)
-    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    (found,) = assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
     assert found.first_dirty_offset == 6
     world.compact()
     assert world.read() == compute_survivors(build_versions(0, 12))
@@ -283,7 +284,7 @@ def test_tombstones_below_an_imported_checkpoint_wait_for_a_horizon_of_their_own
     take_over(world, 3)
 
     def reason() -> Reason:
-        return assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)[0].reason
+        return assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)[0].reason
 
     assert reason() is Reason.TOMBSTONES_EXPIRED
     receipt = world.compact()
@@ -331,13 +332,13 @@ def raise_log_start(world: World, offset: int) -> None:
         state: PartitionState = replace(head.state.partitions[0], log_start_offset=offset)
         return Change(state=replace(head.state, partitions={**head.state.partitions, 0: state}))
 
-    world.ctx.log.open(TOPIC).commit(change)
+    world.installation.log.open(TOPIC).commit(change)
 
 
 def test_unknown_topic_is_told_per_entry_and_makes_nothing(world: World) -> None:
-    found = import_checkpoints(world.ctx, "missing", [CheckpointEntry("missing", n, 1) for n in range(2)])
+    found = import_checkpoints(world.installation, "missing", [CheckpointEntry("missing", n, 1) for n in range(2)])
     assert [each.outcome for each in found] == [ImportOutcome.UNKNOWN_TOPIC] * 2
-    assert world.ctx.log.names() == []
+    assert world.installation.log.names() == []
 
 
 # ------------------------------------------------------------------------------------------------------ command line

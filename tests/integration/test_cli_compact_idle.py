@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cli_runner import NOW_MS, make_topic, winnow
 from winnow.clock import read_wall_clock_ms
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.topics.leases import hold_lease
 
 KEYS = ["topic", "plan_id", "status", "snapshot_id", "partitions", "message"]
@@ -111,7 +111,7 @@ def test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen
     """Run it again later: what was asked for was not done. The sentence says who holds it and until when."""
     make_topic("orders", tmp_path / "orders.jsonl")
     make_topic("payments", tmp_path / "payments.jsonl")
-    with open_context(holder="elsewhere:17:night") as other, hold_lease(other, "orders"):
+    with open_installation(holder="elsewhere:17:night") as other, hold_lease(other, "orders"):
         answer = winnow("compact", "orders", "payments", "--as-of", NOW_MS, "--json", code=5)
     held, idle = answer.document
     assert (held["topic"], held["status"], held["plan_id"]) == ("orders", "refused", None)
@@ -124,7 +124,7 @@ def test_a_named_topic_that_another_run_holds_is_refused_and_the_others_are_seen
 def test_where_no_topic_is_named_one_that_another_run_holds_is_left_to_it(tmp_path: Path) -> None:
     """Who compacts whatever there is wants it done, by whichever run."""
     make_topic("orders", tmp_path / "orders.jsonl")
-    with open_context(holder="elsewhere:17:night") as other, hold_lease(other, "orders"):
+    with open_installation(holder="elsewhere:17:night") as other, hold_lease(other, "orders"):
         (held,) = winnow("compact", "--as-of", NOW_MS, "--json").document
     assert (held["status"], held["message"].split(" until ")[0]) == (
         "nothing_to_do",

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import NOW_MS, make_topic, winnow
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.store import RunState
-from winnow.values.model import Cleaning, PartitionState, Status
+from winnow.values.model import Status
 from winnow.values.results import PartitionReceipt, Receipt, Verdict
+from winnow.values.topic_state import Cleaning, PartitionState
 
 CHECKPOINT_KEYS = [
     "topic", "partition", "first_dirty_offset", "log_start_offset", "log_end_offset", "strategy", "cleanings",
@@ -64,8 +65,8 @@ CLEANED = PartitionState(
 
 def record_publication() -> None:
     """What a publish leaves in the metadata store."""
-    with open_context() as ctx:
-        ctx.store.projection.record_publication(RECEIPT, {0: CLEANED}, [], NOW_MS + 1)
+    with open_installation() as installation:
+        installation.store.projection.record_publication(RECEIPT, {0: CLEANED}, [], NOW_MS + 1)
 
 
 def open_run(plan_id: str, state: RunState, *, message: str, at_ms: int) -> None:
@@ -77,10 +78,12 @@ def open_run(plan_id: str, state: RunState, *, message: str, at_ms: int) -> None
         RunState.UNKNOWN: [*path, RunState.UNKNOWN],
         RunState.VOID: [RunState.VOID],
     }[state]
-    with open_context() as ctx:
-        ctx.store.runs.open(plan_id, "orders", attempt="a-1", as_of_ms=NOW_MS, plan_uri="file:///plan", now_ms=at_ms)
+    with open_installation() as installation:
+        installation.store.runs.open(
+            plan_id, "orders", attempt="a-1", as_of_ms=NOW_MS, plan_uri="file:///plan", now_ms=at_ms
+        )
         for step in steps:
-            ctx.store.runs.set_state(plan_id, step, at_ms, message=message, attempt="a-1")
+            installation.store.runs.set_state(plan_id, step, at_ms, message=message, attempt="a-1")
 
 
 def test_checkpoints_list_every_partition_also_those_never_cleaned(tmp_path: Path) -> None:
@@ -154,8 +157,8 @@ def test_receipt_of_a_failed_validation_leads_to_its_data_docs(tmp_path: Path) -
     make_topic("orders", tmp_path / "orders.jsonl")
     open_run("plan-2", RunState.INVALID, message="Validation failed.", at_ms=NOW_MS + 2)
     verdict = Verdict("plan-2", "orders", "a-1", passed=False, broken=False, failures=(), checked_at_ms=NOW_MS)
-    with open_context() as ctx:
-        ctx.store.verdicts.record(replace(verdict, data_docs="file:///docs/index.html"))
+    with open_installation() as installation:
+        installation.store.verdicts.record(replace(verdict, data_docs="file:///docs/index.html"))
     assert winnow("receipts", "orders", "--json").document[0]["data_docs"] == "file:///docs/index.html"
 
 
@@ -167,8 +170,8 @@ def test_receipt_of_a_failure_in_spark_is_invalid_where_partitions_were_marked(
     make_topic("orders", tmp_path / "orders.jsonl")
     open_run("plan-2", RunState.COMPACTING, message="", at_ms=NOW_MS + 2)
     message = "Spark failed. Nothing was published; run it again."
-    with open_context() as ctx:
-        ctx.store.runs.set_state(
+    with open_installation() as installation:
+        installation.store.runs.set_state(
             "plan-2", RunState.SPARK_FAILED, NOW_MS + 3, message, attempt="a-1", partitions_marked=marked
         )
     entry = winnow("receipts", "orders", "--json").document[0]
@@ -193,8 +196,10 @@ def test_receipts_set_the_plan_against_what_came_of_it(tmp_path: Path) -> None:
     nothing = winnow("receipts", "orders", "--json").document[0]["plan_against_actual"]
     assert set(nothing.values()) == {None}
     part = replace(RECEIPT.partitions[0], expected_records_kept=4, expected_bytes_out=512)
-    with open_context() as ctx:
-        ctx.store.projection.record_publication(replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1)
+    with open_installation() as installation:
+        installation.store.projection.record_publication(
+            replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1
+        )
     assert winnow("receipts", "orders", "--json").document[0]["plan_against_actual"] == {
         "expected_records_kept": 4,
         "records_kept": 3,

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.integration.test_cli_history import CLEANED, RECEIPT
 from tests.support.cli_runner import NOW_MS, make_topic, winnow, winnow_process
 from tests.unit.test_metrics import parse_page
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.report.metrics import METRICS
 from winnow.values.model import Reason
 
@@ -19,8 +19,10 @@ NAMES = [metric.name for metric in METRICS if not metric.total_only]
 def publish(seconds: float = 2.0) -> None:
     """What a run leaves in the metadata store, with its time and the reason of its partition."""
     part = replace(RECEIPT.partitions[0], seconds=seconds, reason=Reason.MAX_COMPACTION_LAG)
-    with open_context() as ctx:
-        ctx.store.projection.record_publication(replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1)
+    with open_installation() as installation:
+        installation.store.projection.record_publication(
+            replace(RECEIPT, partitions=(part,)), {0: CLEANED}, [], NOW_MS + 1
+        )
 
 
 def test_metrics_are_one_document_by_kafkas_names_per_topic_and_in_total(tmp_path: Path) -> None:

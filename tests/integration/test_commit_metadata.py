@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def plain_catalog(world: World) -> SqlCatalog:
     """The same catalog as PyIceberg alone opens it: what another process, or another engine, has."""
-    settings = world.ctx.settings
+    settings = world.installation.settings
     return SqlCatalog(CATALOG_NAME, **{**settings.catalog, "warehouse": settings.warehouse})
 
 
@@ -51,7 +51,7 @@ def paper(number: int, partition: int = 0) -> Segment:
 def commit(world: World, add: list[Segment], remove: list[Segment] | None = None, *, topic: str = TOPIC) -> None:
     """One commit that leaves the state as it is."""
     gone = [each.path for each in remove or []]
-    world.ctx.log.open(topic).commit(lambda head: Change(head.state, add=add, remove=gone))
+    world.installation.log.open(topic).commit(lambda head: Change(head.state, add=add, remove=gone))
 
 
 def text_of(table: Table) -> str:
@@ -65,7 +65,7 @@ def compared_with_pyiceberg(world: World) -> Iterator[list[str]]:
 
     At the end, because the commit loop takes whatever is raised in between for a lost answer.
     """
-    catalog, plain = world.ctx.log.catalog, plain_catalog(world)
+    catalog, plain = world.installation.log.catalog, plain_catalog(world)
     genuine, seen = catalog.commit_table, list[str]()
     expected: list[str] = []
     parsed: list[tuple[TableMetadata, TableMetadata, TableMetadata]] = []
@@ -92,7 +92,7 @@ def compared_with_pyiceberg(world: World) -> Iterator[list[str]]:
 
 def test_every_kind_of_commit_writes_the_document_that_pyiceberg_would_write(world: World) -> None:
     """First and later appends, overwrites, properties, partitions, tags, branches, a rollback and an expiry."""
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     with compared_with_pyiceberg(world) as seen:
         commit(world, [paper(0), paper(0, 1)])
         commit(world, [paper(1)])
@@ -135,7 +135,7 @@ def test_a_commit_sees_what_another_process_committed(world: World, tmp_path: Pa
         assert len(world.snapshot_ids(TOPIC)) == 2
         with run_between_head_and_commit(lambda: commit(other, [paper(2)])):
             commit(world, [paper(3)])
-        log = world.ctx.log.open(TOPIC)
+        log = world.installation.log.open(TOPIC)
         assert {each.path for found in log.segments(log.head()).values() for each in found} == {
             paper(number).path for number in range(4)
         }
@@ -149,7 +149,7 @@ def test_a_commit_does_not_bring_back_what_another_process_expired(world: World,
         commit(world, [paper(number)])
     going = world.snapshot_ids(TOPIC)[:2]
     with open_world(tmp_path) as other:
-        expire_snapshots(other.ctx.log.open(TOPIC), frozenset(going))
+        expire_snapshots(other.installation.log.open(TOPIC), frozenset(going))
         for number in range(4, 7):
             commit(other, [paper(number)])
     with compared_with_pyiceberg(world):
@@ -165,7 +165,7 @@ def test_updates_that_concern_older_snapshots_see_all_of_them(world: World) -> N
     older = world.head(TOPIC).table.metadata.snapshots[0]
     again = AddSnapshotUpdate(snapshot=older.model_copy(update={"sequence_number": 9}))
     with pytest.raises(ValueError, match="already exists"):
-        world.ctx.log.catalog.commit_table(world.head(TOPIC).table, (), (again,))
+        world.installation.log.catalog.commit_table(world.head(TOPIC).table, (), (again,))
 
 
 def test_a_commit_copies_older_snapshots_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +190,6 @@ def test_a_commit_to_a_table_that_is_gone_is_a_conflict(world: World) -> None:
     """As PyIceberg says it: the requirement that the table is the same is not met."""
     commit(world, [paper(0)])
     table = world.head(TOPIC).table
-    world.ctx.log.catalog.drop_table(IDENTIFIER)
+    world.installation.log.catalog.drop_table(IDENTIFIER)
     with pytest.raises(CommitFailedException):
         table.transaction().set_properties({"a": "b"}).commit_transaction()

@@ -39,19 +39,19 @@ def test_an_active_segment_is_left_alone_unless_it_is_counted_as_closed(world: W
     world.create()
     records = build_young(0, 12)
     world.ingest(records)
-    idle = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    idle = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     assert [receipt.status for receipt in idle.receipts] == [Status.NOTHING_TO_DO]
 
-    (done,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), closes_active=True).receipts
+    (done,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock(), closes_active=True).receipts
     assert done.status is Status.PUBLISHED
     assert "The active segments counted as closed (--include-active-segment)." in done.message
     assert world.read() == compute_survivors(records)
     assert world.state().first_dirty_offset == 12
 
     world.ingest(build_young(12, 6))
-    (again,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).receipts
+    (again,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock()).receipts
     assert again.status is Status.NOTHING_TO_DO
-    (last,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), closes_active=True).receipts
+    (last,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock(), closes_active=True).receipts
     assert last.status is Status.PUBLISHED
     assert world.read() == compute_survivors([*records, *build_young(12, 6)])
 
@@ -67,9 +67,9 @@ def test_minimum_lag_and_dirty_ratio_still_decide(world: World, config: dict[str
     """Nothing is compacted, and the log stays as it is."""
     world.create(1, **config)
     world.ingest(build_young(0, 12))
-    with open_assessor(world.ctx, [TOPIC], as_of_ms=world.clock(), closes_active=True) as look:
+    with open_assessor(world.installation, [TOPIC], as_of_ms=world.clock(), closes_active=True) as look:
         assert [assessment.reason for assessment in look(TOPIC)] == [reason]
-    (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), closes_active=True).receipts
+    (receipt,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock(), closes_active=True).receipts
     assert receipt.status is Status.NOTHING_TO_DO
     assert len(world.read()) == 12
 
@@ -78,12 +78,12 @@ def test_an_assessment_says_when_the_active_segment_closes_by_itself(world: Worl
     """At that instant it is closed, and a millisecond earlier it is not."""
     world.create()
     world.ingest(build_young(0, 12))
-    with open_assessor(world.ctx, [TOPIC], as_of_ms=world.clock()) as look:
+    with open_assessor(world.installation, [TOPIC], as_of_ms=world.clock()) as look:
         (found,) = look(TOPIC)
     assert found.reason is Reason.NO_CLOSED_SEGMENT
     assert found.active_closes_ms == NOW_MS - 10 * MINUTE_MS + WEEK_MS + 1
     for as_of_ms, reason in ((found.active_closes_ms - 1, found.reason), (found.active_closes_ms, Reason.DIRTY_RATIO)):
-        with open_assessor(world.ctx, [TOPIC], as_of_ms=as_of_ms, record=False) as look:
+        with open_assessor(world.installation, [TOPIC], as_of_ms=as_of_ms, record=False) as look:
             assert [each.reason for each in look(TOPIC)] == [reason]
 
 
@@ -91,8 +91,11 @@ def test_what_is_assessed_or_explained_as_closed_is_recorded_nowhere(world: Worl
     """The page and the alerts show the log as the schedule sees it."""
     world.create()
     world.ingest(build_young(0, 12))
-    with open_assessor(world.ctx, [TOPIC], as_of_ms=world.clock(), closes_active=True) as look:
+    with open_assessor(world.installation, [TOPIC], as_of_ms=world.clock(), closes_active=True) as look:
         assert [assessment.eligible for assessment in look(TOPIC)] == [True]
-    assert explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock(), closes_active=True).partitions[0].records == 12
-    assert explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()).plan_id is None
-    assert world.ctx.store.assessments.list_latest([TOPIC]) == []
+    assert (
+        explain_compaction(world.installation, TOPIC, as_of_ms=world.clock(), closes_active=True).partitions[0].records
+        == 12
+    )
+    assert explain_compaction(world.installation, TOPIC, as_of_ms=world.clock()).plan_id is None
+    assert world.installation.store.assessments.list_latest([TOPIC]) == []

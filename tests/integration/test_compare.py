@@ -19,8 +19,8 @@ from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, 
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import ConfigurationError, UnknownTopicError, UsageError
 from winnow.log.topic_configuration import set_config
-from winnow.pipeline.context import Context
 from winnow.pipeline.explain.compare import Comparison, compare_strategies
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import Progress
 from winnow.values.model import OffsetRange, Record, Segment
 from winnow.values.strategies import Strategy
@@ -40,15 +40,15 @@ _rows = st.lists(
 )
 
 
-def in_process(ctx: Context, request: DiffRequest, progress: Progress | None) -> DiffResult:
+def in_process(installation: Installation, request: DiffRequest, progress: Progress | None) -> DiffResult:
     """The engine without Spark."""
-    found = [compare_partition(request, partition, budget=ctx.budget) for partition in request.partitions]
+    found = [compare_partition(request, partition, budget=installation.budget) for partition in request.partitions]
     return DiffResult(request.comparison_id, request.topic, tuple(found))
 
 
 def shadow(world: World, strategy: Strategy, **options: object) -> Comparison:
     defaults: dict[str, object] = {"header": None, "as_of_ms": world.clock(), "sample": 10, "run": in_process}
-    return compare_strategies(world.ctx, TOPIC, strategy=strategy, **(defaults | options))  # type: ignore[arg-type]
+    return compare_strategies(world.installation, TOPIC, strategy=strategy, **(defaults | options))  # type: ignore[arg-type]
 
 
 def _oracle(
@@ -264,7 +264,7 @@ def test_empty_topic_has_nothing_to_compare_and_asks_no_engine(world: World) -> 
     """No Spark application is started for nothing."""
     world.create(1)
 
-    def never(ctx: Context, request: DiffRequest, progress: Progress | None) -> DiffResult:
+    def never(installation: Installation, request: DiffRequest, progress: Progress | None) -> DiffResult:
         raise AssertionError
 
     found = shadow(world, Strategy.TIMESTAMP, run=never)
@@ -278,7 +278,7 @@ def test_header_strategy_takes_the_topics_own_header_or_asks_for_one(world: Worl
     world.create(1)
     with pytest.raises(ConfigurationError, match=r"^compaction\.strategy\.header must be specified\."):
         shadow(world, Strategy.HEADER)
-    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy.header": "own"}, [])
+    set_config(world.installation.log.open(TOPIC), {"compaction.strategy.header": "own"}, [])
     assert shadow(world, Strategy.HEADER).other.header == "own"
     assert shadow(world, Strategy.HEADER, header="given").other.header == "given"
 
@@ -290,7 +290,13 @@ def test_header_beside_another_strategy_and_unknown_topics_are_refused(world: Wo
         shadow(world, Strategy.TIMESTAMP, header="v")
     with pytest.raises(UnknownTopicError):
         compare_strategies(
-            world.ctx, "missing", strategy=Strategy.TIMESTAMP, header=None, as_of_ms=0, sample=1, run=in_process
+            world.installation,
+            "missing",
+            strategy=Strategy.TIMESTAMP,
+            header=None,
+            as_of_ms=0,
+            sample=1,
+            run=in_process,
         )
 
 
@@ -300,7 +306,7 @@ def test_comparison_predicts_what_the_other_strategy_keeps(world: World) -> None
     rows = [record(n, f"key-{n % 5}".encode(), b"x", (n * 7) % 11) for n in range(40)]
     world.ingest(rows)
     found = shadow(world, Strategy.TIMESTAMP)
-    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
+    set_config(world.installation.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
 
     receipt = world.compact()
 

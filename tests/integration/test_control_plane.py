@@ -61,7 +61,7 @@ def transactions(world: World) -> Iterator[Counter[str]]:
         if statement.startswith("BEGIN"):
             found[statement] += 1
 
-    engine = world.ctx.store._database.engine
+    engine = world.installation.store._database.engine
     event.listen(engine, "before_cursor_execute", noted)
     try:
         yield found
@@ -77,7 +77,7 @@ def paper(number: int, partition: int = 0) -> Segment:
 
 def commit(world: World, add: list[Segment], remove: list[Segment]) -> None:
     """One commit that leaves the state as it is."""
-    world.ctx.log.open(TOPIC).commit(
+    world.installation.log.open(TOPIC).commit(
         lambda head: Change(
             head.state,
             add=add,
@@ -97,13 +97,13 @@ def manifest_count(world: World) -> int:
 
 def live(world: World) -> set[Segment]:
     """Every live segment, as Winnow reads it."""
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     return {segment for found in log.segments(log.head()).values() for segment in found}
 
 
 def test_segments_are_those_that_pyiceberg_walks(world: World) -> None:
     """The short way reads what the long way reads: files that were added, carried over, put together and removed."""
-    add_topic(world.ctx, TOPIC, Shape(partitions=7, segments=6, clean=3, appends=6, timestamps=False))
+    add_topic(world.installation, TOPIC, Shape(partitions=7, segments=6, clean=3, appends=6, timestamps=False))
     commit(world, [paper(9)], [])
     commit(world, [paper(10)], [paper(9)])
     table = world.head(TOPIC).table
@@ -122,7 +122,7 @@ def test_segments_are_those_that_pyiceberg_walks(world: World) -> None:
 
 def the_manifest(world: World) -> tuple[Table, ManifestFile]:
     """The only manifest of a new topic with ten segments."""
-    add_topic(world.ctx, TOPIC, Shape(partitions=5, segments=2, clean=0))
+    add_topic(world.installation, TOPIC, Shape(partitions=5, segments=2, clean=0))
     table = world.head(TOPIC).table
     snapshot = table.current_snapshot()
     assert snapshot is not None
@@ -245,7 +245,7 @@ def test_a_commit_opens_only_manifests_that_may_hold_what_it_removes(
     """Manifests are cut in the order of partitions, and their bounds say which partitions they hold."""
     monkeypatch.setattr(log_update, "MAXIMUM_SMALL_MANIFESTS", 1)
     monkeypatch.setattr(log_update, "MAXIMUM_MANIFEST_ENTRIES", 10)
-    add_topic(world.ctx, TOPIC, Shape(partitions=30, segments=4, clean=0, appends=4))
+    add_topic(world.installation, TOPIC, Shape(partitions=30, segments=4, clean=0, appends=4))
     assert manifest_count(world) == 12  # three of each append
     gone = world.segments(17, topic=TOPIC)[0]
     with opened_files() as paths:
@@ -259,7 +259,7 @@ def test_a_file_that_is_gone_already_voids_the_commit_whatever_partition_is_name
     """Also where the partition is wrong: a file that is not found is never taken for removed."""
     world.create(3, topic=TOPIC)
     commit(world, [paper(0), paper(1, 2)], [])
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     with pytest.raises(PlanVoidError):
         log.commit(lambda head: Change(head.state, remove=[paper(5).path], remove_from={0}))
     with pytest.raises(PlanVoidError):
@@ -276,16 +276,16 @@ def test_a_state_stays_small_over_hundreds_of_publications_and_every_receipt_is_
     published = []
     for number in range(30):
         world.clock.now_ms += 86_400_000
-        published.append(publish_receipt(world.ctx, TOPIC, number, 1))
+        published.append(publish_receipt(world.installation, TOPIC, number, 1))
         assert len(world.head(TOPIC).state.receipts) < 8
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     assert log.receipts() == published
     assert log.find_receipt(published[0].plan_id or "") == published[0]
     world.clock.now_ms += 10 * 86_400_000
-    sweep_topics(world.ctx, [TOPIC])
-    world.ctx.store.projection.forget_topic(TOPIC)
-    rebuild_store(world.ctx, [TOPIC])
-    assert world.ctx.store.projection.list_receipts(TOPIC) == published[::-1]
+    sweep_topics(world.installation, [TOPIC])
+    world.installation.store.projection.forget_topic(TOPIC)
+    rebuild_store(world.installation, [TOPIC])
+    assert world.installation.store.projection.list_receipts(TOPIC) == published[::-1]
 
 
 def test_looking_for_a_receipt_of_late_reads_no_link_of_long_ago(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,8 +294,8 @@ def test_looking_for_a_receipt_of_late_reads_no_link_of_long_ago(world: World, m
     world.create(1, topic=TOPIC)
     for number in range(30):
         world.clock.now_ms += 86_400_000
-        publish_receipt(world.ctx, TOPIC, number, 1)
-    log = world.ctx.log.open(TOPIC)
+        publish_receipt(world.installation, TOPIC, number, 1)
+    log = world.installation.log.open(TOPIC)
     head = log.head()
     with opened_files() as paths:
         assert log.find_receipt("no-such-plan", head, since_ms=world.clock()) is None
@@ -322,9 +322,9 @@ def test_a_slice_of_long_ago_is_recognised_when_its_ledger_is_in_a_link(
 
 def test_one_look_opens_few_files_and_no_data_file(world: World) -> None:
     """Per topic: its metadata, its state, its manifest list and its manifests. The paths of data files lead nowhere."""
-    add_topic(world.ctx, TOPIC, Shape(partitions=50, segments=40, clean=10, appends=40))
+    add_topic(world.installation, TOPIC, Shape(partitions=50, segments=40, clean=10, appends=40))
     with opened_files() as paths:
-        found = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+        found = assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     assert len(found) == 50
     assert len(paths) <= 3 + log_update.MAXIMUM_SMALL_MANIFESTS + 1
     assert not any(path.endswith(".parquet") for path in paths)
@@ -334,37 +334,37 @@ def test_looks_at_many_topics_are_recorded_in_one_transaction(world: World) -> N
     """Neither leases nor rows cost a transaction per topic."""
     names = [f"small-{number}" for number in range(6)]
     for name in names:
-        add_topic(world.ctx, name, Shape(partitions=2, segments=3, clean=0))
+        add_topic(world.installation, name, Shape(partitions=2, segments=3, clean=0))
     with transactions(world) as counted:
-        assess_topics(world.ctx, names, as_of_ms=world.clock())
+        assess_topics(world.installation, names, as_of_ms=world.clock())
     assert counted == {"BEGIN": 1, "BEGIN IMMEDIATE": 1}  # all leases, then all rows
-    assert len(world.ctx.store.assessments.list_latest(names)) == 12
-    assert all(world.ctx.store.overview.find_recorded(name) is not None for name in names)
+    assert len(world.installation.store.assessments.list_latest(names)) == 12
+    assert all(world.installation.store.overview.find_recorded(name) is not None for name in names)
 
 
 def test_one_topic_that_cannot_be_looked_at_leaves_the_others_recorded(world: World) -> None:
     """Its own problem is raised, and what was found of the others is written down."""
     names = ["first", "missing", "second"]
     for name in ("first", "second"):
-        add_topic(world.ctx, name, Shape(partitions=1, segments=2, clean=0))
+        add_topic(world.installation, name, Shape(partitions=1, segments=2, clean=0))
     problems = []
-    with open_assessor(world.ctx, names, as_of_ms=world.clock()) as look:
+    with open_assessor(world.installation, names, as_of_ms=world.clock()) as look:
         for name in names:
             try:
                 look(name)
             except WinnowError as problem:
                 problems.append(str(problem))
     assert len(problems) == 1
-    assert {found.topic for found in world.ctx.store.assessments.list_latest()} == {"first", "second"}
+    assert {found.topic for found in world.installation.store.assessments.list_latest()} == {"first", "second"}
 
 
 def test_a_picture_of_now_is_the_same_whether_it_is_taken_with_a_decision_or_alone(world: World) -> None:
     """Decisions made for the present are not made twice."""
-    add_topic(world.ctx, TOPIC, Shape(partitions=4, segments=6, clean=2, receipts=2))
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() - 30_000)
-    with_decision = world.ctx.store.overview.find_recorded(TOPIC)
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() - 86_400_000)
-    alone = world.ctx.store.overview.find_recorded(TOPIC)
+    add_topic(world.installation, TOPIC, Shape(partitions=4, segments=6, clean=2, receipts=2))
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock() - 30_000)
+    with_decision = world.installation.store.overview.find_recorded(TOPIC)
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock() - 86_400_000)
+    alone = world.installation.store.overview.find_recorded(TOPIC)
     assert with_decision is not None
     assert alone is not None
     assert replace(with_decision, as_of_ms=0, recorded_at_ms=0) == replace(alone, as_of_ms=0, recorded_at_ms=0)
@@ -372,14 +372,14 @@ def test_a_picture_of_now_is_the_same_whether_it_is_taken_with_a_decision_or_alo
 
 def test_assessing_twenty_thousand_segments_stays_within_its_memory(world: World) -> None:
     """Peak resident memory of a process that assesses them: 240 MiB, of which imports take the most."""
-    add_topic(world.ctx, TOPIC, Shape(partitions=2_000, segments=10, clean=8))
+    add_topic(world.installation, TOPIC, Shape(partitions=2_000, segments=10, clean=8))
     program = (
         "import re, sys\n"
         "from winnow.config.settings import load_settings\n"
         "from winnow.pipeline.compaction.assess import assess_topics\n"
-        "from winnow.pipeline.context import open_context\n"
-        "with open_context(load_settings(env={'WINNOW_HOME': sys.argv[1]})) as ctx:\n"
-        "    print(len(assess_topics(ctx, ['paper'], as_of_ms=int(sys.argv[2]))))\n"
+        "from winnow.pipeline.installation import open_installation\n"
+        "with open_installation(load_settings(env={'WINNOW_HOME': sys.argv[1]})) as installation:\n"
+        "    print(len(assess_topics(installation, ['paper'], as_of_ms=int(sys.argv[2]))))\n"
         "print(int(re.search('VmHWM:\\\\s+([0-9]+) kB', open('/proc/self/status').read())[1]) // 1024)\n"
     )
     home, now_ms = str(world.folder / "home"), str(world.clock())
@@ -396,13 +396,13 @@ def test_a_conflict_discards_the_links_of_the_try_that_lost(world: World, monkey
     monkeypatch.setattr(reference_chains, "MAXIMUM_LINK_REFERENCES", 2)
     world.create(1, topic=TOPIC)
     for number in range(3):
-        publish_receipt(world.ctx, TOPIC, number, 1)
+        publish_receipt(world.installation, TOPIC, number, 1)
 
     def meanwhile() -> None:
-        set_config(world.ctx.log.open(TOPIC), {"segment.bytes": "1048576"}, ())
+        set_config(world.installation.log.open(TOPIC), {"segment.bytes": "1048576"}, ())
 
     with run_between_head_and_commit(meanwhile):
-        publish_receipt(world.ctx, TOPIC, 3, 1)
+        publish_receipt(world.installation, TOPIC, 3, 1)
     folder = storage.parse_local_path(storage.join(world.head(TOPIC).location, "_winnow", "chains"))
     assert len(list(folder.iterdir())) == 1
-    assert len(world.ctx.log.open(TOPIC).receipts()) == 4
+    assert len(world.installation.log.open(TOPIC).receipts()) == 4

@@ -103,14 +103,14 @@ class Lake:
 
 def described(world: World) -> object:
     """The topic as it is described; that its configuration differs is said in a notice, and elsewhere refused."""
-    found = describe_topic(world.ctx, TOPIC)
+    found = describe_topic(world.installation, TOPIC)
     if found.notices and "--accept-config" in found.notices[0]:
-        world.ctx.log.open(TOPIC).config()
+        world.installation.log.open(TOPIC).config()
     return found.partitions, found.location, found.config, found.states, found.records, found.notices
 
 
 def assessed(world: World) -> object:
-    return assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
+    return assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
 
 
 def ingested(world: World) -> object:
@@ -125,7 +125,7 @@ def compacted(world: World) -> object:
 
 def looked_back(world: World) -> object:
     """What deciding does not read: receipts, ledgers of ingests, and the chains behind them."""
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     return log.receipts(), list_seen_digests(log.head().state, 0)
 
 
@@ -321,12 +321,12 @@ def test_a_name_in_the_quarantine_that_cannot_be_a_file_of_ours_is_damage_of_the
         world.create(1, winnow_keyless="quarantine")
         world.ingest([record(0, None, b"no key")])
         with pytest.raises(DamagedMetadataError, match=r"\.avro"):
-            list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state)
+            list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state)
 
 
 def quarantined(world: World) -> object:
     try:
-        return list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
+        return list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).to_pylist()
     except WinnowError as problem:
         return Refused(problem)
 

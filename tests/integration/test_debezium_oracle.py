@@ -94,7 +94,7 @@ def test_a_compacted_log_of_change_events_is_the_table(world: World, tmp_path: P
     for number, part in enumerate([events[:middle], events[middle:]]):
         part.sort(key=lambda event: (event["partition"], event["offset"]))
         path = write_events(tmp_path / f"events-{number}.jsonl", part)
-        report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=LAST_CHANGE_MS)
+        report = ingest_files(world.installation, TOPIC, [path], as_of_ms=LAST_CHANGE_MS)
         assert report.records_appended == len(part)
         world.clock.now_ms += 2 * DAY_MS
         assert world.compact(topic=TOPIC, attempt=f"a{number}") is not None

@@ -34,7 +34,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_assess_needs_no_data_file(world: World) -> None:
-    found = {a.partition: a for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())}
+    found = {a.partition: a for a in assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())}
     assert [(a.eligible, a.reason) for a in found.values()] == [
         (True, Reason.DIRTY_RATIO),
         (True, Reason.DIRTY_RATIO),
@@ -49,7 +49,7 @@ def test_assess_needs_no_data_file(world: World) -> None:
 
 
 def test_plan_needs_no_data_file_and_names_every_one_it_covers(world: World) -> None:
-    reference = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a1")
+    reference = plan_topic(world.installation, TOPIC, as_of_ms=world.clock(), attempt="a1")
     assert reference is not None
     assert reference.partitions == 2
     assert reference.size_bytes == sum(s.size_bytes for p in range(2) for s in world.segments(p))
@@ -57,26 +57,28 @@ def test_plan_needs_no_data_file_and_names_every_one_it_covers(world: World) -> 
 
 def test_explain_and_describe_need_no_data_file_and_count_tombstones(world: World) -> None:
     world.clock.now_ms += 2 * 86_400_000
-    explained = {p.partition: p for p in explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()).partitions}
+    explained = {
+        p.partition: p for p in explain_compaction(world.installation, TOPIC, as_of_ms=world.clock()).partitions
+    }
     assert (explained[0].records, explained[1].records) == (4 + 5, 7)
-    assert describe_topic(world.ctx, TOPIC).records == {0: 9, 1: 7}
+    assert describe_topic(world.installation, TOPIC).records == {0: 9, 1: 7}
 
 
 def test_explain_writes_nothing_and_gives_the_plan_that_would_be_carried_out(world: World) -> None:
-    before, runs = world.listing(), world.ctx.store.runs.list_runs(TOPIC)
-    explained = explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock())
-    assert (world.listing(), world.ctx.store.runs.list_runs(TOPIC)) == (before, runs)
-    reference = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a1")
+    before, runs = world.listing(), world.installation.store.runs.list_runs(TOPIC)
+    explained = explain_compaction(world.installation, TOPIC, as_of_ms=world.clock())
+    assert (world.listing(), world.installation.store.runs.list_runs(TOPIC)) == (before, runs)
+    reference = plan_topic(world.installation, TOPIC, as_of_ms=world.clock(), attempt="a1")
     assert reference is not None
     assert reference.plan_id == explained.plan_id
 
 
 def test_planning_the_same_decision_again_is_the_same_plan(world: World) -> None:
-    one = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a1")
-    two = plan_topic(world.ctx, TOPIC, as_of_ms=world.clock(), attempt="a2")
+    one = plan_topic(world.installation, TOPIC, as_of_ms=world.clock(), attempt="a1")
+    two = plan_topic(world.installation, TOPIC, as_of_ms=world.clock(), attempt="a2")
     assert one is not None
     assert one == two
-    assert [run.plan_id for run in world.ctx.store.runs.list_open(TOPIC)] == [one.plan_id]
+    assert [run.plan_id for run in world.installation.store.runs.list_open(TOPIC)] == [one.plan_id]
 
 
 def test_deciding_loads_neither_spark_nor_great_expectations() -> None:

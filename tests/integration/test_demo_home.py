@@ -10,7 +10,7 @@ from demo.home import locate_archive_folder, start_fresh
 from demo.records import CONFIGURATION, TOPICS
 from winnow.config.settings import Settings, load_settings
 from winnow.errors import ConfigurationError, UsageError
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.topics.definition import create_topic, list_topics
 
 
@@ -20,14 +20,14 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def _create(settings: Settings, *topics: str) -> None:
-    with open_context(settings) as ctx:
+    with open_installation(settings) as installation:
         for topic in topics:
-            create_topic(ctx, topic, 1, CONFIGURATION.get(topic, {}))
+            create_topic(installation, topic, 1, CONFIGURATION.get(topic, {}))
 
 
 def _topics(settings: Settings) -> list[str]:
-    with open_context(settings) as ctx:
-        return list_topics(ctx)
+    with open_installation(settings) as installation:
+        return list_topics(installation)
 
 
 def test_demo_begins_in_an_empty_home(settings: Settings) -> None:

@@ -79,10 +79,12 @@ def told(late: set[bytes], tmp_path_factory: pytest.TempPathFactory) -> Told:
     files = [str(file) for file in write_archive(folder / "archive", AIRCRAFT, list(read_flights()))]
     with open_world(folder, FakeClock()) as world:
         for topic, strategy in ((BY_OFFSET, "offset"), (BY_TIME, "timestamp")):
-            create_topic(world.ctx, topic, PARTITIONS, {**CONFIGURATION[AIRCRAFT], "compaction.strategy": strategy})
-            ingest_files(world.ctx, topic, files, as_of_ms=world.clock())
+            create_topic(
+                world.installation, topic, PARTITIONS, {**CONFIGURATION[AIRCRAFT], "compaction.strategy": strategy}
+            )
+            ingest_files(world.installation, topic, files, as_of_ms=world.clock())
         foretold = compare_strategies(
-            world.ctx,
+            world.installation,
             BY_OFFSET,
             strategy=Strategy.TIMESTAMP,
             header=None,
@@ -95,7 +97,7 @@ def told(late: set[bytes], tmp_path_factory: pytest.TempPathFactory) -> Told:
         kept = {topic: _kept(world, topic) for topic in (BY_OFFSET, BY_TIME)}
         one = min(late)
         answers = {
-            topic: explain_key(world.ctx, topic, one, partition=None, as_of_ms=world.clock())
+            topic: explain_key(world.installation, topic, one, partition=None, as_of_ms=world.clock())
             for topic in (BY_OFFSET, BY_TIME)
         }
     return Told(foretold, kept, one, answers)

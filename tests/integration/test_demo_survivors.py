@@ -21,8 +21,8 @@ from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
-from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import create_topic
 from winnow.values.model import Status
@@ -57,8 +57,8 @@ def told(flights: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> dic
     folder = tmp_path_factory.mktemp("demo")
     settings = load_settings(cwd=folder, env={"WINNOW_HOME": str(folder / "home"), "WINNOW_SPARK__MASTER": "local[2]"})
     now_ms = read_wall_clock_ms()
-    with open_context(settings) as ctx:
-        ingested = {topic: _ingest(ctx, topic, flights, folder, now_ms) for topic in TOPICS}
+    with open_installation(settings) as installation:
+        ingested = {topic: _ingest(installation, topic, flights, folder, now_ms) for topic in TOPICS}
         wanted = {topic: expected.list_survivors(ARRIVALS[topic](flights), tombstones=True) for topic in TOPICS}
         receipts: dict[str, list[Receipt]] = {topic: [] for topic in TOPICS}
         differences: dict[str, list[tuple[Row | None, Row | None] | None]] = {topic: [] for topic in TOPICS}
@@ -66,23 +66,25 @@ def told(flights: list[Flight], tmp_path_factory: pytest.TempPathFactory) -> dic
             with pytest.MonkeyPatch.context() as patch:
                 if not tombstones:
                     patch.setattr(driver, "submit_plans", in_process_spark.submit)
-                outcome = compact_topics(ctx, TOPICS, as_of_ms=as_of_ms)
+                outcome = compact_topics(installation, TOPICS, as_of_ms=as_of_ms)
             assert outcome.errors == []
             for receipt in outcome.receipts:
                 receipts[receipt.topic].append(receipt)
             for topic in TOPICS:
                 left = (placed for placed in wanted[topic] if tombstones or placed.arrival.value is not None)
-                differences[topic].append(_first_difference(map(_row, left), _read(ctx, topic)))
-        last_ms = {(key or b"").decode(): timestamp_ms for _, _, key, _, timestamp_ms in _read(ctx, AIRCRAFT)}
+                differences[topic].append(_first_difference(map(_row, left), _read(installation, topic)))
+        last_ms = {(key or b"").decode(): timestamp_ms for _, _, key, _, timestamp_ms in _read(installation, AIRCRAFT)}
     return {
         topic: Told(*ingested[topic], tuple(receipts[topic]), tuple(differences[topic]), last_ms) for topic in TOPICS
     }
 
 
-def _ingest(ctx: Context, topic: str, flights: list[Flight], folder: Path, as_of_ms: int) -> tuple[int, int]:
-    create_topic(ctx, topic, PARTITIONS, CONFIGURATION[topic])
+def _ingest(
+    installation: Installation, topic: str, flights: list[Flight], folder: Path, as_of_ms: int
+) -> tuple[int, int]:
+    create_topic(installation, topic, PARTITIONS, CONFIGURATION[topic])
     files = write_archive(folder / "archive", topic, flights)
-    reports = [ingest_files(ctx, topic, [str(file)], as_of_ms=as_of_ms) for file in files]
+    reports = [ingest_files(installation, topic, [str(file)], as_of_ms=as_of_ms) for file in files]
     return sum(r.records_appended for r in reports), sum(r.records_quarantined for r in reports)
 
 
@@ -91,8 +93,8 @@ def _row(placed: PlacedRecord) -> Row:
     return (placed.partition, placed.offset, arrival.key, arrival.value, arrival.timestamp_ms)
 
 
-def _read(ctx: Context, topic: str) -> Iterator[Row]:
-    for batch in read_batches(ctx, topic):
+def _read(installation: Installation, topic: str) -> Iterator[Row]:
+    for batch in read_batches(installation, topic):
         columns = [batch.column(name).to_pylist() for name in ("partition", "offset", "key", "value")]
         times = batch.column("timestamp").cast("int64").to_pylist()
         yield from zip(*columns, (time // 1000 for time in times), strict=True)

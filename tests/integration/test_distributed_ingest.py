@@ -21,11 +21,11 @@ from winnow.config.setting_fields import IngestSettings
 from winnow.errors import BadInputError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.log.reference_chains import read_ledgers
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest import run_spark
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
 from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.planning import ingest_ranges
 from winnow.sources.choices import Choices
@@ -44,7 +44,13 @@ def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Wo
 def ingest(world: World, paths: Sequence[Path], on: str, topic: str, **options: Any) -> IngestReport:
     choices = options.pop("choices", Choices())
     return ingest_files(
-        world.ctx, topic, [str(path) for path in paths], as_of_ms=world.clock(), choices=choices, on=on, **options
+        world.installation,
+        topic,
+        [str(path) for path in paths],
+        as_of_ms=world.clock(),
+        choices=choices,
+        on=on,
+        **options,
     )
 
 
@@ -271,7 +277,7 @@ def test_an_ingest_by_tasks_can_be_undone(worlds: tuple[World, World], tmp_path:
     write_aiven(tmp_path / "archive", range(100))
     report = ingest(world, [tmp_path / "archive"], "spark", "orders")
     assert report.ingest_id is not None
-    undo_ingest(world.ctx, "orders", report.ingest_id)
+    undo_ingest(world.installation, "orders", report.ingest_id)
     assert world.read() == []
 
 
@@ -310,9 +316,9 @@ def test_a_compaction_meanwhile_does_not_matter_to_records_above_the_log_end(
     ingest(world, [tmp_path / "first"], "spark", "orders")
     plans: list[IngestPlan] = []
 
-    def submit(ctx: Context, plan: IngestPlan, progress: Any) -> IngestResult:
+    def submit(installation: Installation, plan: IngestPlan, progress: Any) -> IngestResult:
         plans.append(plan)
-        return carry_out_in_process(ctx, plan, progress)
+        return carry_out_in_process(installation, plan, progress)
 
     monkeypatch.setattr(run_spark, "submit_ingest_plan", submit)
     with run_between_head_and_commit(world.compact):
@@ -376,8 +382,8 @@ def test_a_result_that_is_not_of_its_plan_is_refused(
     for start in (0, 100):
         write_aiven(tmp_path / "archive", range(start, start + 100))
 
-    def submit(ctx: Context, plan: IngestPlan, progress: Any) -> IngestResult:
-        return forge(carry_out_in_process(ctx, plan, progress))
+    def submit(installation: Installation, plan: IngestPlan, progress: Any) -> IngestResult:
+        return forge(carry_out_in_process(installation, plan, progress))
 
     monkeypatch.setattr(run_spark, "submit_ingest_plan", submit)
     with pytest.raises(WinnowError, match="Nothing of this call landed"):
@@ -392,9 +398,11 @@ def test_what_only_one_process_can_ingest_says_why(worlds: tuple[World, World], 
     path = write_jsonl(tmp_path / "records.jsonl", build_versions(0, 3))
     with pytest.raises(UsageError, match="files of Winnow's own layout are read in the order given"):
         ingest(world, [Path(path)], "spark", "orders")
-    settings = world.ctx.settings.model_copy(update={"ingest": IngestSettings.model_construct(spark_from_bytes=1)})
-    large = replace(world.ctx, settings=settings)
-    alter_topic(world.ctx, "orders", {"winnow.keyless": "quarantine"}, ())
+    settings = world.installation.settings.model_copy(
+        update={"ingest": IngestSettings.model_construct(spark_from_bytes=1)}
+    )
+    large = replace(world.installation, settings=settings)
+    alter_topic(world.installation, "orders", {"winnow.keyless": "quarantine"}, ())
     write_aiven(tmp_path / "archive", range(10))
     report = ingest_files(large, "orders", [str(tmp_path / "archive")], as_of_ms=world.clock())
     assert report.records_appended == 10

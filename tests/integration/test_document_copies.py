@@ -106,13 +106,13 @@ def remove_orphans(world: World) -> None:
 
 def sweep(world: World) -> SweepReport:
     world.clock.now_ms = max(world.clock.now_ms, read_wall_clock_ms()) + 1_000
-    (report,) = sweep_topics(world.ctx, [TOPIC])
+    (report,) = sweep_topics(world.installation, [TOPIC])
     return report
 
 
 def assert_whole(world: World) -> None:
     """Everything that documents hold is there."""
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     state = log.head().state
     assert len(log.receipts()) == 3
     assert len(list(reference_chains.read_ledgers(state))) == 3
@@ -204,7 +204,7 @@ def test_the_first_commit_with_copies_leaves_documents_without_them_to_be_read(o
     before = documents_of(old_world)
     old_world.ingest(build_versions(12, 3))
     assert documents_of(old_world).keys() - before.keys() == copies_of(old_world).keys() != set()
-    log = old_world.ctx.log.open(TOPIC)
+    log = old_world.installation.log.open(TOPIC)
     assert len(log.receipts()) == 3
     assert len(list(reference_chains.read_ledgers(log.head().state))) == 4
 
@@ -246,7 +246,7 @@ def test_a_sweep_that_dies_between_a_copy_and_its_document_is_completed_by_the_n
         with pytest.raises(KeyboardInterrupt):
             sweep(world)
     assert [path.startswith(world.head().copies) for path in gone] == [True]
-    world.clock.now_ms += world.ctx.settings.lease_ms
+    world.clock.now_ms += world.installation.settings.lease_ms
     sweep(world)
     sweep(world)
     assert documents_of(world).keys() == copies_of(world).keys()
@@ -262,7 +262,7 @@ def test_a_refused_commit_leaves_neither_document_nor_copy(world: World, monkeyp
     monkeypatch.setattr(StagedTransaction, "commit_transaction", refuse)
     monkeypatch.setattr(topic_log, "wait_before_retry", lambda _: None)
     with pytest.raises(CommitConflictError):
-        set_config(world.ctx.log.open(TOPIC), {"segment.ms": "5000"}, ())
+        set_config(world.installation.log.open(TOPIC), {"segment.ms": "5000"}, ())
     assert (documents_of(world), copies_of(world)) == before
 
 
@@ -272,7 +272,7 @@ def test_a_document_whose_copy_cannot_be_written_is_not_committed(world: World) 
     copies.rename(copies.with_name("kept"))
     copies.write_text("no folder")
     with pytest.raises(OSError, match="orders"):
-        set_config(world.ctx.log.open(TOPIC), {"segment.ms": "5000"}, ())
+        set_config(world.installation.log.open(TOPIC), {"segment.ms": "5000"}, ())
     assert (documents_of(world), world.snapshot_ids()) == before
 
 
@@ -282,14 +282,14 @@ def test_a_removed_topics_copies_go_with_it(world: World) -> None:
     other = copies.with_name("another-table")
     shutil.copytree(copies, other)
     (copies / "notes.txt").write_text("somebody's")
-    delete_topic(world.ctx, TOPIC, now=True)
+    delete_topic(world.installation, TOPIC, now=True)
     assert [path.name for path in copies.rglob("*") if path.is_file()] == ["notes.txt"]
     assert len(files_below(str(other))) > 4
 
 
 def test_copies_that_are_not_of_this_table_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder from which a sweep deletes bears the table's id, whatever a state says."""
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     head = log.head()
     elsewhere = storage.join(head.location, "elsewhere")
     with monkeypatch.context() as patch:
@@ -308,7 +308,7 @@ def test_a_scrub_checks_documents_and_copies_and_the_sweep_after_it_mends_both(w
     for path in (receipt, ledger):
         path.write_bytes(path.read_bytes().swapcase())
     world.clock.now_ms += 1_000
-    (report,) = open_scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.installation, [TOPIC])
     assert {(storage.get_name(each.path), each.kind) for each in report.findings} == {
         (receipt.name, "damaged"),
         (ledger.name, "damaged"),
@@ -317,7 +317,7 @@ def test_a_scrub_checks_documents_and_copies_and_the_sweep_after_it_mends_both(w
     swept = sweep(world)
     assert (swept.documents_restored, swept.documents_copied, swept.documents_lost) == (1, 1, 0)
     assert documents_of(world) == copies_of(world)
-    (report,) = open_scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.installation, [TOPIC])
     assert report.findings == ()
 
 
@@ -325,7 +325,7 @@ def test_a_document_that_is_good_in_neither_place_is_counted_as_lost(world: Worl
     sweep(world)
     for place in world.head().documents.list_places(world.head().state.receipts[-1].path):
         storage.parse_local_path(place).write_bytes(b"{}")
-    open_scrub(world.ctx, [TOPIC])
+    open_scrub(world.installation, [TOPIC])
     report = sweep(world)
     assert (report.documents_lost, report.documents_restored) == (1, 0)
     assert "so are their copies" in report.message

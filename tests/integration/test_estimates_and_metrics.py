@@ -17,7 +17,8 @@ from winnow.planning.estimates import Basis, Memory
 from winnow.report.forecast import Outlook
 from winnow.report.metrics import list_metric_values
 from winnow.report.receipts import format_receipt
-from winnow.values.model import Reason, Uncleanable
+from winnow.values.model import Reason
+from winnow.values.topic_state import Uncleanable
 
 HOUR_MS = 3_600_000
 
@@ -27,7 +28,7 @@ world = define_world(1, min_cleanable_dirty_ratio="0", segment_ms="1")
 
 
 def explained(world: World) -> PartitionExplanation:
-    found: Explanation = explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock())
+    found: Explanation = explain_compaction(world.installation, TOPIC, as_of_ms=world.clock())
     return found.partitions[0]
 
 
@@ -72,7 +73,7 @@ def test_changed_strategy_is_told_with_the_one_before(world: World) -> None:
     """And what is clean stays at one record per key under the new order, too."""
     world.ingest(build_versions(0, 9))
     world.compact()
-    alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])
+    alter_topic(world.installation, TOPIC, {"compaction.strategy": "timestamp"}, [])
     found = explained(world)
     assert (found.reason, found.strategy_before) == (Reason.STRATEGY_CHANGED, "offset")
     assert (found.expected_records_kept, found.basis) == (3, Basis.MANIFEST)
@@ -83,7 +84,7 @@ def test_segments_that_retention_takes_are_told(world: World) -> None:
     world.ingest([record(n, b"k", b"v", timestamp_ms=1_000) for n in range(5)])
     world.ingest([record(n, b"k", b"v", timestamp_ms=world.clock() - HOUR_MS) for n in range(5, 9)])
     old, young = world.segments()
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact,delete", "retention.ms": str(24 * HOUR_MS)}, [])
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "compact,delete", "retention.ms": str(24 * HOUR_MS)}, [])
     found = explained(world)
     assert (found.segments_retired, found.records_retired, found.bytes_retired) == (1, 5, old.size_bytes)
     assert (found.segments, found.records, found.bytes_to_read) == (1, 4, young.size_bytes)
@@ -91,9 +92,9 @@ def test_segments_that_retention_takes_are_told(world: World) -> None:
 
 def test_keyless_records_of_a_former_delete_policy_are_told(world: World) -> None:
     """They are no keys, and will move to the quarantine."""
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "delete"}, [])
     world.ingest([record(0, None, b"v"), record(1, b"k", b"v"), record(2, None, b"v")])
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact"}, [])
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "compact"}, [])
     found = explained(world)
     assert (found.records_to_quarantine, found.at_most_keys, found.at_most_records_kept) == (2, 1, 1)
 
@@ -105,10 +106,10 @@ def test_metrics_need_no_data_file_and_change_nothing(world: World) -> None:
     world.ingest(build_versions(9, 3))
     for segment in world.segments():
         storage.parse_local_path(segment.path).unlink()
-    before, recorded = world.listing(), world.ctx.store.assessments.list_latest([TOPIC])
-    told = list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
-    assert (world.listing(), world.ctx.store.assessments.list_latest([TOPIC])) == (before, recorded)
-    receipt = world.ctx.store.projection.list_receipts(TOPIC)[0].partitions[0]
+    before, recorded = world.listing(), world.installation.store.assessments.list_latest([TOPIC])
+    told = list_metric_values(measure_topic(world.installation, TOPIC, as_of_ms=world.clock()))
+    assert (world.listing(), world.installation.store.assessments.list_latest([TOPIC])) == (before, recorded)
+    receipt = world.installation.store.projection.list_receipts(TOPIC)[0].partitions[0]
     assert told["cleaner-recopy-percent"] == round(100 * receipt.bytes_out / receipt.bytes_in, 3)
     assert told["retired-bytes-waiting"] == receipt.bytes_in
     dirty = [s.size_bytes for s in world.segments() if s.first_offset >= 9]
@@ -117,12 +118,14 @@ def test_metrics_need_no_data_file_and_change_nothing(world: World) -> None:
 
 def test_delay_follows_the_clock_and_ends_with_the_compaction(world: World) -> None:
     """Never stale: of this moment, whatever was selected last; G30 to the millisecond."""
-    alter_topic(world.ctx, TOPIC, {"max.compaction.lag.ms": str(HOUR_MS), "min.cleanable.dirty.ratio": "1"}, [])
+    alter_topic(
+        world.installation, TOPIC, {"max.compaction.lag.ms": str(HOUR_MS), "min.cleanable.dirty.ratio": "1"}, []
+    )
     world.ingest([record(n, b"k", b"v", timestamp_ms=world.clock()) for n in range(3)])
     born_ms = world.clock()
 
     def told() -> tuple[object, object, object]:
-        found = list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
+        found = list_metric_values(measure_topic(world.installation, TOPIC, as_of_ms=world.clock()))
         return found["max-compaction-delay-secs"], found["overdue-partitions-count"], found["next-deadline-secs"]
 
     world.clock.now_ms = born_ms + HOUR_MS
@@ -133,7 +136,7 @@ def test_delay_follows_the_clock_and_ends_with_the_compaction(world: World) -> N
     assert told()[0] == (80 * 365 * 24 - 1) * 3600
     world.compact()
     assert told() == (0, 0, None)
-    found = list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))
+    found = list_metric_values(measure_topic(world.installation, TOPIC, as_of_ms=world.clock()))
     assert found["num-logs-compacted-by-max-compaction-lag"] == 1
     assert found["time-since-last-run-ms"] == 0
 
@@ -142,7 +145,9 @@ def test_time_since_the_last_run_counts_from_a_selection_that_found_nothing_too(
     """Who looks and finds nothing due is alive; who measures has not looked."""
 
     def told() -> object:
-        return list_metric_values(measure_topic(world.ctx, TOPIC, as_of_ms=world.clock()))["time-since-last-run-ms"]
+        return list_metric_values(measure_topic(world.installation, TOPIC, as_of_ms=world.clock()))[
+            "time-since-last-run-ms"
+        ]
 
     assert told() is None
     assert world.plan(world.clock()) is None
@@ -153,12 +158,14 @@ def test_time_since_the_last_run_counts_from_a_selection_that_found_nothing_too(
 def test_forecast_counts_every_byte_of_a_partition_at_the_pace_of_its_runs(world: World) -> None:
     """Before the first run nothing is known; after it the next deadline is, unless the partition is uncleanable."""
     lag_ms = 50 * HOUR_MS
-    alter_topic(world.ctx, TOPIC, {"max.compaction.lag.ms": str(lag_ms)}, [])
+    alter_topic(world.installation, TOPIC, {"max.compaction.lag.ms": str(lag_ms)}, [])
     world.ingest([record(n, b"k", b"v", timestamp_ms=world.clock()) for n in range(3)])
 
     def prospects() -> list[tuple[Outlook, int, int]]:
         found = compute_forecast(
-            world.ctx, [load_deadlines(world.ctx, TOPIC, as_of_ms=world.clock())], as_of_ms=world.clock()
+            world.installation,
+            [load_deadlines(world.installation, TOPIC, as_of_ms=world.clock())],
+            as_of_ms=world.clock(),
         )
         return [(p.outlook, p.deadline_ms, p.size_bytes) for p in found.prospects]
 
@@ -184,17 +191,17 @@ def _mark_uncleanable(world: World) -> None:
         part = replace(state.partitions[0], uncleanable=mark)
         return Change(state=replace(state, partitions={0: part}), summary={"winnow.operation": "mark"})
 
-    world.ctx.log.open(TOPIC).commit(marked)
+    world.installation.log.open(TOPIC).commit(marked)
 
 
 def test_topic_without_a_deadline_brings_nothing_into_the_forecast(world: World) -> None:
     """max.compaction.lag.ms is as long as time itself, by default."""
     world.ingest(build_versions(0, 9))
-    assert load_deadlines(world.ctx, TOPIC, as_of_ms=world.clock()).work == ()
+    assert load_deadlines(world.installation, TOPIC, as_of_ms=world.clock()).work == ()
 
 
 def test_unknown_topic_is_refused(world: World) -> None:
     """By metrics and forecast alike."""
     for call in (measure_topic, load_deadlines):
         with pytest.raises(UnknownTopicError):
-            call(world.ctx, "missing", as_of_ms=0)
+            call(world.installation, "missing", as_of_ms=0)

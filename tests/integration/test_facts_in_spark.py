@@ -21,7 +21,7 @@ from winnow.files import storage
 from winnow.pipeline.compaction import facts as pipeline_facts
 from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome, run_job
 from winnow.planning.plans import PlanReference
 from winnow.quality.fact_table import compute_fact_table, compute_figures, pair_partitions
@@ -40,10 +40,10 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
-def everything_is_large(ctx: Context) -> Context:
+def everything_is_large(installation: Installation) -> Installation:
     """The same installation, where one byte is enough for Spark."""
     facts = FactsSettings.model_construct(workers=1, spark_from_bytes=1)
-    return replace(ctx, settings=ctx.settings.model_copy(update={"facts": facts}))
+    return replace(installation, settings=installation.settings.model_copy(update={"facts": facts}))
 
 
 def staged(world: World, topic: str) -> tuple[PlanReference, StagedAttempt]:
@@ -54,7 +54,7 @@ def staged(world: World, topic: str) -> tuple[PlanReference, StagedAttempt]:
 
 
 def in_process(world: World, attempt: StagedAttempt) -> list[dict[str, int | str]]:
-    budget = world.ctx.budget
+    budget = world.installation.budget
     return compute_fact_table(
         attempt.plan,
         attempt.manifest,
@@ -68,7 +68,7 @@ def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sound topic passes; of the other the damaged partition fails, under the same names as in process."""
-    ctx = everything_is_large(world.ctx)
+    installation = everything_is_large(world.installation)
     (sound, first), (broken, second) = staged(world, "users"), staged(world, "orders")
     damage(second.manifest, 0)
     started: list[str] = []
@@ -78,14 +78,14 @@ def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a
         return run_job(*arguments, **named)
 
     monkeypatch.setattr(pipeline_facts, "run_job", counted)
-    with FactRecomputer(ctx) as facts:
+    with FactRecomputer(installation) as facts:
         for each in (sound, broken):
             facts.begin(each, "a1")
         assert facts.rows(first) == in_process(world, first)
         assert facts.rows(second) == in_process(world, second)
-        assert validate_attempt(ctx, sound.plan_id, "a1", facts=facts).passed
+        assert validate_attempt(installation, sound.plan_id, "a1", facts=facts).passed
         with pytest.raises(ValidationFailedError, match="orders-0: files_readable"):
-            validate_attempt(ctx, broken.plan_id, "a1", facts=facts)
+            validate_attempt(installation, broken.plan_id, "a1", facts=facts)
     assert started == ["winnow facts a1"]
     assert world.state(0).uncleanable is not None
     assert world.state(1).uncleanable is None
@@ -94,7 +94,9 @@ def test_one_spark_application_gives_every_topic_the_facts_of_this_process_and_a
 def write_facts_here(world: World, attempt: StagedAttempt) -> str:
     """What the Spark application leaves, without Spark; the digest that it would tell."""
     figures = {
-        partition.partition: compute_figures(attempt.plan, partition, part, attempt.manifest.attempt, world.ctx.budget)
+        partition.partition: compute_figures(
+            attempt.plan, partition, part, attempt.manifest.attempt, world.installation.budget
+        )
         for partition, part in pair_partitions(attempt.plan, attempt.manifest)
     }
     return write_facts(attempt.uri, attempt.manifest, figures)[1]
@@ -116,7 +118,7 @@ def test_facts_that_no_application_of_this_run_told_of_are_not_believed(
 
     monkeypatch.setattr(pipeline_facts, "run_job", honest)
     with pytest.raises(ValidationFailedError, match="orders-0: files_readable"):
-        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.installation), plan.plan_id, "a1")
     assert asked == ["winnow facts a1"]
 
 
@@ -142,7 +144,7 @@ def test_facts_of_another_version_break_the_check_and_mark_nothing(
     told = JobOutcome(0, {}, {plan.plan_id: hashlib.sha256(data).hexdigest()})
     monkeypatch.setattr(pipeline_facts, "run_job", lambda *_, **__: told)
     with pytest.raises(ValidationBrokenError, match="Install one version of Winnow"):
-        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.installation), plan.plan_id, "a1")
     assert run_state(world, plan) is RunState.BROKEN
     assert world.state(0).uncleanable is None
 
@@ -152,7 +154,7 @@ def test_a_spark_that_cannot_be_started_marks_nothing(world: World, monkeypatch:
     plan, _ = staged(world, "orders")
     monkeypatch.setenv("PATH", str(world.folder))
     with pytest.raises(ServiceError, match="no partition was marked"):
-        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.installation), plan.plan_id, "a1")
     assert world.state(0).uncleanable is None
 
 
@@ -160,7 +162,7 @@ def test_partition_without_facts_is_a_failure_and_its_plan_has_no_document(world
     """A task that ended without a word: what the others found must not stand for all."""
     _, attempt = staged(world, "orders")
     results = [
-        recompute_unit(unit, "a1", world.ctx.budget, compute_figures)
+        recompute_unit(unit, "a1", world.installation.budget, compute_figures)
         for unit in build_units(attempt.uri, attempt.plan, pair_partitions(attempt.plan, attempt.manifest))
     ]
     outcome = write_plan_facts(attempt.uri, attempt.plan, attempt.manifest, results[:1], 2)
@@ -178,7 +180,7 @@ def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
     """It is as good as none: Spark is asked once more, and what it leaves is looked at in the same way."""
     plan, attempt = staged(world, "orders")
     (partition, part), _ = pair_partitions(attempt.plan, attempt.manifest)
-    facts = {0: compute_figures(attempt.plan, partition, part, "a1", world.ctx.budget)}
+    facts = {0: compute_figures(attempt.plan, partition, part, "a1", world.installation.budget)}
     asked: list[str] = []
 
     def forgetful(*_: Any, **named: Any) -> JobOutcome:
@@ -189,7 +191,7 @@ def test_document_that_lacks_a_partition_breaks_the_check_and_marks_nothing(
     write_facts(attempt.uri, attempt.manifest, facts)
     monkeypatch.setattr(pipeline_facts, "run_job", forgetful)
     with pytest.raises(ValidationBrokenError, match="not of every partition"):
-        validate_attempt(everything_is_large(world.ctx), plan.plan_id, "a1")
+        validate_attempt(everything_is_large(world.installation), plan.plan_id, "a1")
     assert asked == ["winnow facts a1"]
     assert run_state(world, plan) is RunState.BROKEN
     assert world.state(0).uncleanable is None

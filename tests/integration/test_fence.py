@@ -70,7 +70,7 @@ def accepted(world: World, attempt: str = "a1") -> PlanReference:
 
 
 def raise_fence(world: World, plan_id: str = "nobody's") -> Receipt | None:
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     return end_attempts(log, plan_id, log.head().fence, since_ms=0)
 
 
@@ -111,7 +111,7 @@ def test_a_publisher_that_has_read_the_head_before_the_fence_meets_it(rest: tupl
     world, _ = rest
     plan = accepted(world)
     with run_between_head_and_commit(lambda: raise_fence(world)), pytest.raises(PlanVoidError, match="fence"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.read() == RECORDS
     world.clock.now_ms += 1
     assert world.compact() is not None
@@ -130,7 +130,7 @@ def test_a_rollback_of_the_table_does_not_rewind_the_fence(world: World) -> None
     manage.set_current_snapshot(snapshot_id=old).commit()
     assert (world.head().snapshot_id, world.head().fence) == (old, 1)
     with pytest.raises(PlanVoidError, match="fence"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     world.ingest(build_versions(12, 1))
     assert world.head().state.fence == 1
     with world.head().table.transaction() as transaction:
@@ -153,7 +153,7 @@ def test_normal_runs_raise_no_fence_and_add_no_commit(world: World) -> None:
     world.ingest(build_versions(12, 6))
     world.plan(world.clock(), "a1")
     count = len(world.snapshot_ids())
-    settle_open_runs(world.ctx, TOPIC)
+    settle_open_runs(world.installation, TOPIC)
     assert (world.head().fence, len(world.snapshot_ids())) == (0, count)
 
 
@@ -166,7 +166,7 @@ def test_of_threads_that_raise_the_fence_at_once_each_ends_the_attempts_before_i
         thread.join()
     assert world.head().fence >= 1
     with pytest.raises(PlanVoidError):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
 
 
 # --------------------------------------------------------------------------------------------------------- settling
@@ -175,14 +175,14 @@ def test_of_threads_that_raise_the_fence_at_once_each_ends_the_attempts_before_i
 def publishing(world: World) -> PlanReference:
     """A run whose publisher has died, or is about to commit: nobody can tell."""
     plan = accepted(world)
-    world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
+    world.installation.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
     return plan
 
 
 def test_a_fence_whose_commit_is_in_doubt_leaves_the_run_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next run settles it; nothing is void before that is certain."""
     plan = publishing(world)
-    catalog = world.ctx.log.catalog
+    catalog = world.installation.log.catalog
 
     def commit(*_: object, **__: object) -> None:
         raise ConnectionError("reset")
@@ -190,12 +190,12 @@ def test_a_fence_whose_commit_is_in_doubt_leaves_the_run_open(world: World, monk
     with monkeypatch.context() as patch:
         patch.setattr(catalog, "commit_table", commit)
         with pytest.raises(CommitUnknownError) as doubt:
-            settle_open_runs(world.ctx, TOPIC)
+            settle_open_runs(world.installation, TOPIC)
     assert doubt.value.exit_code == 5
-    run = world.ctx.store.runs.find(plan.plan_id)
+    run = world.installation.store.runs.find(plan.plan_id)
     assert run is not None
     assert run.status is RunState.PUBLISHING
-    assert settle_open_runs(world.ctx, TOPIC) == []
+    assert settle_open_runs(world.installation, TOPIC) == []
     assert world.head().fence == 1
 
 
@@ -204,10 +204,10 @@ def test_a_run_that_commits_while_it_is_being_voided_is_published(world: World) 
     plan = publishing(world)
 
     def publish_now() -> None:
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
 
     with run_between_head_and_commit(publish_now):
-        (receipt,) = settle_open_runs(world.ctx, TOPIC)
+        (receipt,) = settle_open_runs(world.installation, TOPIC)
     assert (receipt.plan_id, world.head().fence) == (plan.plan_id, 0)
     assert world.read() == compute_survivors(RECORDS)
 
@@ -217,30 +217,30 @@ def test_a_run_that_moved_on_while_it_was_being_settled_is_looked_at_again(
 ) -> None:
     """It was validated when it was seen, and is publishing when it is to be closed: then the fence comes first."""
     plan = accepted(world)
-    runs = type(world.ctx.store.runs)
+    runs = type(world.installation.store.runs)
     genuine = runs.list_open
 
     def then_publishing(*arguments: Any) -> Any:
         found = genuine(*arguments)
-        world.ctx.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
+        world.installation.store.runs.set_state(plan.plan_id, RunState.PUBLISHING, world.clock(), attempt="a1")
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(runs, "list_open", then_publishing)
-        settle_open_runs(world.ctx, TOPIC)
+        settle_open_runs(world.installation, TOPIC)
     assert world.head().fence == 1
 
 
 def test_a_replaced_attempt_changes_nothing_of_the_run(world: World) -> None:
     plan = accepted(world, "a1")
-    world.ctx.store.runs.begin_attempt(plan.plan_id, "a2", world.clock())
-    before = world.ctx.store.runs.find(plan.plan_id)
+    world.installation.store.runs.begin_attempt(plan.plan_id, "a2", world.clock())
+    before = world.installation.store.runs.find(plan.plan_id)
     for state in (RunState.STAGED, RunState.INVALID, RunState.PUBLISHING, RunState.VOID):
         with pytest.raises(PlanVoidError, match="replaced"):
-            world.ctx.store.runs.set_state(plan.plan_id, state, world.clock(), attempt="a1")
+            world.installation.store.runs.set_state(plan.plan_id, state, world.clock(), attempt="a1")
     with pytest.raises(PlanVoidError, match="replaced"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
-    assert world.ctx.store.runs.find(plan.plan_id) == before
+        publish_attempt(world.installation, plan.plan_id, "a1")
+    assert world.installation.store.runs.find(plan.plan_id) == before
 
 
 def test_a_commit_that_a_proxy_sent_twice_is_one_commit(rest: tuple[World, RestCatalogServer]) -> None:
@@ -259,14 +259,16 @@ def test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt(
 ) -> None:
     """The row of the run is wrong, say from a backup of the store: the attempt is alive, and only a commit ends it."""
     plan = accepted(world)
-    world.ctx.store.runs.set_state(plan.plan_id, RunState.VOID, world.clock(), attempt="a1", seen=RunState.VALIDATED)
+    world.installation.store.runs.set_state(
+        plan.plan_id, RunState.VOID, world.clock(), attempt="a1", seen=RunState.VALIDATED
+    )
     files = {path for path in world.listing(below=f"{world.log_folder()}/data") if path.startswith(plan.plan_id)}
     world.clock.now_ms += 2 * GRACE_MS
     with monkeypatch.context() as patch:
         patch.setattr("winnow.pipeline.admin.sweep._commit_removals", lambda *_, **__: False)
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
     assert files <= world.listing(below=f"{world.log_folder()}/data").keys()
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert not files & world.listing(below=f"{world.log_folder()}/data").keys()
     assert world.head().fence == 1
 
@@ -283,7 +285,7 @@ def test_a_staged_file_that_is_not_there_with_its_length_is_not_published(world:
     path = storage.parse_local_path(manifest.partitions[0].rewrites[0].outputs[0].path)
     path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(PlanVoidError, match="gone or have another length"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.read() == RECORDS
     world.clock.now_ms += 1
     world.compact()
@@ -313,15 +315,15 @@ def test_a_lake_of_the_version_before_is_upgraded_in_place(tmp_path: Path, monke
         reference = StateReference.from_summary(TOPIC, snapshot.summary.additional_properties)
         state = json.loads(storage.read_bytes(reference.path))
         assert (state["format_version"], "fence" in state) == (2, False)
-        with hold_lease(world.ctx, TOPIC):
-            assert settle_open_runs(world.ctx, TOPIC) == []
+        with hold_lease(world.installation, TOPIC):
+            assert settle_open_runs(world.installation, TOPIC) == []
         assert world.head().fence == 1
         with pytest.raises(PlanVoidError):
-            publish_attempt(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.installation, plan.plan_id, "a1")
         world.clock.now_ms += 1
         world.compact()
         world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
         assert world.read() == compute_survivors(RECORDS)
         assert world.head().state.format_version == 7
 

@@ -51,7 +51,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def run_of(world: World) -> Any:
-    (found,) = world.ctx.store.runs.list_runs(TOPIC)
+    (found,) = world.installation.store.runs.list_runs(TOPIC)
     return found
 
 
@@ -84,7 +84,7 @@ def compact(world: World, monkeypatch: pytest.MonkeyPatch, *, before: str = "", 
                 return genuine(*arguments, **named)
 
             patch.setattr(module, before, step)
-        return compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+        return compact_topics(world.installation, [TOPIC], as_of_ms=world.clock())
 
 
 def live(world: World) -> list[str]:
@@ -190,7 +190,7 @@ def test_the_job_refuses_a_plan_with_another_digest_and_carries_out_the_others(w
     assert changed is not None
     assert sound is not None
     storage.write_bytes(changed.uri, storage.read_bytes(changed.uri) + b" ")
-    arguments = build_job_arguments(world.ctx.settings, [changed, sound], "a1")[-2:]
+    arguments = build_job_arguments(world.installation.settings, [changed, sound], "a1")[-2:]
     plans, outcomes = staging.read_usable_plans(arguments)
     assert list(plans) == [sound.uri]
     (outcome,) = outcomes
@@ -206,7 +206,7 @@ def test_a_verdict_publishes_only_the_plan_that_it_judged(world: World) -> None:
     world.stage(plan)
     world.accept(replace(plan, sha256="0" * 64))
     with pytest.raises(PlanVoidError, match="is not the one of which attempt a1 passed validation"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.read() == ALL
 
 
@@ -281,7 +281,7 @@ def test_a_staging_manifest_with_files_that_are_not_the_attempts_fails_validatio
 
 
 def verdict_of(world: World) -> Any:
-    (found,) = world.ctx.store.verdicts.list_verdicts(TOPIC)
+    (found,) = world.installation.store.verdicts.list_verdicts(TOPIC)
     return found
 
 
@@ -296,7 +296,7 @@ def test_files_that_are_not_the_attempts_are_not_published_whatever_the_verdict_
     rewrite(staging.build_manifest_uri(plan.uri, "a1"), world, forgery)
     world.accept(plan)
     with pytest.raises(PlanVoidError, match=f"{TOPIC}-0: [01] foreign and [01] unfit new files"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.read() == ALL
     assert run_of(world).status is RunState.REFUSED
 
@@ -392,15 +392,17 @@ def test_a_plan_that_goes_beyond_state_and_configuration_neither_passes_nor_is_p
     world.stage(plan)
     world.accept(plan)
     with pytest.raises(PlanVoidError, match=f"{TOPIC}-0: .*{words}"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert run_of(world).status is RunState.REFUSED
     again = planned(world, monkeypatch, mistake)
     manifest = world.stage(again)
-    rows = add_plan_limits(world.ctx, run_of(world), staging.read_plan(again.uri), manifest, [{"partition": 0}])
+    rows = add_plan_limits(
+        world.installation, run_of(world), staging.read_plan(again.uri), manifest, [{"partition": 0}]
+    )
     assert rows[0][column] == 1
     if mistake is retire_the_first_segment:
         with pytest.raises(ValidationFailedError, match="retention_due"):
-            validate_attempt(world.ctx, again.plan_id, "a1")
+            validate_attempt(world.installation, again.plan_id, "a1")
     assert (world.read(), live(world)) == (ALL, segments)
 
 
@@ -427,7 +429,7 @@ def test_a_plan_that_ends_where_records_may_not_be_cleaned_yet_is_refused(
         world.stage(plan)
         world.accept(plan)
         with pytest.raises(PlanVoidError, match="records cleaned that may not be cleaned yet"):
-            publish_attempt(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.installation, plan.plan_id, "a1")
         assert world.read() == [*old, *young]
 
 
@@ -436,7 +438,7 @@ def test_a_plan_that_ends_where_records_may_not_be_cleaned_yet_is_refused(
 
 def forget_digests(world: World) -> None:
     """The run's row as an older Winnow left it."""
-    engine = create_engine(world.ctx.settings.store_url)
+    engine = create_engine(world.installation.settings.store_url)
     with engine.begin() as connection:
         connection.execute(text("UPDATE winnow_run SET plan_sha256 = NULL"))
     engine.dispose()
@@ -450,14 +452,14 @@ def test_a_run_from_before_digests_goes_on_and_a_changed_plan_is_known_by_its_id
     world.stage(plan)
     rewrite(plan.uri, world, retire_everything)
     with pytest.raises(PlanVoidError, match="its id is not that of its content"):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     again = world.plan(world.clock())
     assert again is not None
     assert storage.read_bytes(plan.uri) == sound
     world.stage(again)
     forget_digests(world)
-    assert validate_attempt(world.ctx, plan.plan_id, "a1").passed
-    assert publish_attempt(world.ctx, plan.plan_id, "a1").plan_id == plan.plan_id
+    assert validate_attempt(world.installation, plan.plan_id, "a1").passed
+    assert publish_attempt(world.installation, plan.plan_id, "a1").plan_id == plan.plan_id
     assert world.read() == compute_survivors(ALL)
 
 
@@ -466,11 +468,11 @@ def test_a_verdict_that_does_not_say_what_it_is_about_is_not_enough_to_publish(w
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
-    verdict = validate_attempt(world.ctx, plan.plan_id, "a1")
+    verdict = validate_attempt(world.installation, plan.plan_id, "a1")
     assert verdict.plan_sha256 == plan.sha256
-    world.ctx.store.verdicts.record(replace(verdict, plan_sha256=None))
+    world.installation.store.verdicts.record(replace(verdict, plan_sha256=None))
     with pytest.raises(PlanVoidError, match="is not the one of which attempt a1 passed validation"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert run_of(world).status is RunState.VOID
     assert world.read() == ALL
     assert world.compact() is not None

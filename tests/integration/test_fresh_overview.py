@@ -33,13 +33,13 @@ world = define_world(
 
 def seen(world: World) -> TopicOverview:
     """The overview that the page shows."""
-    found = world.ctx.store.overview.find_recorded(TOPIC)
+    found = world.installation.store.overview.find_recorded(TOPIC)
     assert found is not None
     return found
 
 
 def partitions(world: World) -> list[PartitionOverview]:
-    listed = world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window())
+    listed = world.installation.store.overview.list_partitions(TOPIC, world.clock(), Window())
     return [each.overview for each in listed.rows]
 
 
@@ -49,9 +49,9 @@ def test_an_ingest_an_undo_and_deleted_records_show_at_once(world: World) -> Non
     done = world.ingest(build_versions(0, 4, partition=1))
     assert (seen(world).records, seen(world).end_offsets, seen(world).files) == (13, 13, 2)
     assert done.ingest_id is not None
-    undo_ingest(world.ctx, TOPIC, done.ingest_id)
+    undo_ingest(world.installation, TOPIC, done.ingest_id)
     assert (seen(world).records, seen(world).end_offsets) == (9, 9)
-    delete_records(world.ctx, TOPIC, {0: 5})
+    delete_records(world.installation, TOPIC, {0: 5})
     assert partitions(world)[0].log_start_offset == 5
 
 
@@ -67,7 +67,7 @@ def test_a_large_log_shows_an_ingest_without_its_manifests_being_read(
     assert after.size_bytes == sum(each.size_bytes for each in world.segments()) > before.size_bytes
     grown = partitions(world)[0]
     monkeypatch.undo()
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     found = partitions(world)[0]
     names = ("log_end_offset", "size_bytes", "records", "files")
     assert [getattr(grown, name) for name in names] == [getattr(found, name) for name in names]
@@ -93,13 +93,13 @@ def test_a_compaction_before_the_deadline_keeps_it_and_a_passed_one_is_still_due
     assert deadline_ms is not None
     since_ms = deadline_ms - 24 * HOUR_MS
     world.clock.now_ms = deadline_ms + 5
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
-    missed = world.ctx.store.deadlines.list_missed(since_ms, world.clock(), grace_ms=0, limit=9)
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
+    missed = world.installation.store.deadlines.list_missed(since_ms, world.clock(), grace_ms=0, limit=9)
     assert [(each.partition, each.deadline_ms, each.settled_at_ms) for each in missed] == [(1, deadline_ms, None)]
     assert world.compact() is not None
-    days = world.ctx.store.deadlines.count_by_day(since_ms, world.clock(), grace_ms=10)
+    days = world.installation.store.deadlines.count_by_day(since_ms, world.clock(), grace_ms=10)
     assert [(each.kept, each.missed) for each in days] == [(1, 0)]
-    missed = world.ctx.store.deadlines.list_missed(since_ms, world.clock(), grace_ms=0, limit=9)
+    missed = world.installation.store.deadlines.list_missed(since_ms, world.clock(), grace_ms=0, limit=9)
     assert [each.settled_at_ms for each in missed] == [world.clock()]
 
 
@@ -108,23 +108,23 @@ def test_each_hour_leaves_a_sample_of_the_topic_and_of_all(world: World) -> None
     for hour in range(1, 3):
         world.clock.now_ms += HOUR_MS
         world.ingest([record(8 + hour, b"k", b"v")])
-    samples = world.ctx.store.samples
+    samples = world.installation.store.samples
     assert [each.end_offsets for each in samples.list_samples(TOPIC, since_ms)] == [9, 10, 11]
     assert [each.end_offsets for each in samples.list_samples(ALL_TOPICS, since_ms)][1:] == [10, 11]
 
 
 def test_a_sweep_records_what_it_did_and_the_table_after_it(world: World) -> None:
-    grace_ms = world.ctx.log.open(TOPIC).config().retired_grace_ms
+    grace_ms = world.installation.log.open(TOPIC).config().retired_grace_ms
     world.clock.now_ms += LAG_MS + 5
     assert world.compact() is not None
-    health = world.ctx.store.table_health.find(TOPIC)
+    health = world.installation.store.table_health.find(TOPIC)
     assert health is not None
     assert (health.retired_files, health.snapshots, health.files) == (1, 2, 1)
     assert health.retired_bytes > 0
     assert sum(each.files for each in health.file_sizes) == health.files == health.small_files
     world.clock.now_ms += grace_ms + 5
-    (report,) = sweep_topics(world.ctx, [TOPIC])
-    swept = world.ctx.store.table_health.find_sweep(TOPIC)
+    (report,) = sweep_topics(world.installation, [TOPIC])
+    swept = world.installation.store.table_health.find_sweep(TOPIC)
     assert swept is not None
     assert (swept.swept_at_ms, swept.files_deleted, swept.bytes_deleted, swept.orphaned_files) == (
         world.clock(),
@@ -132,7 +132,7 @@ def test_a_sweep_records_what_it_did_and_the_table_after_it(world: World) -> Non
         report.bytes_deleted,
         0,
     )
-    after = world.ctx.store.table_health.find(TOPIC)
+    after = world.installation.store.table_health.find(TOPIC)
     assert after is not None
     assert (after.retired_files, after.condemned_files) == (0, 0)
     assert after.recorded_at_ms == world.clock()
@@ -141,13 +141,13 @@ def test_a_sweep_records_what_it_did_and_the_table_after_it(world: World) -> Non
 def test_a_rebuilt_store_has_overview_health_and_the_figures_of_receipts(world: World) -> None:
     world.clock.now_ms += LAG_MS + 5
     assert world.compact() is not None
-    saved_bytes = world.ctx.store.receipt_figures.sum_saved_bytes(TOPIC)
-    world.ctx.store.projection.forget_topic(TOPIC)
-    assert world.ctx.store.overview.find_recorded(TOPIC) is None
-    rebuild_store(world.ctx, [TOPIC])
+    saved_bytes = world.installation.store.receipt_figures.sum_saved_bytes(TOPIC)
+    world.installation.store.projection.forget_topic(TOPIC)
+    assert world.installation.store.overview.find_recorded(TOPIC) is None
+    rebuild_store(world.installation, [TOPIC])
     assert seen(world).records == 3
-    assert world.ctx.store.table_health.find(TOPIC) is not None
-    assert world.ctx.store.receipt_figures.sum_saved_bytes(TOPIC) == saved_bytes != 0
-    (day,) = world.ctx.store.receipt_figures.sum_by_day(0)
+    assert world.installation.store.table_health.find(TOPIC) is not None
+    assert world.installation.store.receipt_figures.sum_saved_bytes(TOPIC) == saved_bytes != 0
+    (day,) = world.installation.store.receipt_figures.sum_by_day(0)
     assert 0 < day.cpu_seconds < 30
     assert day.bytes_written == sum(segment.size_bytes for segment in world.segments())

@@ -11,7 +11,7 @@ from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, build_versions, define_world
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.driver import compact_topics
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome, Progress
 from winnow.pipeline.topics.leases import hold_leases
 from winnow.planning.plans import PlanReference
@@ -30,34 +30,34 @@ def test_only_the_planned_topic_is_held_while_spark_runs(world: World, monkeypat
     seen: list[tuple[set[str], int]] = []
 
     def submit(
-        ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
+        installation: Installation, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
     ) -> JobOutcome:
         renewing = sum(thread.name == "leases" for thread in threading.enumerate())
-        seen.append((set(ctx.store.leases.find_many([*IDLE, TOPIC])), renewing))
-        return in_process_spark.submit(ctx, plans, attempt, progress)
+        seen.append((set(installation.store.leases.find_many([*IDLE, TOPIC])), renewing))
+        return in_process_spark.submit(installation, plans, attempt, progress)
 
     monkeypatch.setattr(driver, "submit_plans", submit)
-    outcome = compact_topics(world.ctx, [], as_of_ms=world.clock())
+    outcome = compact_topics(world.installation, [], as_of_ms=world.clock())
 
     assert seen == [({TOPIC}, 1)]
     assert outcome.exit_code == 0
     assert sorted(receipt.status for receipt in outcome.receipts) == [Status.NOTHING_TO_DO] * 50 + [Status.PUBLISHED]
-    assert world.ctx.store.leases.find_many([*IDLE, TOPIC]) == {}
+    assert world.installation.store.leases.find_many([*IDLE, TOPIC]) == {}
 
 
 def test_every_lease_is_renewed_although_another_one_was_lost(world: World) -> None:
     """One topic was taken over: its lease stays the other run's, and the second one is renewed all the same."""
     world.create(1, topic="clicks")
-    store = world.ctx.store.leases
-    with hold_leases(world.ctx) as held:
+    store = world.installation.store.leases
+    with hold_leases(world.installation) as held:
         held.acquire(TOPIC)
         before = held.acquire("clicks")
-        world.clock.now_ms += world.ctx.settings.lease_ms
+        world.clock.now_ms += world.installation.settings.lease_ms
         store.acquire(TOPIC, "another", world.clock(), 60_000)
         held.renew()
         renewed = store.find("clicks")
         assert renewed is not None
-        assert renewed.expires_ms == before.expires_ms + world.ctx.settings.lease_ms
+        assert renewed.expires_ms == before.expires_ms + world.installation.settings.lease_ms
     assert store.find("clicks") is None
     taken = store.find(TOPIC)
     assert taken is not None

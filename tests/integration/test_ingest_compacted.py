@@ -29,7 +29,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def ingest(world: World, path: Path, records: list[Record], *, trust: bool = False) -> IngestReport:
-    return ingest_files(world.ctx, TOPIC, [write_jsonl(path, records)], as_of_ms=world.clock(), trust_compacted=trust)
+    return ingest_files(
+        world.installation, TOPIC, [write_jsonl(path, records)], as_of_ms=world.clock(), trust_compacted=trust
+    )
 
 
 def test_the_same_file_changes_nothing_although_most_of_its_records_are_gone(world: World, tmp_path: Path) -> None:
@@ -127,11 +129,13 @@ def test_the_same_content_for_another_partition_is_not_known_there(world: World,
     world.create(2, topic="twin", min_cleanable_dirty_ratio="0")
     other = [replace(each, value=b"other") for each in build_versions(0, 12, partition=1)]
     for name, records in (("a", OLD[:9]), ("b", OLD[9:]), ("c", other)):
-        ingest_files(world.ctx, "twin", [write_jsonl(tmp_path / name / "f.jsonl", records)], as_of_ms=world.clock())
+        ingest_files(
+            world.installation, "twin", [write_jsonl(tmp_path / name / "f.jsonl", records)], as_of_ms=world.clock()
+        )
     world.compact(topic="twin")
     moved = write_jsonl(tmp_path / "moved.jsonl", [replace(each, partition=1) for each in OLD[:9]])
     with pytest.raises(BadInputError, match=r"moved\.jsonl, row 1 \(partition 1, offset 0\)"):
-        ingest_files(world.ctx, "twin", [moved], as_of_ms=world.clock())
+        ingest_files(world.installation, "twin", [moved], as_of_ms=world.clock())
 
 
 def test_a_file_known_only_for_another_partition_is_refused(world: World, tmp_path: Path) -> None:
@@ -139,10 +143,10 @@ def test_a_file_known_only_for_another_partition_is_refused(world: World, tmp_pa
     world.create(2, topic="wide", min_cleanable_dirty_ratio="0")
     zero = write_jsonl(tmp_path / "zero.jsonl", OLD)
     one = write_jsonl(tmp_path / "one.jsonl", build_versions(0, 12, partition=1))
-    ingest_files(world.ctx, "wide", [zero, one], as_of_ms=world.clock())
+    ingest_files(world.installation, "wide", [zero, one], as_of_ms=world.clock())
     world.compact(topic="wide")
     mixed = write_jsonl(tmp_path / "mixed.jsonl", [*OLD, *build_versions(0, 6, partition=1)])
     with pytest.raises(BadInputError, match=r"mixed\.jsonl, row 13 \(partition 1, offset 0\)"):
-        ingest_files(world.ctx, "wide", [mixed], as_of_ms=world.clock())
+        ingest_files(world.installation, "wide", [mixed], as_of_ms=world.clock())
     both = write_jsonl(tmp_path / "both.jsonl", [*OLD, *build_versions(0, 12, partition=1)])
-    assert ingest_files(world.ctx, "wide", [both], as_of_ms=world.clock()).records_skipped == 24
+    assert ingest_files(world.installation, "wide", [both], as_of_ms=world.clock()).records_skipped == 24

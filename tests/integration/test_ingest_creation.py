@@ -181,7 +181,7 @@ def test_topic_to_which_another_process_committed_stays_with_its_records(tmp_pat
         world.create(1)
         uuid = world.head().table_uuid
         world.ingest(build_versions(0, 3))
-        assert not withdraw_topic(world.ctx, TOPIC, uuid)
+        assert not withdraw_topic(world.installation, TOPIC, uuid)
         assert world.read() == build_versions(0, 3)
 
 
@@ -202,15 +202,15 @@ def test_commit_that_comes_while_the_topic_is_withdrawn_lands_or_is_refused(
 
         with monkeypatch.context() as patch:
             patch.setattr(TopicLog, "_try", commit_first)
-            assert not withdraw_topic(world.ctx, TOPIC, uuid)
+            assert not withdraw_topic(world.installation, TOPIC, uuid)
         assert world.read() == build_versions(0, 3)
 
 
 def test_topic_for_which_another_process_prepares_an_ingest_stays(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         world.create(1)
-        world.ctx.store.ingests.open("theirs", TOPIC, least_number=0, holder="another", now_ms=world.clock())
-        assert not withdraw_topic(world.ctx, TOPIC, world.head().table_uuid)
+        world.installation.store.ingests.open("theirs", TOPIC, least_number=0, holder="another", now_ms=world.clock())
+        assert not withdraw_topic(world.installation, TOPIC, world.head().table_uuid)
         write_jsonl(world.folder / "a.jsonl", build_versions(0, 1))
         world.ingest(build_versions(0, 1))
 
@@ -219,5 +219,5 @@ def test_namesake_that_was_created_since_stays(tmp_path: Path) -> None:
     """Somebody removed the topic and created another one of the same name."""
     with open_world(tmp_path) as world:
         world.create(1)
-        assert not withdraw_topic(world.ctx, TOPIC, "00000000-0000-4000-8000-000000000000")
+        assert not withdraw_topic(world.installation, TOPIC, "00000000-0000-4000-8000-000000000000")
         assert world.read() == []

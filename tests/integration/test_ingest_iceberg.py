@@ -81,7 +81,7 @@ def ingest(
     **columns: str,
 ) -> IngestReport:
     request = TableRequest(str(table), columns, source_topic, choices or Choices(), creates)
-    return ingest_table(world.ctx, topic, request, as_of_ms=NOW_MS)
+    return ingest_table(world.installation, topic, request, as_of_ms=NOW_MS)
 
 
 def sort_records(records: Sequence[Record]) -> list[Record]:
@@ -207,7 +207,7 @@ def test_a_refused_call_creates_no_topic(world: World, tmp_path: Path) -> None:
     folder = unpack_sink_table(tmp_path / "sink")
     with pytest.raises(BadInputError, match="winnow topics create shop --partitions N"):
         ingest(world, folder, topic="shop", source_topic="orders-schema", creates=True)
-    assert world.ctx.log.names() == [TOPIC]
+    assert world.installation.log.names() == [TOPIC]
 
 
 def test_a_table_without_offsets_is_refused(world: World, catalog: Catalog) -> None:
@@ -512,9 +512,9 @@ def test_what_an_undone_ingest_had_appended_is_read_again(world: World, table: T
     assert moved.ingest_id is not None
     assert undone.ingest_id is not None
     with pytest.raises(UndoRefusedError, match="a later call continued to read the same source"):
-        undo_ingest(world.ctx, TOPIC, undone.ingest_id)
-    undo_ingest(world.ctx, TOPIC, moved.ingest_id)
-    undo_ingest(world.ctx, TOPIC, undone.ingest_id)
+        undo_ingest(world.installation, TOPIC, undone.ingest_id)
+    undo_ingest(world.installation, TOPIC, moved.ingest_id)
+    undo_ingest(world.installation, TOPIC, undone.ingest_id)
     assert read(world) == ([] if undoes_the_first else sort_records(FIRST))
     assert ingest(world).records_appended == undone.records_appended
     assert read(world) == sort_records([*FIRST, *SECOND])

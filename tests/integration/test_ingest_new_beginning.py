@@ -38,7 +38,9 @@ def live(first_ms: int, count: int, word: str, first_offset: int = 0) -> list[Re
 
 
 def ingest(world: World, *paths: str | Path, topic: str = TOPIC, source_topic: str | None = None) -> IngestReport:
-    return ingest_files(world.ctx, topic, [str(path) for path in paths], as_of_ms=NOW_MS, source_topic=source_topic)
+    return ingest_files(
+        world.installation, topic, [str(path) for path in paths], as_of_ms=NOW_MS, source_topic=source_topic
+    )
 
 
 def refuse(world: World, *paths: str | Path) -> str:

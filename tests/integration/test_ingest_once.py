@@ -27,7 +27,7 @@ RECORDS = [
 
 
 def ingest(world: World, *paths: str, again: bool = False) -> IngestReport:
-    return ingest_files(world.ctx, TOPIC, list(paths), as_of_ms=world.clock(), again=again)
+    return ingest_files(world.installation, TOPIC, list(paths), as_of_ms=world.clock(), again=again)
 
 
 def parquet_file(path: Path, records: list[Record], *, with_offset: bool = True) -> str:
@@ -172,7 +172,7 @@ def test_segment_bytes_rolls_several_segments_in_one_call(world: World) -> None:
     assert len(segments) > 2
     assert all(a.last_offset + 1 == b.first_offset for a, b in pairwise(segments))
     assert sum(segment.records for segment in segments) == len(records)
-    assert sum(batch.num_rows for batch in read_batches(world.ctx, TOPIC)) == len(records)
+    assert sum(batch.num_rows for batch in read_batches(world.installation, TOPIC)) == len(records)
 
 
 def test_what_was_read_makes_the_same_log_elsewhere_and_changes_nothing_here(world: World, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_was_read_makes_the_same_log_elsewhere_and_changes_nothing_here(wor
     exported = tmp_path / "export.jsonl"
     exported.write_text("".join(json_line(each) + "\n" for each in world.read()))
     world.create(1, topic="copy")
-    ingest_files(world.ctx, "copy", [str(exported)], as_of_ms=world.clock())
+    ingest_files(world.installation, "copy", [str(exported)], as_of_ms=world.clock())
     assert world.read(topic="copy") == world.read()
     read, segments = world.read(), world.segments()
     assert ingest(world, str(exported)).records_appended == 0

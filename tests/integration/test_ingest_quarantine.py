@@ -33,11 +33,11 @@ world = define_world(1, min_cleanable_dirty_ratio="0", winnow_keyless="quarantin
 
 def ingest(world: World, path: Path, records: list[Record], *, with_offset: bool = True) -> IngestReport:
     written = write_jsonl(path, records, with_offset=with_offset)
-    return ingest_files(world.ctx, TOPIC, [written], as_of_ms=world.clock())
+    return ingest_files(world.installation, TOPIC, [written], as_of_ms=world.clock())
 
 
 def quarantined(world: World) -> Counter[tuple[int | None, int | None, bytes]]:
-    rows = list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
+    rows = list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).to_pylist()
     return Counter((row["partition"], row["offset"], row["value"]) for row in rows)
 
 
@@ -70,7 +70,7 @@ def test_missing_and_empty_headers_of_quarantined_records_are_told_apart(world: 
     """Records aside stay what they were, or their file would be refused when it comes again."""
     found = [record(0, None, b"a"), record(1, None, b"b", headers=()), record(2, None, None, headers=(("", b""),))]
     ingest(world, tmp_path / "a.jsonl", found)
-    rows = list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
+    rows = list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
     assert [row["headers"] for row in rows] == [None, [], [{"key": "", "value": b""}]]
     assert ingest(world, tmp_path / "a.jsonl", found).records_skipped == 3
 
@@ -99,7 +99,7 @@ def test_a_keyless_record_that_names_no_partition_is_quarantined_without_one(wor
     path = tmp_path / "a.jsonl"
     line = json_line(record(0, None, b"nowhere"), with_offset=False).replace('"partition": 0, ', "")
     path.write_text(line + "\n")
-    ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
+    ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock())
     assert quarantined(world) == Counter({(None, None, b"nowhere"): 1})
 
 
@@ -139,7 +139,7 @@ def test_rows_of_a_call_that_died_before_its_commit_are_seen_by_nobody(world: Wo
         ingest(world, tmp_path / "a.jsonl", MIXED)
     assert quarantined(world) == Counter()
     assert world.read() == []
-    side_table = world.ctx.log.catalog.load_table(("winnow_quarantine", TOPIC))
+    side_table = world.installation.log.catalog.load_table(("winnow_quarantine", TOPIC))
     assert side_table.scan().to_arrow().num_rows == 2
     ingest(world, tmp_path / "a.jsonl", MIXED)
     assert quarantined(world) == Counter({(0, 2, b"lost-1"): 1, (0, 5, b"lost-2"): 1})
@@ -150,7 +150,7 @@ def test_a_topic_that_does_not_quarantine_refuses_with_coordinates(world: World,
     world.create(1, topic="strict")
     path = write_jsonl(tmp_path / "a.jsonl", MIXED)
     with pytest.raises(BadInputError) as refused:
-        ingest_files(world.ctx, "strict", [path], as_of_ms=world.clock())
+        ingest_files(world.installation, "strict", [path], as_of_ms=world.clock())
     assert str(refused.value).startswith(f"{path}, row 3 (partition 0, offset 2): a record without a key; 2 in this")
     assert "lost" not in str(refused.value)
     assert world.head("strict").snapshot_id is None
@@ -159,5 +159,5 @@ def test_a_topic_that_does_not_quarantine_refuses_with_coordinates(world: World,
 def test_a_topic_that_is_not_compacted_takes_keyless_records_as_they_are(world: World, tmp_path: Path) -> None:
     world.create(1, topic="plain", cleanup_policy="delete")
     path = write_jsonl(tmp_path / "a.jsonl", MIXED)
-    ingest_files(world.ctx, "plain", [path], as_of_ms=world.clock())
+    ingest_files(world.installation, "plain", [path], as_of_ms=world.clock())
     assert world.read(topic="plain") == MIXED

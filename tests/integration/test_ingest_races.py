@@ -23,17 +23,17 @@ from tests.support.world import (
 from winnow.errors import BadInputError
 from winnow.log.head import Change, Committed, Head
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
+from winnow.pipeline.installation import open_installation
 
 world = define_world(1, min_cleanable_dirty_ratio="0")
 
 
 def ingest_elsewhere(world: World, path: str) -> IngestReport:
     """As another process would: with a catalog and a store of its own."""
-    with open_context(world.ctx.settings, now_ms=world.clock) as ctx:
-        return ingest_files(ctx, TOPIC, [path], as_of_ms=world.clock())
+    with open_installation(world.installation.settings, now_ms=world.clock) as installation:
+        return ingest_files(installation, TOPIC, [path], as_of_ms=world.clock())
 
 
 def at_once(actions: list[Callable[[], IngestReport]]) -> list[IngestReport]:
@@ -78,8 +78,8 @@ def test_two_ingests_of_different_partitions_at_once_both_land(world: World, tmp
 
     def into(partition: int) -> IngestReport:
         path = write_jsonl(tmp_path / f"{partition}.jsonl", build_versions(0, 5, partition=partition))
-        with open_context(world.ctx.settings, now_ms=world.clock) as ctx:
-            return ingest_files(ctx, "wide", [path], as_of_ms=world.clock())
+        with open_installation(world.installation.settings, now_ms=world.clock) as installation:
+            return ingest_files(installation, "wide", [path], as_of_ms=world.clock())
 
     at_once([lambda: into(0), lambda: into(1)])
     assert world.read(topic="wide") == [*build_versions(0, 5), *build_versions(0, 5, partition=1)]
@@ -93,11 +93,11 @@ def test_two_ingests_that_quarantine_at_once_both_keep_their_records(world: Worl
     def into(partition: int) -> IngestReport:
         aside = record(5, None, f"lost-{partition}".encode(), partition=partition)
         path = write_jsonl(tmp_path / f"{partition}.jsonl", [*build_versions(0, 5, partition=partition), aside])
-        with open_context(world.ctx.settings, now_ms=world.clock) as ctx:
-            return ingest_files(ctx, "wide", [path], as_of_ms=world.clock())
+        with open_installation(world.installation.settings, now_ms=world.clock) as installation:
+            return ingest_files(installation, "wide", [path], as_of_ms=world.clock())
 
     at_once([lambda: into(0), lambda: into(1)])
-    rows = list_visible_rows(world.ctx.log.quarantine("wide"), world.head("wide").state)
+    rows = list_visible_rows(world.installation.log.quarantine("wide"), world.head("wide").state)
     assert sorted(rows.column("value").to_pylist()) == [b"lost-0", b"lost-1"]
     assert len(world.read(topic="wide")) == 10
 
@@ -110,7 +110,7 @@ def test_a_later_file_that_comes_first_makes_the_earlier_one_refused(world: Worl
         run_between_head_and_commit(lambda: ingest_elsewhere(world, late)),
         pytest.raises(BadInputError, match=r"row 1 \(partition 0, offset 0\)"),
     ):
-        ingest_files(world.ctx, TOPIC, [early], as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, [early], as_of_ms=world.clock())
     assert world.read() == build_versions(5, 5)
 
 
@@ -121,7 +121,7 @@ def test_an_ingest_that_lost_many_races_still_lands_at_the_end(world: World, tmp
     mine = write_jsonl(tmp_path / "mine.jsonl", build_versions(900, 3), with_offset=False)
     with run_between_head_and_commit(lambda: ingest_elsewhere(world, next(others)), times=4):
         # The others' own commits count as looks too, so fewer races are run than are offered.
-        ingest_files(world.ctx, TOPIC, [mine], as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, [mine], as_of_ms=world.clock())
     read = world.read()
     assert [each.offset for each in read] == list(range(len(read)))
     assert [each.value for each in read[-3:]] == [each.value for each in build_versions(900, 3)]
@@ -135,12 +135,12 @@ def test_keyless_records_without_offsets_ingested_twice_are_quarantined_once(wor
     path = write_jsonl(tmp_path / "a.jsonl", [record(0, None, b"lost")], with_offset=False)
 
     def ingest() -> IngestReport:
-        with open_context(world.ctx.settings, now_ms=world.clock) as ctx:
-            return ingest_files(ctx, "aside", [path], as_of_ms=world.clock())
+        with open_installation(world.installation.settings, now_ms=world.clock) as installation:
+            return ingest_files(installation, "aside", [path], as_of_ms=world.clock())
 
     reports = at_once([ingest, ingest])
     assert sorted(report.records_quarantined for report in reports) == [0, 1]
-    assert list_visible_rows(world.ctx.log.quarantine("aside"), world.head("aside").state).num_rows == 1
+    assert list_visible_rows(world.installation.log.quarantine("aside"), world.head("aside").state).num_rows == 1
 
 
 def test_an_ingest_during_a_publish_loses_neither(world: World, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_publish_during_an_ingest_loses_neither(world: World, tmp_path: Path) 
     world.ingest(build_versions(0, 12))
     path = write_jsonl(tmp_path / "late.jsonl", build_versions(6, 12))
     with run_between_head_and_commit(world.compact):
-        report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock(), trust_compacted=True)
+        report = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock(), trust_compacted=True)
     assert (report.records_appended, report.records_skipped) == (6, 6)
     assert world.read() == [*compute_survivors(build_versions(0, 12)), *build_versions(12, 6)]
     assert (world.state().first_dirty_offset, len(world.head().state.receipts)) == (12, 1)
@@ -173,6 +173,6 @@ def test_a_publish_during_an_ingest_loses_neither(world: World, tmp_path: Path) 
 def test_a_file_without_offsets_ingested_during_its_own_ingest_lands_once(world: World, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", build_versions(0, 4), with_offset=False)
     with run_between_head_and_commit(lambda: ingest_elsewhere(world, path)):
-        report = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+        report = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert (report.records_appended, report.records_skipped) == (0, 4)
     assert len(world.read()) == 4

@@ -101,7 +101,7 @@ def test_a_refused_call_names_its_place_and_leaves_nothing(
     paths = files(folder)
     before, state, snapshots, read = world.listing(), world.head().state, world.snapshot_ids(), world.read()
     with pytest.raises(BadInputError) as refused:
-        ingest_files(world.ctx, TOPIC, paths, as_of_ms=world.clock())
+        ingest_files(world.installation, TOPIC, paths, as_of_ms=world.clock())
     message = str(refused.value)
     assert refused.value.exit_code == 3
     assert f"{folder / 'f.jsonl'}" in message
@@ -116,7 +116,7 @@ def test_a_refused_call_names_its_place_and_leaves_nothing(
 def test_files_in_the_right_order_are_taken_where_the_wrong_one_was_refused(world: World, tmp_path: Path) -> None:
     """The advice of the message works."""
     late, early = wrong_order_of_files(tmp_path)
-    report = ingest_files(world.ctx, TOPIC, [early, late], as_of_ms=world.clock())
+    report = ingest_files(world.installation, TOPIC, [early, late], as_of_ms=world.clock())
     assert report.records_appended == 6
     assert world.read(0)[-6:] == [*build_versions(12, 3), *build_versions(20, 3)]
 
@@ -124,7 +124,7 @@ def test_files_in_the_right_order_are_taken_where_the_wrong_one_was_refused(worl
 def test_an_ingest_into_an_unknown_topic_is_bad_input(world: World, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", build_versions(0, 1))
     with pytest.raises(BadInputError, match=r"There is no topic nowhere.*Nothing of this call landed") as refused:
-        ingest_files(world.ctx, "nowhere", [path], as_of_ms=world.clock())
+        ingest_files(world.installation, "nowhere", [path], as_of_ms=world.clock())
     assert refused.value.exit_code == 3
 
 
@@ -142,9 +142,9 @@ def test_an_unforeseen_error_while_segments_are_written_leaves_no_segment(world:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SegmentWriter, "finish", fail_at_the_second)
         with pytest.raises(OSError, match="no space"):
-            ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+            ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert world.listing() == before
-    assert ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock()).records_appended == 6
+    assert ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock()).records_appended == 6
 
 
 def test_an_offset_beyond_which_no_log_end_can_be_written_is_refused(world: World) -> None:
@@ -153,4 +153,4 @@ def test_an_offset_beyond_which_no_log_end_can_be_written_is_refused(world: Worl
     with pytest.raises(BadInputError, match=r"row 1 \(partition 0, offset 9223372036854775807\)"):
         world.ingest([record(2**63 - 1, b"k", b"v")], topic="far")
     assert world.ingest([record(2**63 - 2, b"k", b"v")], topic="far").records_appended == 1
-    assert world.ctx.log.open("far").head().state.partitions[0].log_end_offset == 2**63 - 1
+    assert world.installation.log.open("far").head().state.partitions[0].log_end_offset == 2**63 - 1

@@ -43,14 +43,14 @@ def write(path: Path, rows: Sequence[Row]) -> str:
 
 
 def take(world: World, *paths: str) -> IngestReport:
-    return ingest.ingest_files(world.ctx, TOPIC, paths, as_of_ms=world.clock())
+    return ingest.ingest_files(world.installation, TOPIC, paths, as_of_ms=world.clock())
 
 
 def contents(world: World) -> list[tuple[int, int, bytes]]:
     """Partition, offset and value of every record, in the order of a reader."""
     return [
         (row["partition"], row["offset"], row["value"])
-        for batch in read_batches(world.ctx, TOPIC)
+        for batch in read_batches(world.installation, TOPIC)
         for row in batch.select(["partition", "offset", "value"]).to_pylist()
     ]
 
@@ -80,7 +80,7 @@ def test_bytes_and_records_are_reported_while_they_are_read(
     paths = [write(tmp_path / "1.parquet", rows[:40_000]), write(tmp_path / "2.parquet", rows[40_000:])]
     seen: list[tuple[int, int, int]] = []
     report = ingest.ingest_files(
-        world.ctx,
+        world.installation,
         TOPIC,
         paths,
         as_of_ms=world.clock(),
@@ -183,7 +183,7 @@ def test_what_is_held_back_for_all_partitions_together_is_bounded(
         add(self, batch)
 
     monkeypatch.setattr(PartitionAppender, "add", noted)
-    monkeypatch.setattr(type(world.ctx.settings.engine), "memory_bytes", 1 << 20, raising=False)
+    monkeypatch.setattr(type(world.installation.settings.engine), "memory_bytes", 1 << 20, raising=False)
     world.create(4)
     through = run_local.StreamingAppender
     monkeypatch.setattr(

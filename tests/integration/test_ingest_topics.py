@@ -95,7 +95,7 @@ def in_turns(*several: Sequence[Named]) -> list[Named]:
 
 
 def take(world: World, *paths: str, source_topic: str | None = None, topic: str = TOPIC) -> IngestReport:
-    return ingest_files(world.ctx, topic, paths, as_of_ms=world.clock(), source_topic=source_topic)
+    return ingest_files(world.installation, topic, paths, as_of_ms=world.clock(), source_topic=source_topic)
 
 
 def refusal(world: World, *paths: str, source_topic: str | None = None) -> str:

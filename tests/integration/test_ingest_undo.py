@@ -36,7 +36,8 @@ from winnow.pipeline.ingest.undo import UndoReport, undo_ingest
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.sources.choices import Choices
 from winnow.store.projection import Projection
-from winnow.values.model import PartitionState, Record
+from winnow.values.model import Record
+from winnow.values.topic_state import PartitionState
 
 GRACE_MS = 3_600_000
 FIRST = build_versions(0, 6)
@@ -56,15 +57,15 @@ world = define_world(
 
 def undo(world: World, ingest_id: str | None) -> UndoReport:
     assert ingest_id is not None
-    return undo_ingest(world.ctx, TOPIC, ingest_id)
+    return undo_ingest(world.installation, TOPIC, ingest_id)
 
 
 def calls(world: World) -> list[IngestCall]:
-    return list(list_ingests(world.ctx, TOPIC).calls)
+    return list(list_ingests(world.installation, TOPIC).calls)
 
 
 def aside(world: World) -> list[bytes]:
-    rows = list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()
+    rows = list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).to_pylist()
     return sorted(row["value"] for row in rows)
 
 
@@ -75,7 +76,7 @@ def data_files(world: World) -> set[str]:
 def test_log_is_as_before_the_call_and_the_same_file_gives_the_same_log_again(world: World) -> None:
     before = world.head().state
     path = write_jsonl(world.path(), [*TRIAL, *build_versions(40, 3, partition=1)])
-    first = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    first = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     read = world.read()
     report = undo(world, first.ingest_id)
     assert (report.records_removed, report.was_undone) == (8, False)
@@ -83,7 +84,7 @@ def test_log_is_as_before_the_call_and_the_same_file_gives_the_same_log_again(wo
     after = world.head().state
     assert after.partitions == before.partitions
     assert after.ingests == before.ingests
-    again = ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    again = ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert (again.records_appended, again.records_skipped) == (8, 0)
     assert world.read() == read
     assert again.ingest_id != first.ingest_id
@@ -160,7 +161,9 @@ def test_call_that_took_part_in_a_cleaning_is_refused_also_after_the_checkpoint_
         trial = world.ingest([record(2, b"a", b"trial", timestamp_ms=world.clock() - 5_000)])
         segment = world.segments()[-1]
         assert world.compact() is not None
-        alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp", "min.compaction.lag.ms": str(GRACE_MS)}, [])
+        alter_topic(
+            world.installation, TOPIC, {"compaction.strategy": "timestamp", "min.compaction.lag.ms": str(GRACE_MS)}, []
+        )
         assert world.compact(attempt="a2") is not None
         assert (world.state().first_dirty_offset, world.segments()[-1]) == (2, segment)
         with pytest.raises(UndoRefusedError, match="compacted"):
@@ -173,9 +176,9 @@ def test_call_of_which_records_were_deleted_is_refused(tmp_path: Path) -> None:
         world.create(1, cleanup_policy="delete")
         world.ingest(FIRST)
         trial = world.ingest(TRIAL)
-        delete_records(world.ctx, TOPIC, {0: 6})
+        delete_records(world.installation, TOPIC, {0: 6})
         assert calls(world)[0].undoable
-        delete_records(world.ctx, TOPIC, {0: 7})
+        delete_records(world.installation, TOPIC, {0: 7})
         with pytest.raises(UndoRefusedError, match="begins at offset 7 now"):
             undo(world, trial.ingest_id)
         assert not calls(world)[0].undoable
@@ -203,7 +206,7 @@ def test_file_without_offsets_is_unknown_again_unless_another_call_ingested_it_t
     path = write_jsonl(world.path(), TRIAL, with_offset=False)
 
     def ingest(again: bool = False) -> str | None:
-        return ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock(), again=again).ingest_id
+        return ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock(), again=again).ingest_id
 
     one, two = ingest(), ingest(again=True)
     undo(world, two)
@@ -281,7 +284,7 @@ def test_failure_after_the_commit_is_repaired_by_undoing_again(world: World, mon
             undo(world, trial.ingest_id)
     assert world.read() == FIRST
     assert undo(world, trial.ingest_id).was_undone
-    ends = [row.log_end_offset for row in world.ctx.store.projection.list_checkpoints([TOPIC])]
+    ends = [row.log_end_offset for row in world.installation.store.projection.list_checkpoints([TOPIC])]
     assert ends == [6, 0]
 
 
@@ -292,13 +295,13 @@ def test_files_stay_for_the_grace_and_a_sweep_removes_them_after_it(world: World
     assert len(files) == 2
     undo(world, trial.ingest_id)
     world.clock.now_ms += GRACE_MS - 1
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert files <= data_files(world)
     world.clock.now_ms += 60_000
-    (report,) = sweep_topics(world.ctx, [TOPIC])
+    (report,) = sweep_topics(world.installation, [TOPIC])
     assert data_files(world) == kept
     assert report.files_waiting == 0
-    assert world.ctx.log.quarantine(TOPIC).files() == []
+    assert world.installation.log.quarantine(TOPIC).files() == []
     assert world.read() == FIRST
 
 
@@ -309,9 +312,9 @@ def test_file_of_an_undone_call_stays_while_a_kept_snapshot_names_its_quarantine
     undo(world, trial.ingest_id)
     for _ in range(2):
         world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.ctx, [TOPIC])
-    assert len(world.ctx.log.quarantine(TOPIC).files()) == 1
-    assert all(storage.exists(file.path) for file in world.ctx.log.quarantine(TOPIC).files())
+        sweep_topics(world.installation, [TOPIC])
+    assert len(world.installation.log.quarantine(TOPIC).files()) == 1
+    assert all(storage.exists(file.path) for file in world.installation.log.quarantine(TOPIC).files())
 
 
 def test_ingest_that_left_out_records_of_the_undone_call_as_known_does_not_land(world: World) -> None:
@@ -342,7 +345,7 @@ def test_objects_of_an_archive_are_read_again_after_their_call_is_undone(world: 
         (folder / name).write_text("".join(lines))
 
     def ingest() -> IngestReport:
-        return ingest_files(world.ctx, TOPIC, [str(folder)], as_of_ms=world.clock(), layout="kcat")
+        return ingest_files(world.installation, TOPIC, [str(folder)], as_of_ms=world.clock(), layout="kcat")
 
     write("a.json", TRIAL)
     trial = ingest()
@@ -381,8 +384,8 @@ def test_plan_that_reads_the_undone_records_is_void_and_the_next_run_takes_the_t
     world.accept(plan)
     undo(world, trial.ingest_id)
     with pytest.raises(PlanVoidError, match="was undone"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
-    assert "the next run takes the topic" in (explain_void(world.ctx, plan.plan_id) or "")
+        publish_attempt(world.installation, plan.plan_id, "a1")
+    assert "the next run takes the topic" in (explain_void(world.installation, plan.plan_id) or "")
     assert world.read() == FIRST
     world.compact(attempt="a2")
     assert world.read() == compute_survivors(FIRST)
@@ -401,8 +404,8 @@ def test_plan_that_ends_beyond_the_log_after_an_undo_is_void(tmp_path: Path) -> 
         world.accept(plan)
         undo(world, trial.ingest_id)
         with pytest.raises(PlanVoidError, match="ends at offset 6 now"):
-            publish_attempt(world.ctx, plan.plan_id, "a1")
-        assert "the next run takes the topic" in (explain_void(world.ctx, plan.plan_id) or "")
+            publish_attempt(world.installation, plan.plan_id, "a1")
+        assert "the next run takes the topic" in (explain_void(world.installation, plan.plan_id) or "")
         late = [record(6 + n, b"key-0", b"late", timestamp_ms=world.clock() - 5_000) for n in range(3)]
         world.ingest(late)
         world.clock.now_ms += 10_000
@@ -422,7 +425,7 @@ def test_list_says_what_each_call_did_and_which_can_be_undone(world: World) -> N
         False,
         f"a later call read records of orders-0; undo {both.ingest_id} first",
     )
-    limited = list_ingests(world.ctx, TOPIC, limit=1)
+    limited = list_ingests(world.installation, TOPIC, limit=1)
     assert ([call.ingest_id for call in limited.calls], limited.total) == ([both.ingest_id], 2)
 
 
@@ -431,7 +434,7 @@ def test_a_sweep_forgets_nothing_that_an_undo_needs(world: World) -> None:
     trial = world.ingest(TRIAL)
     world.ingest(build_versions(0, 1, partition=1))
     world.clock.now_ms += 2 * GRACE_MS
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert calls(world)[1].snapshot_id is None
     undo(world, trial.ingest_id)
     assert world.read() == [*FIRST, *build_versions(0, 1, partition=1)]
@@ -444,17 +447,17 @@ def test_calls_that_read_on_from_one_table_are_undone_from_the_newest_on(
     table = create_kafka_table(make_catalog(tmp_path / "lake", monkeypatch))
     wanted = TableRequest("lake.shop.orders", {}, None, Choices(), False)
     table.append(make_rows(TRIAL))
-    trial = ingest_table(world.ctx, TOPIC, wanted, as_of_ms=world.clock())
+    trial = ingest_table(world.installation, TOPIC, wanted, as_of_ms=world.clock())
     more = build_versions(0, 2, partition=1)
     table.append(make_rows(more))
-    later = ingest_table(world.ctx, TOPIC, wanted, as_of_ms=world.clock())
+    later = ingest_table(world.installation, TOPIC, wanted, as_of_ms=world.clock())
     assert (trial.records_appended, later.records_appended) == (5, 2)
     with pytest.raises(UndoRefusedError, match=f"continued to read the same source; undo {later.ingest_id} first"):
         undo(world, trial.ingest_id)
     undo(world, later.ingest_id)
     undo(world, trial.ingest_id)
     assert world.read() == FIRST
-    assert ingest_table(world.ctx, TOPIC, wanted, as_of_ms=world.clock()).records_appended == 7
+    assert ingest_table(world.installation, TOPIC, wanted, as_of_ms=world.clock()).records_appended == 7
 
 
 def test_commands_list_and_undo_a_call(tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ from winnow.config.settings import load_settings
 from winnow.errors import OtherInstallationError
 from winnow.files import storage
 from winnow.log.installation import create_installation, read_installation, replace_installation
-from winnow.pipeline.context import open_context
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.installation import check_installation
-from winnow.pipeline.installation import begin_installation_anew, take_warehouse_from_others
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.installation_guard import MAXIMUM_AGE_MS
+from winnow.pipeline.installation_takeover import begin_installation_anew, take_warehouse_from_others
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
-from winnow.values.model import Installation
+from winnow.values.model import InstallationIdentity
 
 Install = Callable[..., None]
 
@@ -59,8 +59,8 @@ def find_id(tmp_path: Path, namespace: str = "winnow") -> str:
 
 def find_store_id() -> str | None:
     """The id in the metadata store."""
-    with open_context(any_installation=True) as ctx:
-        found = ctx.store.installation.find()
+    with open_installation(any_installation=True) as installation:
+        found = installation.store.installation.find()
     return None if found is None else found.installation_id
 
 
@@ -141,8 +141,8 @@ def test_a_store_that_was_lost_takes_the_id_over_from_the_warehouse(tmp_path: Pa
     assert "took over the id" in said
     assert find_store_id() == noted
     assert "took over" not in winnow("assess").stderr
-    with open_context() as ctx:
-        (entry,) = ctx.store.audit.list_entries(Window(), action=AuditAction.TAKE_OVER.value).rows
+    with open_installation() as installation:
+        (entry,) = installation.store.audit.list_entries(Window(), action=AuditAction.TAKE_OVER.value).rows
     assert "winnow_installation.json" in entry.detail
 
 
@@ -155,8 +155,8 @@ def test_a_store_and_a_catalog_that_were_lost_are_refused_until_somebody_takes_o
     (tmp_path / "first" / "catalog.db").unlink()
     noted = find_id(tmp_path)
     assert "no topic in that warehouse" in winnow("topics", "create", "orders", "--partitions", "1", code=2).stderr
-    with open_context(any_installation=True) as ctx:
-        take_warehouse_from_others(ctx)
+    with open_installation(any_installation=True) as installation:
+        take_warehouse_from_others(installation)
     winnow("topics", "create", "orders", "--partitions", "1")
     assert noted != find_id(tmp_path) == find_store_id()
 
@@ -176,8 +176,8 @@ def test_reading_in_another_installations_warehouse_is_said_and_not_refused(tmp_
     make_topic("orders", tmp_path / "orders.jsonl")
     read = winnow("read", "orders")
     assert read.stderr == ""
-    with open_context() as ctx:
-        ctx.store.installation.replace(Installation("another", 1))
+    with open_installation() as installation:
+        installation.store.installation.replace(InstallationIdentity("another", 1))
     again = winnow("read", "orders")
     assert again.stdout == read.stdout
     assert "belongs to another installation" in again.stderr
@@ -190,8 +190,8 @@ def test_doctor_shows_the_id_and_says_when_it_differs(tmp_path: Path, install: I
 
     (found,) = check_installation(load_settings())
     assert (found.status, noted in found.detail) == (CheckStatus.OK, True)
-    with open_context() as ctx:
-        ctx.store.installation.replace(Installation("another", 1))
+    with open_installation() as installation:
+        installation.store.installation.replace(InstallationIdentity("another", 1))
     (found,) = check_installation(load_settings())
     assert (found.status, found.exit_code, "another" in found.detail) == (CheckStatus.FAILURE, 2, True)
     install("second")
@@ -204,22 +204,22 @@ def test_a_long_running_process_looks_again_before_it_writes(tmp_path: Path, ins
     """Another one has taken the warehouse meanwhile, as where a disk let both create the document."""
     make_topic("orders", tmp_path / "orders.jsonl")
     now_ms = [1_000_000]
-    with open_context(now_ms=lambda: now_ms[0]) as ctx:
-        ctx.installation.require_own()
-        document = ctx.installation.document
-        replace_installation(document, Installation("another", 1))
-        ctx.installation.require_own()
+    with open_installation(now_ms=lambda: now_ms[0]) as installation:
+        installation.guard.require_own()
+        document = installation.guard.document
+        replace_installation(document, InstallationIdentity("another", 1))
+        installation.guard.require_own()
         now_ms[0] += MAXIMUM_AGE_MS
         with pytest.raises(OtherInstallationError, match="belongs to another installation"):
-            ctx.installation.require_own()
+            installation.guard.require_own()
 
 
 def test_of_two_that_create_the_document_at_once_one_wins(tmp_path: Path) -> None:
     document = f"file://{tmp_path}/warehouse/winnow_installation.json"
-    wanted = [Installation(f"id-{number}", number) for number in range(8)]
+    wanted = [InstallationIdentity(f"id-{number}", number) for number in range(8)]
     together, found = threading.Barrier(len(wanted)), []
 
-    def create(installation: Installation) -> None:
+    def create(installation: InstallationIdentity) -> None:
         together.wait()
         found.append(create_installation(document, installation))
 
@@ -269,8 +269,8 @@ def test_where_a_disk_lets_both_create_it_only_one_goes_on(
 def test_a_restored_copy_is_an_installation_of_its_own(tmp_path: Path, install: Install) -> None:
     make_topic("orders", tmp_path / "orders.jsonl")
     noted = find_id(tmp_path)
-    with open_context(any_installation=True) as ctx:
-        begin_installation_anew(ctx)
+    with open_installation(any_installation=True) as installation:
+        begin_installation_anew(installation)
     assert noted != find_id(tmp_path) == find_store_id()
     winnow("sweep")
 

@@ -36,8 +36,8 @@ def due(world: World) -> World:
 
 
 def only_run(world: World) -> RunProgress:
-    (run,) = world.ctx.store.runs.list_runs(TOPIC)
-    return world.ctx.store.job_progress.find(run.plan_id)
+    (run,) = world.installation.store.runs.list_runs(TOPIC)
+    return world.installation.store.job_progress.find(run.plan_id)
 
 
 def plan(topic: str = TOPIC, plan_id: str = "plan-1") -> PlanReference:
@@ -60,19 +60,19 @@ def test_compaction_in_a_shell_leaves_its_stages_and_its_application(
 ) -> None:
     """Planned to published, with what the job reported."""
 
-    def submit(ctx: Any, plans: Any, attempt: str, progress: Any) -> JobOutcome:
+    def submit(installation: Any, plans: Any, attempt: str, progress: Any) -> JobOutcome:
         progress({"event": "started", "partitions": 2, "bytes": 10, **PLACES})
         progress(partition(plans[0].plan_id, bytes_in=7, bytes_out=3))
-        return in_process_spark.submit(ctx, plans, attempt, progress)
+        return in_process_spark.submit(installation, plans, attempt, progress)
 
     monkeypatch.setattr(driver, "submit_plans", submit)
-    assert compact_topics(due.ctx, [TOPIC], as_of_ms=due.clock()).exit_code == 0
+    assert compact_topics(due.installation, [TOPIC], as_of_ms=due.clock()).exit_code == 0
     found = only_run(due)
     states = ["planning", "planned", "compacting", "staged", "validated", "publishing", "published"]
     assert {each.state for each in found.transitions} == set(states)
     assert found.job is not None
     assert (found.job.application_id, found.job.event_log, found.job.ui_url) == ("local-1", "s3://logs/local-1", None)
-    assert (found.job.dag_id, found.job.holder, found.job.error) == (None, due.ctx.holder, None)
+    assert (found.job.dag_id, found.job.holder, found.job.error) == (None, due.installation.holder, None)
     assert (found.job.partitions, found.job.partitions_done, found.job.bytes_read) == (2, 1, 7)
     assert found.job.ended_at_ms is not None
     assert found.topics == (TOPIC,)
@@ -85,8 +85,8 @@ def test_failure_to_start_spark_is_called_that_with_its_reason(due: World, monke
         raise ServiceError("There is no Java.")
 
     monkeypatch.setattr(driver, "submit_plans", submit)
-    (receipt,) = compact_topics(due.ctx, [TOPIC], as_of_ms=due.clock()).receipts
-    (run,) = due.ctx.store.runs.list_runs(TOPIC)
+    (receipt,) = compact_topics(due.installation, [TOPIC], as_of_ms=due.clock()).receipts
+    (run,) = due.installation.store.runs.list_runs(TOPIC)
     assert (run.status, run.message) == (RunState.SPARK_FAILED, receipt.message)
     assert "There is no Java" in run.message
     job = only_run(due).job
@@ -97,7 +97,7 @@ def test_failure_to_start_spark_is_called_that_with_its_reason(due: World, monke
 def test_first_reason_of_each_plan_and_of_the_application_is_kept(world: World) -> None:
     """The others follow from it, or stand in the log."""
     plans = [plan(), plan("clicks", "plan-2")]
-    with record_progress(world.ctx, plans, "a-1") as recorder:
+    with record_progress(world.installation, plans, "a-1") as recorder:
         recorder.observe(partition(error="the segment is damaged", exit_code=4))
         recorder.observe(partition(error="another one is", exit_code=4))
         recorder.end(
@@ -106,7 +106,7 @@ def test_first_reason_of_each_plan_and_of_the_application_is_kept(world: World) 
                 {"plan-1": PlanFailure(Explanation("all of it"), 4), "plan-2": PlanFailure(Explanation("no disk"), 6)},
             )
         )
-    first, second = (world.ctx.store.job_progress.find(each.plan_id) for each in plans)
+    first, second = (world.installation.store.job_progress.find(each.plan_id) for each in plans)
     assert first.job == second.job
     assert first.job is not None
     assert (first.job.error, first.job.partitions_failed) == ("the segment is damaged", 2)
@@ -124,15 +124,15 @@ def test_progress_is_seen_while_the_job_runs_with_the_task_that_submitted_it(
     task = AirflowTask("compact_topics", "scheduled__1", "compact_batch.compact", 3, 2)
 
     def done() -> int:
-        job = world.ctx.store.job_progress.find("plan-1").job
+        job = world.installation.store.job_progress.find("plan-1").job
         return -1 if job is None else job.partitions_done
 
-    with record_progress(world.ctx, [plan()], "a-1", task) as recorder:
+    with record_progress(world.installation, [plan()], "a-1", task) as recorder:
         until(lambda: done() == 0)
         recorder.observe({"event": "started", **PLACES})
         recorder.observe(partition(bytes_in=600, bytes_out=100))
         until(lambda: done() == 1)
-        found = world.ctx.store.job_progress.find("plan-1")
+        found = world.installation.store.job_progress.find("plan-1")
         assert found.job is not None
         assert (found.job.map_index, found.job.try_number, found.job.task_id) == (3, 2, "compact_batch.compact")
         assert found.job.ended_at_ms is None
@@ -140,7 +140,7 @@ def test_progress_is_seen_while_the_job_runs_with_the_task_that_submitted_it(
 
 def test_store_that_does_not_answer_fails_no_compaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does an event that nobody understands; what was missed is written with the next."""
-    record_job = type(world.ctx.store.job_progress).record
+    record_job = type(world.installation.store.job_progress).record
     answers = iter([False])
 
     def sometimes(*arguments: Any) -> None:
@@ -148,10 +148,10 @@ def test_store_that_does_not_answer_fails_no_compaction(world: World, monkeypatc
             return record_job(*arguments)
         raise ServiceError("away")
 
-    monkeypatch.setattr(type(world.ctx.store.job_progress), "record", sometimes)
-    with record_progress(world.ctx, [plan()], "a-1") as recorder:
+    monkeypatch.setattr(type(world.installation.store.job_progress), "record", sometimes)
+    with record_progress(world.installation, [plan()], "a-1") as recorder:
         recorder.observe({"event": "partition", "bytes_in": "many"})
         recorder.end(JobOutcome(0))
-    found = world.ctx.store.job_progress.find("plan-1")
+    found = world.installation.store.job_progress.find("plan-1")
     assert found.own is not None
     assert (found.own.partitions, found.own.partitions_done) == (2, 0)

@@ -51,12 +51,12 @@ def world(tmp_path: Path) -> Iterator[World]:
     with open_world(tmp_path) as opened:
         opened.create(1, cleanup_policy="delete", min_cleanable_dirty_ratio="0")
         ingest(opened, tmp_path / "mixed.jsonl", MIXED)
-        alter_topic(opened.ctx, TOPIC, {"cleanup.policy": "compact"}, ())
+        alter_topic(opened.installation, TOPIC, {"cleanup.policy": "compact"}, ())
         yield opened
 
 
 def ingest(world: World, path: Path, records: Sequence[Record]) -> IngestReport:
-    return ingest_files(world.ctx, TOPIC, [write_jsonl(path, records)], as_of_ms=world.clock())
+    return ingest_files(world.installation, TOPIC, [write_jsonl(path, records)], as_of_ms=world.clock())
 
 
 def staged(world: World, attempt: str = "a1") -> tuple[Plan, StagingManifest]:
@@ -66,7 +66,7 @@ def staged(world: World, attempt: str = "a1") -> tuple[Plan, StagingManifest]:
 
 
 def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
-    budget = world.ctx.budget
+    budget = world.installation.budget
     rows = compute_fact_table(
         plan,
         manifest,
@@ -74,10 +74,10 @@ def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
         threads=1,
         spill_folder=budget.spill_folder,
     )
-    run = world.ctx.store.runs.find(plan.plan_id)
+    run = world.installation.store.runs.find(plan.plan_id)
     assert run is not None
     return validate_fact_table(
-        add_plan_limits(world.ctx, run, plan, manifest, rows),
+        add_plan_limits(world.installation, run, plan, manifest, rows),
         plan_id=plan.plan_id,
         topic=TOPIC,
         attempt=manifest.attempt,
@@ -88,11 +88,11 @@ def judged(world: World, plan: Plan, manifest: StagingManifest) -> Verdict:
 
 def published(world: World, plan: Plan, manifest: StagingManifest) -> None:
     assert judged(world, plan, manifest).passed
-    run = world.ctx.store.runs.find(plan.plan_id)
+    run = world.installation.store.runs.find(plan.plan_id)
     assert run is not None
     reference = build_reference(plan, run.plan_uri, run.plan_sha256 or "")
     world.accept(reference, manifest.attempt)
-    publish_attempt(world.ctx, plan.plan_id, manifest.attempt)
+    publish_attempt(world.installation, plan.plan_id, manifest.attempt)
 
 
 def compacted(world: World, attempt: str = "a1") -> tuple[Plan, StagingManifest]:
@@ -103,7 +103,7 @@ def compacted(world: World, attempt: str = "a1") -> tuple[Plan, StagingManifest]
 
 def aside(world: World) -> list[Record]:
     """What the log's state shows of the quarantine, in offset order."""
-    rows = list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
+    rows = list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).sort_by("offset").to_pylist()
     return [
         Record(
             offset=row["offset"],
@@ -121,7 +121,7 @@ def aside(world: World) -> list[Record]:
 @pytest.mark.kafka("40")
 def adopted(world: World) -> list[str]:
     """Files of the side table, as often as it names them."""
-    table = world.ctx.log.catalog.load_table(("winnow_quarantine", TOPIC))
+    table = world.installation.log.catalog.load_table(("winnow_quarantine", TOPIC))
     return [task.file.file_path for task in table.scan().plan_files()]
 
 
@@ -146,7 +146,7 @@ def test_until_the_commit_keyless_records_are_in_the_log_alone(world: World) -> 
 
 def test_moving_again_adds_no_file_twice(world: World) -> None:
     plan, manifest = staged(world)
-    ids = {adopt_keyless_files(world.ctx, plan, manifest) for _ in range(3)}
+    ids = {adopt_keyless_files(world.installation, plan, manifest) for _ in range(3)}
     assert ids == {f"{plan.plan_id}-a1"}
     assert adopted(world) == list(manifest.partitions[0].keyless_files)
     published(world, plan, manifest)
@@ -160,7 +160,7 @@ def test_two_that_move_the_same_attempt_at_once_add_its_files_once(world: World)
 
     def move() -> None:
         ready.wait()
-        adopt_keyless_files(world.ctx, plan, manifest)
+        adopt_keyless_files(world.installation, plan, manifest)
 
     threads = [threading.Thread(target=move) for _ in range(4)]
     for thread in threads:
@@ -173,7 +173,7 @@ def test_two_that_move_the_same_attempt_at_once_add_its_files_once(world: World)
 def test_an_attempt_that_was_adopted_and_not_published_is_seen_by_nobody(world: World) -> None:
     """The next attempt brings the same records under its own id."""
     plan, manifest = staged(world, "a1")
-    adopt_keyless_files(world.ctx, plan, manifest)
+    adopt_keyless_files(world.installation, plan, manifest)
     compacted(world, "a2")
     assert aside(world) == KEYLESS
 
@@ -183,7 +183,7 @@ def test_a_compaction_without_keyless_records_moves_nothing(world: World) -> Non
     world.ingest(build_versions(12, 6))
     plan, manifest = staged(world, "a2")
     assert manifest.partitions[0].keyless_files == ()
-    assert adopt_keyless_files(world.ctx, plan, manifest) is None
+    assert adopt_keyless_files(world.installation, plan, manifest) is None
 
 
 def test_an_engine_that_drops_keyless_records_silently_does_not_pass(world: World) -> None:
@@ -203,12 +203,14 @@ def test_a_sweep_leaves_moved_records_and_removes_unadopted_files_of_closed_runs
     assert abandoned_plan.plan_id == plan.plan_id
     (left,) = abandoned.partitions[0].keyless_files
     assert left not in manifest.partitions[0].keyless_files
-    written = {entry.uri for entry in world.ctx.log.quarantine(TOPIC).list_files_of_plan(plan.plan_id, []).files}
+    written = {
+        entry.uri for entry in world.installation.log.quarantine(TOPIC).list_files_of_plan(plan.plan_id, []).files
+    }
     assert written == {left, *manifest.partitions[0].keyless_files}
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert storage.exists(left)
     world.clock.now_ms += 30 * 86_400_000
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert not storage.exists(left)
     assert aside(world) == KEYLESS
 
@@ -219,7 +221,7 @@ def test_a_file_with_keyless_records_that_are_known_is_skipped(
     world: World, tmp_path: Path, moved: bool, keyless: str
 ) -> None:
     """Its keyless records are there already, so there is nothing to refuse and nothing to put aside."""
-    alter_topic(world.ctx, TOPIC, {"winnow.keyless": keyless}, ())
+    alter_topic(world.installation, TOPIC, {"winnow.keyless": keyless}, ())
     if moved:
         compacted(world)
     before, read, rows = world.listing(), world.read(), aside(world)
@@ -269,7 +271,7 @@ def test_a_new_keyless_record_is_refused_beside_known_ones_and_counted_alone(
 
 
 def test_a_new_keyless_record_is_quarantined_beside_moved_ones(world: World, tmp_path: Path) -> None:
-    alter_topic(world.ctx, TOPIC, {"winnow.keyless": "quarantine"}, ())
+    alter_topic(world.installation, TOPIC, {"winnow.keyless": "quarantine"}, ())
     compacted(world)
     new = record(12, None, b"new")
     report = ingest(world, tmp_path / "more.jsonl", [*KEYLESS, new])

@@ -232,7 +232,7 @@ def test_a_strategy_that_changed_after_the_tombstone_was_covered_still_fends_off
         stamp_ms = world.clock() - 9 * HOUR_MS
         world.ingest([Record(0, b"k", None, stamp_ms)])
         assert world.compact() is not None
-        alter_topic(world.ctx, "orders", {"compaction.strategy": "timestamp"}, [])
+        alter_topic(world.installation, "orders", {"compaction.strategy": "timestamp"}, [])
         assert world.compact() is not None
         assert [each.offset for each in world.read()] == [0]
         late = replace(world.read()[0], offset=1, value=b"late", timestamp_ms=stamp_ms - 1)

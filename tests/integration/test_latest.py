@@ -59,7 +59,7 @@ def in_order(latest: Mapping[Key, Record]) -> list[Record]:
 
 
 def read_latest(world: World, **options: object) -> list[Record]:
-    return to_records(read_latest_batches(world.ctx, TOPIC, **options))  # type: ignore[arg-type]
+    return to_records(read_latest_batches(world.installation, TOPIC, **options))  # type: ignore[arg-type]
 
 
 @given(
@@ -124,7 +124,7 @@ def test_latest_state_through_compactions_equals_the_oracle_of_what_readers_see(
             compaction_strategy=strategy.value,
             **config,
         )
-        set_config(world.ctx.log.open(TOPIC), {"winnow.late.arrival.ms": str(6 * HOUR_MS)}, [])
+        set_config(world.installation.log.open(TOPIC), {"winnow.late.arrival.ms": str(6 * HOUR_MS)}, [])
         ends = [0, 0]
         written = 0
         latest: list[Record] = []
@@ -153,7 +153,7 @@ def test_latest_state_through_compactions_equals_the_oracle_of_what_readers_see(
                 assert in_order(compute_latest_state(world.read(), strategy, HEADER)) == latest
             else:
                 delete_records(
-                    world.ctx, TOPIC, {0: min(world.state(0).log_start_offset + int(str(argument)), ends[0])}
+                    world.installation, TOPIC, {0: min(world.state(0).log_start_offset + int(str(argument)), ends[0])}
                 )
             latest = read_latest(world)
             assert latest == in_order(compute_latest_state(world.read(), strategy, HEADER))

@@ -44,18 +44,18 @@ world = define_world(in_the_present=True)
 
 def create(world: World, partitions: int = 1, **config: str) -> None:
     world.create(partitions, **{**ALWAYS_DUE, **config})
-    set_config(world.ctx.log.open(TOPIC), KEEPS, [])
+    set_config(world.installation.log.open(TOPIC), KEEPS, [])
 
 
 def load(world: World) -> LatestHead:
-    head = world.ctx.log.latest_table(TOPIC).load()
+    head = world.installation.log.latest_table(TOPIC).load()
     assert head is not None
     return head
 
 
 def read_rows(world: World, table: Table | None = None) -> list[Record]:
     """The table's rows: PyIceberg lists the files; read by itself, it makes an empty list of headers of none."""
-    table = table or world.ctx.log.catalog.load_table(("winnow_latest", TOPIC))
+    table = table or world.installation.log.catalog.load_table(("winnow_latest", TOPIC))
     paths = [storage.parse_local_path(task.file.file_path) for task in table.scan().plan_files()]
     found = [each for path in paths for each in to_records(pq.read_table(path).to_batches())]
     return sorted(found, key=lambda each: (each.partition, each.offset))
@@ -67,11 +67,11 @@ def expect(world: World, strategy: Strategy = Strategy.OFFSET) -> list[Record]:
 
 
 def update(world: World) -> LatestUpdate:
-    return update_latest_table(world.ctx, TOPIC)
+    return update_latest_table(world.installation, TOPIC)
 
 
 def list_paths(world: World) -> set[str]:
-    table = world.ctx.log.latest_table(TOPIC)
+    table = world.installation.log.latest_table(TOPIC)
     return {s.path for files in table.segments(load(world)).values() for s in files}
 
 
@@ -147,15 +147,15 @@ class History:
         undo_newest(self.world)
 
     def sweep(self, _: int) -> None:
-        sweep_topics(self.world.ctx, [TOPIC])
+        sweep_topics(self.world.installation, [TOPIC])
 
     def alter(self, strategy: Strategy) -> None:
         self.strategy = strategy
-        set_config(self.world.ctx.log.open(TOPIC), {"compaction.strategy": strategy.value}, [])
+        set_config(self.world.installation.log.open(TOPIC), {"compaction.strategy": strategy.value}, [])
 
     def delete_records(self, count: int) -> None:
         state = self.world.state()
-        delete_records(self.world.ctx, TOPIC, {0: min(state.log_start_offset + count, state.log_end_offset)})
+        delete_records(self.world.installation, TOPIC, {0: min(state.log_start_offset + count, state.log_end_offset)})
 
     def update(self, _: int) -> None:
         done = update(self.world)
@@ -188,16 +188,16 @@ def test_table_equals_the_oracle_after_any_history(
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))
         times = {"winnow.late.arrival.ms": "0", "winnow.retired.grace.ms": str(5 * HOUR_MS)}
         order = {"compaction.strategy": strategy.value, "compaction.strategy.header": HEADER}
-        set_config(world.ctx.log.open(TOPIC), {**order, **times}, [])
+        set_config(world.installation.log.open(TOPIC), {**order, **times}, [])
         history = History(world, strategy)
         for step, argument in [*steps, ("update", 0)]:
             getattr(history, step)(argument)
 
 
 def undo_newest(world: World) -> None:
-    calls = list_ingests(world.ctx, TOPIC).calls
+    calls = list_ingests(world.installation, TOPIC).calls
     if calls and calls[0].undoable:
-        undo_ingest(world.ctx, TOPIC, calls[0].ingest_id)
+        undo_ingest(world.installation, TOPIC, calls[0].ingest_id)
 
 
 @contextmanager

@@ -39,9 +39,9 @@ from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.topic_configuration import add_partitions, set_config
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.context import Context
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.services import check_latest_tables
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest import table as latest_table
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.latest.table_files import drop_latest_table
@@ -151,7 +151,7 @@ def test_other_strategy_has_other_winners(world: World) -> None:
     create(world)
     world.ingest([record(0, b"a", b"high", 90), record(1, b"a", b"low", 10)])
     update(world)
-    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
+    set_config(world.installation.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
     assert update(world).rebuilt == "the topic's strategy is another one"
     assert read_rows(world) == [record(0, b"a", b"high", 90)]
 
@@ -161,7 +161,7 @@ def test_records_below_a_raised_log_start_leave_the_table(world: World) -> None:
     create(world, cleanup_policy="compact,delete")
     world.ingest([record(0, b"a", b"1"), record(1, b"b", b"1"), record(2, b"c", b"1")])
     update(world)
-    delete_records(world.ctx, TOPIC, {0: 2})
+    delete_records(world.installation, TOPIC, {0: 2})
     done = update(world)
     assert (done.rebuilt, done.rows_deleted) == (None, 2)
     assert read_rows(world) == [record(2, b"c", b"1")]
@@ -189,7 +189,7 @@ def test_keys_of_an_added_partition_come_into_the_table(world: World) -> None:
     world.ingest([record(0, b"a", b"1"), record(1, b"b", b"1")])
     update(world)
     before = list_paths(world)
-    add_partitions(world.ctx.log.open(TOPIC), 3, now_ms=world.clock())
+    add_partitions(world.installation.log.open(TOPIC), 3, now_ms=world.clock())
     world.ingest([record(0, b"a", b"2", partition=2), record(1, b"c", b"1", partition=2)])
     done = update(world)
     assert (done.rebuilt, done.rows_inserted, done.rows) == (None, 2, 4)
@@ -232,7 +232,7 @@ def test_second_update_and_a_commit_without_records_change_nothing(world: World)
     update(world)
     head, files = load(world).snapshot_id, list_folder(world)
     assert not update(world).changed
-    set_config(world.ctx.log.open(TOPIC), {"winnow.owner": "shop"}, [])
+    set_config(world.installation.log.open(TOPIC), {"winnow.owner": "shop"}, [])
     assert not update(world).changed
     assert (load(world).snapshot_id, list_folder(world)) == (head, files)
 
@@ -274,11 +274,11 @@ def test_failed_update_never_fails_the_publish_and_says_what_to_do(
     world.ingest([*build_versions(0, 6), *build_versions(0, 6, partition=1)])
     genuine = latest_table._rewrite_partition
 
-    def fail_in_the_second(ctx: Context, view: TopicView, each: PartitionLog, *more: object) -> object:
+    def fail_in_the_second(installation: Installation, view: TopicView, each: PartitionLog, *more: object) -> object:
         if each.partition == 1:
             assert any(name.endswith(".parquet") for name in list_folder(world))
             raise RuntimeError("key-1 is a user's")
-        return genuine(ctx, view, each, *more)  # type: ignore[arg-type]
+        return genuine(installation, view, each, *more)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(latest_table, "_rewrite_partition", fail_in_the_second)
@@ -324,7 +324,7 @@ def locked_update(world: World) -> None:
     """Update as another process would, which has another lock."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(latest_table, "_one_at_a_time", threading.Lock())
-        update_latest_table(world.ctx, TOPIC)
+        update_latest_table(world.installation, TOPIC)
 
 
 def test_update_that_was_paused_for_hours_cannot_commit_what_it_computed(world: World) -> None:
@@ -385,10 +385,10 @@ def test_table_of_another_program_stays_as_it_is(world: World) -> None:
     """By its name alone it is not Winnow's to write to, nor to drop."""
     create(world)
     world.ingest(build_versions(0, 6))
-    catalog = world.ctx.log.catalog
+    catalog = world.installation.log.catalog
     catalog.create_namespace_if_not_exists("winnow_latest")
     catalog.create_table(("winnow_latest", TOPIC), schema=world.head().table.schema())
-    for action in (lambda: update(world), lambda: drop_latest_table(world.ctx, TOPIC)):
+    for action in (lambda: update(world), lambda: drop_latest_table(world.installation, TOPIC)):
         with pytest.raises(ForeignTableError, match="not created by Winnow"):
             action()
     world.compact()  # and no publish fails by it
@@ -400,7 +400,7 @@ def test_topic_without_the_setting_keeps_no_table(world: World) -> None:
     world.create(1, segment_ms="1", min_cleanable_dirty_ratio="0")
     world.ingest(build_versions(0, 6))
     world.compact()
-    assert world.ctx.log.latest_table(TOPIC).load() is None
+    assert world.installation.log.latest_table(TOPIC).load() is None
     with pytest.raises(UsageError, match=r"winnow\.latest\.table=true"):
         update(world)
 
@@ -418,7 +418,7 @@ def test_sweeps_keep_what_the_table_is_brought_up_to_date_from(world: World) -> 
         with suppressed_updates():
             world.compact()
         world.clock.now_ms += 5 * HOUR_MS
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
     done = update(world)
     assert done.changed
     assert done.rebuilt is None
@@ -432,19 +432,19 @@ def test_sweeps_delete_what_no_kept_snapshot_of_the_table_names(world: World) ->
         world.ingest(build_versions(3 * n, 3))
         update(world)
         world.clock.now_ms += 2 * HOUR_MS
-    stray = storage.join(world.ctx.log.latest_table(TOPIC).location, "data", "0" * 32, f"{'1' * 32}.parquet")
+    stray = storage.join(world.installation.log.latest_table(TOPIC).location, "data", "0" * 32, f"{'1' * 32}.parquet")
     storage.write_bytes(stray, b"left by a crash")
-    (report,) = sweep_topics(world.ctx, [TOPIC])
+    (report,) = sweep_topics(world.installation, [TOPIC])
     assert not storage.exists(stray)
     assert report.files_deleted >= 4
     assert read_rows(world) == expect(world)
     world.clock.now_ms += 2 * HOUR_MS
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     before, head = list_folder(world), load(world).snapshot_id
     assert {name.rpartition("/")[2] for name in before if name.endswith(".parquet")} == {
         path.rpartition("/")[2] for path in list_paths(world)
     }
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert (list_folder(world), load(world).snapshot_id) == (before, head)
     assert len(load(world).table.metadata.snapshots) == 1
     assert read_rows(world) == expect(world)
@@ -456,17 +456,17 @@ def test_sweep_while_an_update_is_written_takes_none_of_its_files_from_the_table
     world.ingest(build_versions(0, 6))
     update(world)
     world.ingest(build_versions(6, 6))
-    with run_before_commit(lambda: sweep_topics(world.ctx, [TOPIC])):
+    with run_before_commit(lambda: sweep_topics(world.installation, [TOPIC])):
         assert update(world).changed
     assert read_rows(world) == expect(world)
     world.ingest(build_versions(12, 6))
-    stray = storage.join(world.ctx.log.latest_table(TOPIC).location, "data", "0" * 32, f"{'1' * 32}.parquet")
+    stray = storage.join(world.installation.log.latest_table(TOPIC).location, "data", "0" * 32, f"{'1' * 32}.parquet")
     storage.write_bytes(stray, b"left by a crash")
     with run_before_commit(lambda: locked_update(world)):  # the sweep's commit is the second now
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
     assert storage.exists(stray)
     assert read_rows(world) == expect(world)
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert not storage.exists(stray)
     assert read_rows(world) == expect(world)
 
@@ -476,13 +476,13 @@ def test_table_goes_with_its_topic_for_good_and_a_namesake_gets_its_own(world: W
     create(world)
     world.ingest(build_versions(0, 6))
     update(world)
-    delete_topic(world.ctx, TOPIC)
-    restore_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
+    restore_topic(world.installation, TOPIC)
     assert read_rows(world) == expect(world)
-    delete_topic(world.ctx, TOPIC, now=True)
+    delete_topic(world.installation, TOPIC, now=True)
     assert world.listing(below="winnow_latest") == {}
     with pytest.raises(NoSuchTableError):
-        world.ctx.log.catalog.load_table(("winnow_latest", TOPIC))
+        world.installation.log.catalog.load_table(("winnow_latest", TOPIC))
     create(world)
     world.ingest([record(0, b"new", b"x")])
     assert update(world).rebuilt == "it is new"
@@ -497,7 +497,7 @@ def test_table_of_a_topic_that_was_created_anew_is_written_anew(world: World) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LatestTable, "drop", lambda *_: None)
         patch.setattr("winnow.pipeline.topics.deletion.storage.delete", keep_side)
-        delete_topic(world.ctx, TOPIC, now=True)
+        delete_topic(world.installation, TOPIC, now=True)
     create(world)
     world.ingest([record(0, b"new", b"x")])
     assert update(world).rebuilt == "the topic was created anew"
@@ -516,9 +516,9 @@ def test_dropped_table_leaves_no_file_and_can_be_written_again(world: World) -> 
     create(world)
     world.ingest(build_versions(0, 6))
     update(world)
-    assert drop_latest_table(world.ctx, TOPIC) is not None
+    assert drop_latest_table(world.installation, TOPIC) is not None
     assert world.listing(below="winnow_latest") == {}
-    assert drop_latest_table(world.ctx, TOPIC) is None
+    assert drop_latest_table(world.installation, TOPIC) is None
     assert update(world).rebuilt == "it is new"
     assert read_rows(world) == expect(world)
 
@@ -539,7 +539,7 @@ def test_damaged_table_is_named_and_can_be_dropped_and_written_again(world: Worl
     flip_byte(snapshot.manifests(load(world).table.io)[0].manifest_path)
     with pytest.raises(DamagedMetadataError):
         update(world)
-    assert drop_latest_table(world.ctx, TOPIC) is not None
+    assert drop_latest_table(world.installation, TOPIC) is not None
     assert world.listing(below="winnow_latest") == {}
     update(world)
     assert read_rows(world) == expect(world)
@@ -554,7 +554,7 @@ def flip_byte(uri: str) -> None:
 
 def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -> None:
     """Since when, and what to type; an ingest alone makes no table late."""
-    logs = world.ctx.log
+    logs = world.installation.log
     assert check_latest_tables(logs) == []
     create(world)
     world.ingest(build_versions(0, 6))
@@ -569,7 +569,7 @@ def test_doctor_names_tables_that_do_not_show_the_newest_publish(world: World) -
     assert found.fix == "winnow latest-table update orders"
     update(world)
     assert [each.status for each in check_latest_tables(logs)] == [CheckStatus.OK]
-    set_config(world.ctx.log.open(TOPIC), {}, ["winnow.latest.table"])
+    set_config(world.installation.log.open(TOPIC), {}, ["winnow.latest.table"])
     (found,) = check_latest_tables(logs)
     assert "is not brought up to date any more" in found.detail
 
@@ -585,9 +585,9 @@ def test_table_lives_in_a_rest_catalog_too(tmp_path: Path) -> None:
             assert not update(world).changed
             assert read_rows(world) == expect(world)
             world.clock.now_ms += HOUR_MS
-            sweep_topics(world.ctx, [TOPIC])
+            sweep_topics(world.installation, [TOPIC])
             assert read_rows(world) == expect(world)
-        assert world.ctx.log.list_latest_tables() == [TOPIC]
+        assert world.installation.log.list_latest_tables() == [TOPIC]
 
 
 def test_commands_say_what_they_did(tmp_path: Path) -> None:

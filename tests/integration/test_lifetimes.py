@@ -130,7 +130,7 @@ def test_file_is_skipped_again_after_a_changed_strategy_covered_only_part_of_the
     assert world.compact() is not None
     changes = {"compaction.strategy": "timestamp", "min.compaction.lag.ms": str(24 * HOUR_MS), "segment.bytes": "14"}
     world.ingest([record(6, b"other", b"v", world.clock())])
-    alter_topic(world.ctx, TOPIC, changes, [])
+    alter_topic(world.installation, TOPIC, changes, [])
     world.compact()
     report = world.ingest(young)
     assert (report.records_appended, report.records_skipped) == (0, 3)

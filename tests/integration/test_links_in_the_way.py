@@ -37,7 +37,7 @@ from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.doctor.unnamed_files import check_unnamed_files
 from winnow.store import tables
-from winnow.values.model import RetiredFile
+from winnow.values.topic_state import RetiredFile
 
 GRACE_MS = 1_000
 RECORDS = [*build_versions(0, 9), *build_versions(0, 4, partition=1)]
@@ -53,7 +53,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             opened.compact(topic=topic)
         opened.ingest(build_versions(20, 6))
         assert opened.plan(opened.clock(), "a2") is not None
-        monkeypatch.setenv("WINNOW_HOME", str(opened.ctx.settings.home))
+        monkeypatch.setenv("WINNOW_HOME", str(opened.installation.settings.home))
         monkeypatch.setattr(driver, "submit_plans", submit)
         yield opened
 
@@ -63,7 +63,7 @@ def get_path(uri: str) -> Path:
 
 
 def get_plan_folder(world: World) -> Path:
-    return get_path(world.ctx.store.runs.list_runs(TOPIC)[0].plan_uri).parent
+    return get_path(world.installation.store.runs.list_runs(TOPIC)[0].plan_uri).parent
 
 
 def list_tree(folder: Path) -> dict[str, bytes]:
@@ -74,7 +74,7 @@ def sweep(world: World, times: int = 3) -> list[Answer]:
     """``winnow sweep orders`` again and again, each a grace after the one before."""
     answers = []
     for _ in range(times):
-        for run in world.ctx.store.runs.list_runs(TOPIC):
+        for run in world.installation.store.runs.list_runs(TOPIC):
             age(world, run.plan_id)
         answers.append(winnow("sweep", TOPIC))
     return answers
@@ -82,7 +82,7 @@ def sweep(world: World, times: int = 3) -> list[Answer]:
 
 def age(world: World, plan_id: str) -> None:
     """Makes a run as old as if a grace had passed since the last sweep."""
-    with world.ctx.store.runs._database.writing() as session:
+    with world.installation.store.runs._database.writing() as session:
         row = session.get(tables.RunTable, plan_id)
         assert row is not None
         row.updated_at_ms -= 2 * GRACE_MS
@@ -93,7 +93,7 @@ def age(world: World, plan_id: str) -> None:
 @pytest.mark.parametrize("target", ["table", "home", "other"])
 def test_link_in_a_plan_folder_deletes_nothing_that_it_leads_to(world: World, target: str) -> None:
     """Whoever may write only staging puts one link there; the sweeps after it delete the plan, and nothing else."""
-    home = world.ctx.settings.home
+    home = world.installation.settings.home
     led_to = {"table": get_path(world.head().location), "home": home, "other": get_path(world.head("other").location)}
     folder, marker = get_plan_folder(world), home / "precious.txt"
     marker.write_text("mine")
@@ -110,7 +110,7 @@ def test_link_in_a_plan_folder_deletes_nothing_that_it_leads_to(world: World, ta
     if target == "home":
         (found,) = [each for each in winnow("doctor", "--json", code=6).document if each["check"] == "unnamed-files"]
     else:  # the same without all the other checks, which take longer than the rest of this test
-        (found,) = map(asdict, check_unnamed_files(world.ctx.settings))
+        (found,) = map(asdict, check_unnamed_files(world.installation.settings))
     assert found["status"] == "warning"
     assert found["detail"].startswith("1 file(s) or link(s) that nothing names, seen by the last sweep of orders (1).")
 
@@ -136,7 +136,7 @@ def test_folder_of_plans_that_is_a_link_has_no_plan_written_elsewhere(world: Wor
 
 def test_plan_that_a_row_puts_elsewhere_is_reported_and_stays(world: World) -> None:
     """Settings that moved the staging area look the same as a row that somebody wrote: nothing is touched there."""
-    run = world.ctx.store.runs.list_runs(TOPIC)[0]
+    run = world.installation.store.runs.list_runs(TOPIC)[0]
     victim = get_path(world.head("other").location)
     before = list_tree(victim)
     change_row(world, run.plan_id, plan_uri=f"{world.head('other').location}/plan.json")
@@ -147,7 +147,7 @@ def test_plan_that_a_row_puts_elsewhere_is_reported_and_stays(world: World) -> N
 
 
 def change_row(world: World, which: str, **values: object) -> None:
-    with world.ctx.store.runs._database.writing() as session:
+    with world.installation.store.runs._database.writing() as session:
         row = session.get(tables.RunTable, which)
         assert row is not None
         for name, value in values.items():
@@ -162,7 +162,7 @@ def list_forged_paths(world: World) -> list[str]:
     return [
         head.table.metadata_location,
         str(state),
-        *(file.path for files in world.ctx.log.open(TOPIC).segments(head).values() for file in files),
+        *(file.path for files in world.installation.log.open(TOPIC).segments(head).values() for file in files),
         head.table.current_snapshot().manifest_list,  # type: ignore[union-attr]
         other.table.current_snapshot().manifest_list,  # type: ignore[union-attr]
         f"{head.location}/metadata/../../{storage.get_name(other.location)}/metadata/{storage.get_name(other.table.metadata_location)}",
@@ -179,12 +179,12 @@ def test_forged_rows_of_the_store_delete_nothing(world: World) -> None:
     forged = list_forged_paths(world)
     for kind in ("manifest", "manifest_list", "state", "metadata"):
         files = [RetiredFile(path, 1, 0, "forged") for path in forged]
-        world.ctx.store.retired_files.record(TOPIC, files, kind)
+        world.installation.store.retired_files.record(TOPIC, files, kind)
         assert all(get_path(path).exists() for path in forged)
         sweep(world, 2)
         for path in forged:
             assert get_path(path).exists(), (kind, path)
-        with world.ctx.store.retired_files._database.writing() as session:
+        with world.installation.store.retired_files._database.writing() as session:
             session.query(tables.RetiredFileTable).delete()
         forged = list_forged_paths(world)
     assert [world.read(topic=topic) for topic in (TOPIC, "other")] == rows
@@ -193,7 +193,7 @@ def test_forged_rows_of_the_store_delete_nothing(world: World) -> None:
 @pytest.mark.parametrize("plan_id", ["../../../other/data", "ingest-{ingest}", "..", "{published}"])
 def test_forged_runs_of_the_store_delete_nothing(world: World, plan_id: str) -> None:
     """A row that gives a run the name of another folder leads a sweep to nothing."""
-    run = world.ctx.store.runs.list_runs(TOPIC)[0]
+    run = world.installation.store.runs.list_runs(TOPIC)[0]
     head = world.head()
     published = head.state.receipts[-1].plan_id
     forged = plan_id.format(ingest=head.state.ingests[-1].ingest_id, published=published)
@@ -215,15 +215,15 @@ def test_forged_runs_of_the_store_delete_nothing(world: World, plan_id: str) -> 
 def test_forged_run_with_the_name_of_an_ingest_call_at_work_takes_nothing_of_it(world: World) -> None:
     """Its segments lie as those of an attempt do, and no commit names them yet."""
     ingest_id = "1" * 32
-    world.ctx.store.ingests.open(ingest_id, TOPIC, least_number=0, holder="another", now_ms=world.clock())
+    world.installation.store.ingests.open(ingest_id, TOPIC, least_number=0, holder="another", now_ms=world.clock())
     segment = get_path(world.segments()[0].path)
     folder = get_path(world.head().location) / "data" / f"ingest-{ingest_id}" / "a1" / "t0"
     folder.mkdir(parents=True)
     written = folder / segment.name
     written.write_bytes(segment.read_bytes())
-    run = world.ctx.store.runs.list_runs(TOPIC)[0]
+    run = world.installation.store.runs.list_runs(TOPIC)[0]
     change_row(world, run.plan_id, plan_id=f"ingest-{ingest_id}", status="void", fence=-1)
-    with world.ctx.store.runs._database.writing() as session:
+    with world.installation.store.runs._database.writing() as session:
         session.add(tables.Attempt(plan_id=f"ingest-{ingest_id}", attempt="a1", fence=-1, opened_at_ms=0))
     sweep(world)
     assert written.exists()
@@ -239,12 +239,12 @@ def test_forged_fence_of_an_attempt_at_work_has_it_refused_before_its_files_go(w
 
     def forge_and_sweep() -> None:
         change_row(world, plan.plan_id, status="void", fence=-1)
-        with world.ctx.store.runs._database.writing() as session:
+        with world.installation.store.runs._database.writing() as session:
             session.query(tables.Attempt).update({"fence": -1})
         assert "0 file(s) removed" not in sweep(world, 1)[0].stdout
 
     with run_between_head_and_commit(forge_and_sweep), pytest.raises(PlanVoidError):
-        publish_attempt(world.ctx, plan.plan_id, "a3")
+        publish_attempt(world.installation, plan.plan_id, "a3")
     assert world.read() == rows
     assert all(get_path(segment.path).exists() for segment in world.segments())
 
@@ -263,7 +263,9 @@ def test_forged_row_about_metadata_of_a_commit_in_progress_takes_nothing_from_it
         for kind, pattern in (("manifest", "metadata/*.avro"), ("state", "_winnow/state/*")):
             new = [f"file://{path}" for path in folder.glob(pattern) if path.name not in named]
             seen.extend(new)
-            world.ctx.store.retired_files.record(TOPIC, [RetiredFile(path, 1, 0, "forged") for path in new], kind)
+            world.installation.store.retired_files.record(
+                TOPIC, [RetiredFile(path, 1, 0, "forged") for path in new], kind
+            )
         winnow("sweep", TOPIC)
         return genuine(transaction)
 
@@ -276,7 +278,7 @@ def test_forged_row_about_metadata_of_a_commit_in_progress_takes_nothing_from_it
 
 def test_archive_has_nothing_written_or_deleted_elsewhere(world: World, tmp_path: Path) -> None:
     """Whoever may write only the archive puts links there, and keys that look like paths: they are records, no more."""
-    archive, home = tmp_path / "archive", world.ctx.settings.home
+    archive, home = tmp_path / "archive", world.installation.settings.home
     archive.mkdir()
     write_jsonl(archive / "0.jsonl", [record(80, b"../../../other", b"file:///etc/passwd"), record(81, b"k", None)])
     (archive / "linked.jsonl").symlink_to(get_path(world.head("other").table.metadata_location))
@@ -303,7 +305,7 @@ def test_forged_ingest_call_does_not_take_the_ledger_of_a_committed_one(world: W
     """A row with the id of a committed call and an old number is void by its number, and its ledger stays."""
     reference = world.head().state.ingests[0]
     winnow("ingest", "files", TOPIC, write_jsonl(world.path(), build_versions(60, 6)))
-    with world.ctx.store.ingests._database.writing() as session:
+    with world.installation.store.ingests._database.writing() as session:
         session.add(
             tables.Ingest(
                 ingest_id=reference.ingest_id, topic=TOPIC, number=-1, holder="x", opened_at_ms=0, renewed_at_ms=0,
@@ -344,7 +346,7 @@ def test_linked_data_folder_has_no_segment_written_behind_it(world: World) -> No
 def test_removed_topic_takes_nothing_that_links_lead_to(world: World) -> None:
     """The folder of a topic that is deleted for good holds links and others' files: they stay and are counted."""
     mine, other = get_path(world.head().location), get_path(world.head("other").location)
-    before, home = list_tree(other), world.ctx.settings.home
+    before, home = list_tree(other), world.installation.settings.home
     (mine / "data" / "linked").symlink_to(other)
     (mine / "metadata" / "linked").symlink_to(home)
     plan = get_plan_folder(world)

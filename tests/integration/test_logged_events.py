@@ -46,7 +46,7 @@ def test_run_tells_each_step_once_and_publishing_again_tells_nothing(
     """With the plan's id all the way; what did not happen a second time is not told a second time."""
     caplog.set_level(logging.INFO, "winnow.events")
     told(caplog)
-    (receipt,) = compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock()).receipts
+    (receipt,) = compact_topics(world.installation, [TOPIC], as_of_ms=world.clock()).receipts
     assert receipt.plan_id is not None
     assert receipt.attempt is not None
     events = told(caplog)
@@ -56,8 +56,8 @@ def test_run_tells_each_step_once_and_publishing_again_tells_nothing(
     parts = receipt.partitions
     assert fields["records_in"] == sum(part.records_in for part in parts) == 24
     assert fields["records_kept"] == sum(part.records_kept for part in parts)
-    assert publish_attempt(world.ctx, receipt.plan_id, receipt.attempt) == receipt
-    compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assert publish_attempt(world.installation, receipt.plan_id, receipt.attempt) == receipt
+    compact_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     assert told(caplog) == []
 
 
@@ -69,7 +69,7 @@ def test_partition_that_cannot_be_read_is_told_as_marked_alerted_and_failed_in_s
     path.write_bytes(path.read_bytes()[:40])
     caplog.set_level(logging.INFO, "winnow.events")
     told(caplog)
-    compact_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    compact_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     events = told(caplog)
     assert [event.name for event in events] == ["planned", "compacting", "state_changed", "alerted", "spark_failed"]
     assert [event.fields["partitions"] for event in events[2:]] == [[1], [1], [1]]
@@ -84,7 +84,7 @@ def test_plan_that_the_next_run_finds_unfinished_is_told_as_voided_and_a_paused_
     first = world.plan(world.clock())
     assert first is not None
     assert [event.name for event in told(caplog)] == ["planned"]
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     events = told(caplog)
     assert [event.name for event in events] == ["voided", "swept"]
     assert events[0].fields["plan_id"] == first.plan_id
@@ -92,10 +92,10 @@ def test_plan_that_the_next_run_finds_unfinished_is_told_as_voided_and_a_paused_
     assert second is not None
     world.stage(second)
     world.accept(second)
-    pause_partitions(world.ctx, TOPIC, [0], by="somebody")
+    pause_partitions(world.installation, TOPIC, [0], by="somebody")
     assert [event.name for event in told(caplog)] == ["planned", "state_changed"]
     with pytest.raises(Exception, match="was paused while plan"):
-        publish_attempt(world.ctx, second.plan_id, "a1")
+        publish_attempt(world.installation, second.plan_id, "a1")
     assert [event.name for event in told(caplog)] == ["refused"]
 
 
@@ -109,7 +109,7 @@ def test_spark_task_writes_a_json_line_before_and_after_each_partition(
     path.write_bytes(path.read_bytes()[:40])
     units = spark.build_units(plan.uri, staging.read_plan(plan.uri))
     heard: list[dict[str, Any]] = []
-    list(spark._run_task([units], "a1", world.ctx.budget, heard.append))
+    list(spark._run_task([units], "a1", world.installation.budget, heard.append))
     written = capsys.readouterr().err
     lines = [json.loads(line) for line in written.splitlines()]
     assert [(line["event"], line["partition"]) for line in lines] == [

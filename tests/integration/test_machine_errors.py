@@ -38,14 +38,14 @@ from winnow.values.results import StagingManifest
 
 folder, limited = Path(sys.argv[1]), json.loads(sys.argv[2])
 
-def submit(ctx, plans, attempt, progress=None):
+def submit(installation, plans, attempt, progress=None):
     # The engine as a task runs it, without Spark around it.
     failures = {}
     for reference in plans:
         plan = staging.read_plan(reference.uri)
         (partition,) = plan.partitions
         try:
-            part = compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
+            part = compact_partition(plan, partition, attempt=attempt, budget=installation.budget)
         except Exception as problem:
             result = {"partition": 0, **build_failed_result(problem, plan.topic, partition)}
             failures[plan.plan_id] = find_plan_failure(plan.topic, [result], 1)

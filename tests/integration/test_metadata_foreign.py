@@ -22,14 +22,14 @@ from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.log.state import StateReference
 from winnow.values import documents
-from winnow.values.model import TopicState
+from winnow.values.topic_state import TopicState
 
 world = define_world(1, build_versions(0, 9), min_cleanable_dirty_ratio="0")
 
 
 def append_by_hand(world: World) -> None:
     rows = [{"partition": 0, "offset": 9, "timestampType": 0, "key": b"k", "value": b"v"}]
-    world.ctx.log.catalog.load_table(("winnow", TOPIC)).append(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA))
+    world.installation.log.catalog.load_table(("winnow", TOPIC)).append(pa.Table.from_pylist(rows, schema=ARROW_SCHEMA))
 
 
 @pytest.mark.parametrize("act", STEPS.values(), ids=STEPS)
@@ -50,7 +50,7 @@ def test_a_topic_that_was_rolled_back_as_the_message_says_works_on(world: World)
     """The advice is enough: afterwards the log is what it was and takes records and compactions."""
     good = world.snapshot_ids()[-1]
     append_by_hand(world)
-    world.ctx.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(good).commit()
+    world.installation.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(good).commit()
     assert world.read() == build_versions(0, 9)
     world.ingest(build_versions(9, 3))
     world.compact()
@@ -60,7 +60,7 @@ def test_a_topic_that_was_rolled_back_as_the_message_says_works_on(world: World)
 def test_a_foreign_commit_in_the_middle_of_a_run_stops_its_publish(world: World) -> None:
     with run_between_head_and_commit(lambda: append_by_hand(world)), pytest.raises(ForeignTableError):
         world.compact()
-    assert len(world.ctx.store.projection.list_receipts(TOPIC)) == 0
+    assert len(world.installation.store.projection.list_receipts(TOPIC)) == 0
 
 
 @pytest.mark.kafka("5")

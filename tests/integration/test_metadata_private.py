@@ -51,13 +51,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 content[40] ^= 0xFF
                 path.write_bytes(bytes(content))
                 with pytest.raises(Exception, match="failed"):
-                    validate_attempt(opened.ctx, plan.plan_id, attempt)
+                    validate_attempt(opened.installation, plan.plan_id, attempt)
                 opened.clock.now_ms += 3_600_000
             else:
-                validate_attempt(opened.ctx, plan.plan_id, attempt)
+                validate_attempt(opened.installation, plan.plan_id, attempt)
         refused = write_jsonl(folder / "refused.jsonl", [record(1, KEY, VALUE + b"other")])
         with pytest.raises(BadInputError):
-            ingest_files(opened.ctx, TOPIC, [refused], as_of_ms=opened.clock())
+            ingest_files(opened.installation, TOPIC, [refused], as_of_ms=opened.clock())
         opened.compact()
         opened.ingest([marked(9), marked(10)])
         yield opened
@@ -69,7 +69,7 @@ def is_data(path: Path) -> bool:
 
 def test_no_file_but_data_files_holds_a_user_byte(world: World) -> None:
     """State, receipts, ledgers, plans, staging manifests, metadata, Data Docs, logs and both databases."""
-    home = world.ctx.settings.home
+    home = world.installation.settings.home
     files = [path for path in home.rglob("*") if path.is_file()]
     others = [path for path in files if not is_data(path)]
     data = [path for path in files if is_data(path)]
@@ -87,7 +87,7 @@ def test_data_files_keep_no_extremes_of_user_bytes_in_their_footers(world: World
     """Data pages are compressed, so what shows in a file's plain bytes is its footer."""
     import pyarrow.parquet as pq
 
-    found = [path for path in world.ctx.settings.home.rglob("*.parquet") if is_data(path)]
+    found = [path for path in world.installation.settings.home.rglob("*.parquet") if is_data(path)]
     assert len(found) > 3
     for path in found:
         metadata = pq.ParquetFile(path).metadata
@@ -100,7 +100,7 @@ def test_data_files_keep_no_extremes_of_user_bytes_in_their_footers(world: World
 
 def test_manifests_hold_no_user_byte_and_no_bounds_of_user_columns(world: World) -> None:
     """Manifests are compressed Avro, so they are decoded; quarantine included."""
-    catalog = world.ctx.log.catalog
+    catalog = world.installation.log.catalog
     for identifier in (("winnow", TOPIC), ("winnow_quarantine", TOPIC)):
         table = catalog.load_table(identifier)
         private = {table.schema().find_field(name).field_id for name in ("key", "value", "headers")}
@@ -120,7 +120,7 @@ def test_manifests_hold_no_user_byte_and_no_bounds_of_user_columns(world: World)
 
 def test_no_row_of_the_metadata_store_holds_a_user_byte(world: World) -> None:
     """Read as rows too: a page of the database may lie in its write-ahead log."""
-    connection = sqlite3.connect(world.ctx.settings.store_url.removeprefix("sqlite:///"))
+    connection = sqlite3.connect(world.installation.settings.store_url.removeprefix("sqlite:///"))
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     rows = [repr(row).encode() for name in tables for row in connection.execute(f"SELECT * FROM {name}")]
     connection.close()

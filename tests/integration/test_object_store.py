@@ -36,8 +36,8 @@ from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.pipeline.context import open_context
 from winnow.pipeline.explain.changes import OffsetBounds, read_offset_changes
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.records import read_latest_batches
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.adoption import adopt_all
@@ -76,8 +76,8 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def live_files() -> set[str]:
     """Every file that topic and quarantine refer to, as they spell it."""
-    with open_context() as ctx:
-        table = ctx.log.open(TOPIC).head().table
+    with open_installation() as installation:
+        table = installation.log.open(TOPIC).head().table
         found = collect_references(table)
         named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
         return named | found.data | found.manifests | found.manifest_lists | found.states
@@ -146,8 +146,8 @@ def test_documents_on_s3_are_read_from_their_copies_and_put_back(
     """Every object that Iceberg does not know is taken out of the table's folder; a sweep writes it again."""
     make_topic(TOPIC, tmp_path / "orders.jsonl")
     read = winnow("read", TOPIC).stdout
-    with open_context() as ctx:
-        head = ctx.log.open(TOPIC).head()
+    with open_installation() as installation:
+        head = installation.log.open(TOPIC).head()
     documents = [file.uri for file in storage.list_files(head.documents.folder)]
     copies = [file.uri for file in storage.list_files(head.copies)]
     assert [storage.read_bytes(each) for each in documents] == [storage.read_bytes(each) for each in copies] != []
@@ -180,12 +180,12 @@ def test_keyless_records_move_to_the_quarantine_on_s3(bucket: ObjectStore, tmp_p
     with open_world(tmp_path, lake=LAKE) as world:
         world.create(1, cleanup_policy="delete", winnow_keyless="quarantine", min_cleanable_dirty_ratio="0")
         world.ingest([record(0, b"a", b"1"), record(1, None, b"keyless"), record(2, b"a", b"2")])
-        set_config(world.ctx.log.open(TOPIC), {"cleanup.policy": "compact"}, ())
+        set_config(world.installation.log.open(TOPIC), {"cleanup.policy": "compact"}, ())
 
         receipt = world.compact()
 
         assert receipt is not None
-        log = world.ctx.log
+        log = world.installation.log
         rows = list_visible_rows(log.quarantine(TOPIC), world.head().state)
         assert [each.offset for each in world.read()] == [2]
         aside = f"{log.quarantine(TOPIC).location}/data/".removeprefix(f"s3://{BUCKET}/")
@@ -199,8 +199,8 @@ def test_latest_state_and_changes_are_read_from_s3(bucket: ObjectStore, tmp_path
         world.create()
         world.ingest([record(0, b"a", b"x"), record(1, b"b", b"y")])
         world.ingest([record(2, b"a", b"z"), record(3, b"b", None)])
-        latest = [row for batch in read_latest_batches(world.ctx, TOPIC) for row in batch.to_pylist()]
-        changed = read_offset_changes(world.ctx, TOPIC, OffsetBounds(2), OffsetBounds())
+        latest = [row for batch in read_latest_batches(world.installation, TOPIC) for row in batch.to_pylist()]
+        changed = read_offset_changes(world.installation, TOPIC, OffsetBounds(2), OffsetBounds())
         changes = [(row["change"], row["key"]) for batch in changed for row in batch.to_pylist()]
     assert [(row["key"], row["value"]) for row in latest] == [(b"a", b"z")]
     assert changes == [("deleted", b"b"), ("updated", b"a")]
@@ -210,18 +210,18 @@ def test_table_of_the_latest_state_is_kept_and_swept_on_s3(bucket: ObjectStore, 
     """Files that hold a changed row are found by their names, written anew, and deleted after their grace."""
     with open_world(tmp_path, FakeClock(read_wall_clock_ms()), lake=LAKE) as world:
         world.create(1, segment_ms="1", min_cleanable_dirty_ratio="0", winnow_retired_grace_ms="1000")
-        set_config(world.ctx.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
+        set_config(world.installation.log.open(TOPIC), {"winnow.latest.table": "true"}, [])
         world.ingest([record(0, b"a", b"x"), record(1, b"b", b"y")])
-        update_latest_table(world.ctx, TOPIC)
+        update_latest_table(world.installation, TOPIC)
         world.ingest([record(2, b"a", b"z"), record(3, b"b", None), record(4, b"c", b"n")])
         assert world.compact() is not None
-        table = world.ctx.log.latest_table(TOPIC).table()
+        table = world.installation.log.latest_table(TOPIC).table()
         assert table is not None
         rows = table.scan().to_arrow().to_pylist()
         world.clock.now_ms += 3_600_000
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
         assert table.refresh().scan().to_arrow().to_pylist() == rows
-        folder = f"{world.ctx.log.latest_table(TOPIC).location}/data/".removeprefix(f"s3://{BUCKET}/")
+        folder = f"{world.installation.log.latest_table(TOPIC).location}/data/".removeprefix(f"s3://{BUCKET}/")
     assert [(row["offset"], row["key"], row["value"]) for row in rows] == [(2, b"a", b"z"), (4, b"c", b"n")]
     assert len([key for key in bucket.keys(BUCKET) if key.startswith(folder) and key.endswith(".parquet")]) == 1
 
@@ -237,7 +237,7 @@ def test_validation_on_s3_finds_a_staged_file_that_lost_a_byte(bucket: ObjectSto
         storage.write_bytes(staged.path, storage.read_bytes(staged.path)[:-1])
 
         with pytest.raises(ValidationFailedError) as caught:
-            validate_attempt(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.installation, plan.plan_id, "a1")
 
     assert not isinstance(caught.value, ValidationBrokenError)
     assert f"{TOPIC}-0" in str(caught.value)
@@ -425,17 +425,21 @@ def test_a_topic_is_adopted_and_recovered_from_a_bucket(bucket: ObjectStore, tmp
     with open_world(tmp_path, FakeClock(read_wall_clock_ms()), bucket.variables | LAKE) as world:
         world.create(1, min_cleanable_dirty_ratio="0")
         world.ingest(build_versions(0, 6))
-        location, catalog, identifier = world.head().location, world.ctx.log.catalog, world.ctx.log.identify(TOPIC)
+        location, catalog, identifier = (
+            world.head().location,
+            world.installation.log.catalog,
+            world.installation.log.identify(TOPIC),
+        )
         older = world.head().table.metadata_location
         world.compact()
         world.ingest(build_versions(6, 3))
         before = world.read()
         assert isinstance(catalog, LogSqlCatalog)
         catalog.swap_metadata(identifier, world.head().table.metadata_location, older)
-        recover_topic(world.ctx, TOPIC, run=True)
+        recover_topic(world.installation, TOPIC, run=True)
         assert world.read() == before
         catalog.drop_table_at(identifier, world.head().table.metadata_location)
-        ((folder, report),) = adopt_all(world.ctx, run=True)
+        ((folder, report),) = adopt_all(world.installation, run=True)
         assert storage.get_name(folder.location) == storage.get_name(location)
         assert not isinstance(report, WinnowError)
         assert world.read() == before

@@ -14,7 +14,7 @@ import pytest
 from tests.support.cli_runner import Answer, make_topic, record, winnow, write_lines
 from tests.support.in_process_spark import submit
 from winnow.pipeline.compaction import driver
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 
 TOPIC = "orders"
 
@@ -84,8 +84,8 @@ def list_data(home: Path) -> set[Path]:
 
 
 def list_live_paths() -> list[Path]:
-    with open_context(to_read=True) as ctx:
-        log = ctx.log.open(TOPIC)
+    with open_installation(to_read=True) as installation:
+        log = installation.log.open(TOPIC)
         return [Path(each.path.removeprefix("file://")) for some in log.segments(log.head()).values() for each in some]
 
 

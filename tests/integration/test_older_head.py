@@ -43,14 +43,14 @@ def back_up(world: World, name: str = "backup") -> None:
 
 
 def put_back(world: World, name: str = "backup") -> None:
-    world.ctx.log.catalog.engine.dispose()  # type: ignore[attr-defined]
+    world.installation.log.catalog.engine.dispose()  # type: ignore[attr-defined]
     shutil.copyfile(world.folder / name, world.folder / "home" / "catalog.db")
 
 
 def sweep_twice(world: World) -> None:
     for _ in range(2):
         world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
 
 
 def test_a_publisher_of_the_given_up_history_meets_the_fence(world: World) -> None:
@@ -63,10 +63,10 @@ def test_a_publisher_of_the_given_up_history_meets_the_fence(world: World) -> No
     world.ingest(build_versions(12, 3))
     put_back(world)
     with pytest.raises(OlderHeadError):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
-    accept_older_head(world.ctx, TOPIC, reason="gone")
+        publish_attempt(world.installation, plan.plan_id, "a1")
+    accept_older_head(world.installation, TOPIC, reason="gone")
     with pytest.raises(PlanVoidError):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert [each.offset for each in world.read()] == list(range(12))
     sweep_twice(world)
     assert not list(Path(world.head().location.removeprefix("file://")).glob(f"data/{plan.plan_id}/**/*.parquet"))
@@ -81,14 +81,14 @@ def test_an_ingest_call_of_the_given_up_history_is_void(world: World, monkeypatc
 
     def commit(log: TopicLog, *arguments: object, **named: object) -> object:
         if not paused and not named:
-            paused.append(world.ctx.store.ingests.list_open(TOPIC)[-1].number)
+            paused.append(world.installation.store.ingests.list_open(TOPIC)[-1].number)
             put_back(world)
-            accept_older_head(world.ctx, TOPIC, reason="gone")
+            accept_older_head(world.installation, TOPIC, reason="gone")
             assert world.head().state.first_valid_ingest > paused[0]
         return genuine(log, *arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TopicLog, "commit", commit)
-    ingest_files(world.ctx, TOPIC, [path], as_of_ms=world.clock())
+    ingest_files(world.installation, TOPIC, [path], as_of_ms=world.clock())
     assert paused
     assert [each.offset for each in world.read()] == list(range(18))
 
@@ -101,7 +101,7 @@ def test_a_table_that_was_rolled_back_is_not_older_and_its_published_run_is_not_
     receipt = world.compact()
     assert receipt is not None
     outputs = {segment.path for segment in world.segments()}
-    world.ctx.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(
+    world.installation.log.catalog.load_table(("winnow", TOPIC)).manage_snapshots().rollback_to_snapshot(
         before.snapshot_id or 0
     ).commit()
     world.ingest(build_versions(12, 3))
@@ -119,29 +119,29 @@ def test_a_catalog_that_went_back_and_was_written_to_is_noticed_though_its_numbe
     recorded = read_sequence_number(world)
     put_back(world)
     foreign = TopicLog(
-        world.ctx.log.catalog, ("winnow", TOPIC), TOPIC, world.ctx.log.copies
+        world.installation.log.catalog, ("winnow", TOPIC), TOPIC, world.installation.log.copies
     )  # of an installation with another metadata store
     for number in range(3):
         set_config(foreign, {"retention.ms": str(10**12 + number)}, [])
     assert read_sequence_number(world) > recorded
     with pytest.raises(OlderHeadError, match="other commits were made there"):
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
 
 
 def test_a_topic_that_was_created_again_is_a_new_life_and_its_former_table_is_not_gone_back_to(world: World) -> None:
     """A new table of the name has lower numbers, and is not older. The catalog of before names the former one."""
     back_up(world)
     kept = world.folder / "kept"
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     shutil.copytree(world.folder / "home" / "warehouse", kept)
-    delete_topic(world.ctx, TOPIC, now=True)
+    delete_topic(world.installation, TOPIC, now=True)
     world.create(1, min_cleanable_dirty_ratio="0")
     world.ingest(build_versions(0, 3))
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     put_back(world)
     shutil.copytree(kept, world.folder / "home" / "warehouse", dirs_exist_ok=True)
     with pytest.raises(OlderHeadError, match="before it was created again"):
-        sweep_topics(world.ctx, [TOPIC])
+        sweep_topics(world.installation, [TOPIC])
 
 
 def test_with_the_store_lost_too_the_folder_of_the_table_tells(world: World) -> None:
@@ -150,18 +150,18 @@ def test_with_the_store_lost_too_the_folder_of_the_table_tells(world: World) -> 
     for number in range(3):
         world.ingest(build_versions(12 + 3 * number, 3))
     put_back(world)
-    world.ctx.store.close()
+    world.installation.store.close()
     for left in (world.folder / "home").glob("store.db*"):
         left.unlink()
     with open_world(world.folder, world.clock) as after:
         for write in (sweep_topics, rebuild_store):
             with pytest.raises(OlderHeadError, match="older than the warehouse"):
-                write(after.ctx, [TOPIC])
-        (found,) = check_older_catalog(after.ctx.settings, after.clock)
+                write(after.installation, [TOPIC])
+        (found,) = check_older_catalog(after.installation.settings, after.clock)
         assert (found.status, found.exit_code) == ("failure", 4)
-        accept_older_head(after.ctx, TOPIC, reason="both are gone")
+        accept_older_head(after.installation, TOPIC, reason="both are gone")
         after.ingest(build_versions(12, 3))
-        assert check_older_catalog(after.ctx.settings, after.clock)[0].status == "ok"
+        assert check_older_catalog(after.installation.settings, after.clock)[0].status == "ok"
 
 
 def test_an_older_store_beside_a_newer_catalog_goes_on(world: World) -> None:
@@ -171,17 +171,17 @@ def test_an_older_store_beside_a_newer_catalog_goes_on(world: World) -> None:
         before.backup(after)
     world.ingest(build_versions(12, 3))
     world.compact()
-    world.ctx.store.close()
+    world.installation.store.close()
     for left in (world.folder / "home").glob("store.db*"):
         left.unlink()
     shutil.copyfile(world.folder / "store", store)
     with open_world(world.folder, world.clock) as again:
-        assert again.ctx.store.topic_heads.list_lives(TOPIC)[0].fence <= again.head().fence
+        assert again.installation.store.topic_heads.list_lives(TOPIC)[0].fence <= again.head().fence
         sweep_twice(again)
         again.ingest(build_versions(15, 3))
         assert [each.offset for each in again.read()][-3:] == [15, 16, 17]
         newest = read_sequence_number(again)
-        assert again.ctx.store.topic_heads.list_lives(TOPIC)[-1].last_sequence_number == newest
+        assert again.installation.store.topic_heads.list_lives(TOPIC)[-1].last_sequence_number == newest
 
 
 def test_an_open_run_of_which_the_store_has_the_receipt_is_not_closed_as_void(world: World) -> None:
@@ -194,8 +194,8 @@ def test_an_open_run_of_which_the_store_has_the_receipt_is_not_closed_as_void(wo
         store.execute("DELETE FROM winnow_topic_head")
     put_back(world)
     with pytest.raises(OlderHeadError, match="has the receipt of plan"):
-        sweep_topics(world.ctx, [TOPIC])
-    run = world.ctx.store.runs.find(receipt.plan_id or "")
+        sweep_topics(world.installation, [TOPIC])
+    run = world.installation.store.runs.find(receipt.plan_id or "")
     assert run is not None
     assert run.status is RunState.PUBLISHING
 
@@ -218,8 +218,8 @@ def test_a_commit_while_a_head_is_looked_up_does_not_look_like_an_older_catalog(
         return table
 
     monkeypatch.setattr(TopicLog, "load_table", load_before_a_commit)
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     assert log.newest_head().state.partitions[0].log_end_offset == end
-    world.ctx.log.open(TOPIC).head()
+    world.installation.log.open(TOPIC).head()
     assert caplog.messages == []
     assert world.state().log_end_offset == end + 2

@@ -21,7 +21,7 @@ def test_a_pinned_snapshot_stays_until_it_is_released_and_then_goes_although_its
     with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as world:
         world.create(segment_bytes="200", min_cleanable_dirty_ratio="0")
         world.ingest(build_versions(0, 30))
-        log, head = world.ctx.log.open(TOPIC), world.head()
+        log, head = world.installation.log.open(TOPIC), world.head()
         pinned = head.snapshot_id
         assert pinned is not None
         pin_snapshot(log, "a-tag", head)
@@ -31,12 +31,12 @@ def test_a_pinned_snapshot_stays_until_it_is_released_and_then_goes_although_its
         assert world.compact() is not None
         world.ingest(build_versions(30, 5))
         world.clock.now_ms += 10 * DAY_MS
-        sweep_topics(world.ctx)
+        sweep_topics(world.installation)
         assert len(world.snapshot_ids()) == 2  # the one between went
         assert log.segments(log.snapshot(pinned))[0] == segments
         assert all(file.exists() for file in files)
         assert unpin_snapshots(log, lambda tag: tag == "a-tag") == ["a-tag"]
-        sweep_topics(world.ctx)
+        sweep_topics(world.installation)
         assert pinned not in world.snapshot_ids()
         assert not any(file.exists() for file in files)
         with pytest.raises(UsageError, match="has no snapshot"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import make_topic, winnow
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 
 DATABASES = ("store.db", "catalog.db")
 
@@ -36,7 +36,7 @@ def test_embedded_databases_can_be_read_by_their_owner_alone_and_an_older_home_i
     assert rights(winnow_home) == dict.fromkeys(DATABASES, 0o600)
     for name in DATABASES:
         (winnow_home / name).chmod(0o664)
-    with open_context() as ctx, ctx.store._database.writing() as session:
+    with open_installation() as installation, installation.store._database.writing() as session:
         session.connection()
         beside = rights(winnow_home)
         assert beside.keys() > set(DATABASES)

@@ -18,8 +18,8 @@ from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.store import RunState
-from winnow.values.model import RetiredFile
 from winnow.values.results import Receipt
+from winnow.values.topic_state import RetiredFile
 
 GRACE_MS = 3_600_000
 RETENTION_MS = 10 * GRACE_MS
@@ -43,7 +43,7 @@ def after(world: World, ms: int) -> SweepReport:
     """Sweep when ``ms`` have passed, for the catalog too."""
     world.clock.now_ms += ms
     with time_machine.travel(world.clock() / 1_000):
-        (report,) = sweep_topics(world.ctx, [TOPIC])
+        (report,) = sweep_topics(world.installation, [TOPIC])
     return report
 
 
@@ -61,18 +61,18 @@ def test_the_run_of_an_old_publication_goes_and_its_receipt_answers(
     receipt = compacted(world)
     for _ in range(3):
         after(world, 2 * GRACE_MS)
-    assert world.ctx.store.runs.list_runs(TOPIC) != []
+    assert world.installation.store.runs.list_runs(TOPIC) != []
     report = after(world, RETENTION_MS)
     assert report.history_rows_removed > 0
     assert "row(s) of history were older than history.retention_ms and were removed." in report.message
-    assert world.ctx.store.runs.list_runs(TOPIC) == []
-    assert world.ctx.store.verdicts.list_verdicts(TOPIC) == []
-    assert world.ctx.store.runs.list_attempts(receipt.plan_id or "") == frozenset()
-    assert world.ctx.store.assessments.list_latest([TOPIC]) != []
-    assert world.ctx.store.retired_files.list_retired(TOPIC, pending_only=False) == []
-    assert world.ctx.store.projection.list_receipts(TOPIC) == [receipt]
+    assert world.installation.store.runs.list_runs(TOPIC) == []
+    assert world.installation.store.verdicts.list_verdicts(TOPIC) == []
+    assert world.installation.store.runs.list_attempts(receipt.plan_id or "") == frozenset()
+    assert world.installation.store.assessments.list_latest([TOPIC]) != []
+    assert world.installation.store.retired_files.list_retired(TOPIC, pending_only=False) == []
+    assert world.installation.store.projection.list_receipts(TOPIC) == [receipt]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(world.installation.settings.home))
     assert [found["plan_id"] for found in winnow("receipts", TOPIC, "--json").document] == [receipt.plan_id]
     assert winnow("why", TOPIC, "--partition", "0", "--offset", "0").stdout != ""
     world.ingest(build_versions(12, 6))
@@ -89,14 +89,14 @@ def test_a_run_whose_folder_was_not_found_empty_twice_stays_beyond_the_retention
     after(world, 2 * RETENTION_MS)
     assert left
     assert not any(storage.exists(path) for path in left)
-    assert [run.status for run in world.ctx.store.runs.list_runs(TOPIC)] == [RunState.VOID]
+    assert [run.status for run in world.installation.store.runs.list_runs(TOPIC)] == [RunState.VOID]
     storage.write_bytes(left[0], b"written by a process that was thought dead")
     after(world, GRACE_MS)
     assert not storage.exists(left[0])
-    assert len(world.ctx.store.runs.list_runs(TOPIC)) == 1
+    assert len(world.installation.store.runs.list_runs(TOPIC)) == 1
     for _ in range(2):
         after(world, GRACE_MS)
-    assert world.ctx.store.runs.list_runs(TOPIC) == []
+    assert world.installation.store.runs.list_runs(TOPIC) == []
 
 
 def test_data_docs_of_old_verdicts_go_with_them_and_the_index_names_the_others(world: World) -> None:
@@ -107,23 +107,23 @@ def test_data_docs_of_old_verdicts_go_with_them_and_the_index_names_the_others(w
         plan = world.plan(world.clock())
         assert plan is not None
         world.stage(plan)
-        pages.append(validate_attempt(world.ctx, plan.plan_id, "a1").data_docs or "")
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        pages.append(validate_attempt(world.installation, plan.plan_id, "a1").data_docs or "")
+        publish_attempt(world.installation, plan.plan_id, "a1")
         for _ in range(sweeps):
             removed += after(world, 4 * GRACE_MS).pages_removed
     assert removed == 1
     old, new = (Path(unquote(urlparse(page).path)) for page in pages)
     assert (old.exists(), new.exists()) == (False, True)
-    index = unquote((world.ctx.settings.data_docs / "site" / "index.html").read_text())
+    index = unquote((world.installation.settings.data_docs / "site" / "index.html").read_text())
     assert (old.parts[-3] in index, new.parts[-3] in index) == (False, True)
-    assert world.ctx.store.verdicts.list_verdicts(TOPIC)[0].data_docs == pages[1]
+    assert world.installation.store.verdicts.list_verdicts(TOPIC)[0].data_docs == pages[1]
 
 
 def test_old_snapshots_of_the_quarantine_go_with_their_lists_and_every_row_stays(world: World) -> None:
     for first in (12, 16, 20):
         keyless = replace(record(first + 3, None, b"lost-%d" % first), timestamp_ms=None)
         world.ingest([*build_versions(first, 3), keyless])
-    quarantine = world.ctx.log.quarantine(TOPIC)
+    quarantine = world.installation.log.quarantine(TOPIC)
     table = quarantine.table()
     assert table is not None
     lists = [snapshot.manifest_list for snapshot in table.metadata.snapshots]
@@ -147,7 +147,7 @@ def test_a_sweep_that_dies_after_expiring_the_quarantine_leaves_its_lists_to_the
     """They were written down before."""
     for first in (12, 14):
         world.ingest([*build_versions(first, 1), record(first + 1, None, b"lost")])
-    table = world.ctx.log.quarantine(TOPIC).table()
+    table = world.installation.log.quarantine(TOPIC).table()
     assert table is not None
     old = table.metadata.snapshots[0].manifest_list
 
@@ -168,10 +168,12 @@ def test_a_list_of_the_quarantine_that_a_snapshot_still_names_stays_though_it_wa
 ) -> None:
     """A sweep that wrote it down died before it expired the snapshot."""
     world.ingest([record(12, None, b"lost")])
-    table = world.ctx.log.quarantine(TOPIC).table()
+    table = world.installation.log.quarantine(TOPIC).table()
     assert table is not None
     named = table.metadata.snapshots[-1].manifest_list
-    world.ctx.store.retired_files.record(TOPIC, [RetiredFile(named, 1, world.clock(), "expiry")], "manifest_list")
+    world.installation.store.retired_files.record(
+        TOPIC, [RetiredFile(named, 1, world.clock(), "expiry")], "manifest_list"
+    )
     after(world, 2 * GRACE_MS)
     assert storage.exists(named)
 

@@ -57,22 +57,24 @@ def damage(manifest: StagingManifest, partition: int) -> None:
 
 
 def reasons(world: World) -> dict[int, Reason]:
-    return {a.partition: a.reason for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
+    return {
+        a.partition: a.reason for a in assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
+    }
 
 
 def run_state(world: World, plan: PlanReference) -> RunState:
-    run = world.ctx.store.runs.find(plan.plan_id)
+    run = world.installation.store.runs.find(plan.plan_id)
     assert run is not None
     return run.status
 
 
 def compact(world: World) -> Receipt:
     """A whole run with real validation."""
-    with hold_lease(world.ctx, TOPIC):
-        settle_open_runs(world.ctx, TOPIC)
+    with hold_lease(world.installation, TOPIC):
+        settle_open_runs(world.installation, TOPIC)
         plan, _ = staged(world)
-        validate_attempt(world.ctx, plan.plan_id, "a1")
-        return publish_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
+        return publish_attempt(world.installation, plan.plan_id, "a1")
 
 
 def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
@@ -83,7 +85,7 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
     plan, manifest = staged(world)
     damage(manifest, 0)
     with caplog.at_level(logging.WARNING, "winnow.alerts"), pytest.raises(ValidationFailedError) as failed:
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     assert failed.value.exit_code == 4
     assert "Nothing was published" in str(failed.value)
     assert "orders-0: " in str(failed.value)
@@ -92,16 +94,16 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
 
     assert run_state(world, plan) is RunState.INVALID
     assert world.read() == ALL
-    assert [run.plan_id for run in world.ctx.store.runs.list_open(TOPIC)] == []
+    assert [run.plan_id for run in world.installation.store.runs.list_open(TOPIC)] == []
     with pytest.raises(ValidationFailedError):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
 
     mark = world.state(0).uncleanable
     assert mark is not None
     assert (mark.plan_id, mark.attempts, mark.since_ms) == (plan.plan_id, 1, started_ms)
     assert mark.next_attempt_ms == started_ms + MINIMUM_BACK_OFF_MS
     assert world.state(1).uncleanable is None
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
     assert reasons(world) == {0: Reason.UNCLEANABLE, 1: Reason.DIRTY_RATIO}
 
     # The next run takes the others; the mark outlives it.
@@ -118,7 +120,7 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
     again, manifest = staged(world)
     damage(manifest, 0)
     with pytest.raises(ValidationFailedError):
-        validate_attempt(world.ctx, again.plan_id, "a1")
+        validate_attempt(world.installation, again.plan_id, "a1")
     second = world.state(0).uncleanable
     assert second is not None
     assert (second.attempts, second.since_ms) == (2, started_ms)
@@ -131,24 +133,24 @@ def test_a_damaged_result_is_not_published_marks_its_partition_and_heals_later(
         compact(world)
     assert world.read() == compute_survivors(ALL)
     assert world.state(0).uncleanable is None
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
     assert [message for message in caplog.messages if message.startswith("Recovered: orders")] != []
 
 
 def test_an_attempt_that_was_staged_again_after_it_passed_is_not_published(world: World) -> None:
     """A program that was thought dead goes on and writes another manifest under the name that was judged."""
     plan, manifest = staged(world)
-    assert validate_attempt(world.ctx, plan.plan_id, "a1").passed
+    assert validate_attempt(world.installation, plan.plan_id, "a1").passed
     first, *others = manifest.partitions
     emptied = replace(first, rewrites=tuple(replace(rewrite, outputs=()) for rewrite in first.rewrites))
     before = world.head().snapshot_id
     staging.write_manifest(plan.uri, replace(manifest, partitions=(emptied, *others)))
     with pytest.raises(ValidationFailedError, match="is not the one that passed validation"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.head().snapshot_id == before
     assert world.read() == ALL
     staging.write_manifest(plan.uri, manifest)
-    assert publish_attempt(world.ctx, plan.plan_id, "a1").plan_id == plan.plan_id
+    assert publish_attempt(world.installation, plan.plan_id, "a1").plan_id == plan.plan_id
     assert world.read() == [
         *compute_survivors(build_versions(0, 12)),
         *compute_survivors(build_versions(0, 12, partition=1)),
@@ -160,18 +162,18 @@ def test_facts_that_were_begun_before_the_attempt_was_staged_again_are_not_its_o
     plan, manifest = staged(world)
     first, *others = manifest.partitions
     emptied = replace(first, rewrites=tuple(replace(rewrite, outputs=()) for rewrite in first.rewrites))
-    with FactRecomputer(world.ctx) as facts:
+    with FactRecomputer(world.installation) as facts:
         facts.begin(plan, "a1")
         staging.write_manifest(plan.uri, replace(manifest, partitions=(emptied, *others)))
         with pytest.raises(ValidationFailedError, match="orders-0: "):
-            validate_attempt(world.ctx, plan.plan_id, "a1", facts=facts)
+            validate_attempt(world.installation, plan.plan_id, "a1", facts=facts)
 
 
 def test_a_missing_staged_file_fails_its_partition_as_a_damaged_one_does(world: World) -> None:
     plan, manifest = staged(world)
     storage.delete(manifest.partitions[1].rewrites[0].outputs[0].path)
     with pytest.raises(ValidationFailedError, match="orders-1: "):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     assert (world.state(0).uncleanable, world.state(1).uncleanable is None) == (None, False)
     assert world.read() == ALL
 
@@ -181,7 +183,7 @@ def test_judging_the_same_failure_again_does_not_count_twice(world: World) -> No
     damage(manifest, 0)
     for _ in range(2):
         with pytest.raises(ValidationFailedError):
-            validate_attempt(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.installation, plan.plan_id, "a1")
     mark = world.state(0).uncleanable
     assert mark is not None
     assert mark.attempts == 1
@@ -195,7 +197,7 @@ def test_a_backfill_that_fails_again_at_the_same_as_of_waits_longer(world: World
         assert plan is not None
         damage(world.stage(plan, f"a{attempt}"), 0)
         with pytest.raises(ValidationFailedError):
-            validate_attempt(world.ctx, plan.plan_id, f"a{attempt}")
+            validate_attempt(world.installation, plan.plan_id, f"a{attempt}")
         mark = world.state(0).uncleanable
         assert mark is not None
         assert mark.next_attempt_ms == world.clock() + MINIMUM_BACK_OFF_MS * 2 ** (attempt - 1)
@@ -210,7 +212,7 @@ def test_an_append_beside_the_mark_loses_neither(world: World) -> None:
         run_between_head_and_commit(lambda: world.ingest(build_versions(12, 2))),
         pytest.raises(ValidationFailedError),
     ):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     assert world.state(0).uncleanable is not None
     assert world.state(0).log_end_offset == 14
     assert len(world.read(0)) == 14
@@ -229,14 +231,14 @@ def test_a_check_that_raises_marks_nothing(world: World, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(validation, "compute_fact_table", rows_with_a_gap)
         with pytest.raises(ValidationBrokenError, match="raised instead of judging"):
-            validate_attempt(world.ctx, plan.plan_id, "a1")
+            validate_attempt(world.installation, plan.plan_id, "a1")
     assert run_state(world, plan) is RunState.BROKEN
     assert world.snapshot_ids() == snapshots
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
     with pytest.raises(ValidationFailedError):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
-    assert validate_attempt(world.ctx, plan.plan_id, "a1").passed
-    publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
+    assert validate_attempt(world.installation, plan.plan_id, "a1").passed
+    publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.read() == compute_survivors(ALL)
 
 
@@ -251,10 +253,10 @@ def test_a_recomputation_that_breaks_down_is_recorded_and_alerted_as_a_broken_ch
 
     monkeypatch.setattr(validation, "compute_fact_table", out_of_space)
     with caplog.at_level(logging.ERROR, "winnow.alerts"), pytest.raises(ValidationBrokenError) as broken:
-        validate_attempt(world.ctx, plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
     assert caplog.messages == [str(broken.value)]
     assert run_state(world, plan) is RunState.BROKEN
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 def test_a_store_of_objects_that_does_not_answer_marks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +267,6 @@ def test_a_store_of_objects_that_does_not_answer_marks_nothing(world: World, mon
 
     monkeypatch.setattr(validation, "compute_fact_table", gone)
     with pytest.raises(ServiceError):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+        validate_attempt(world.installation, plan.plan_id, "a1")
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
     assert world.read() == ALL

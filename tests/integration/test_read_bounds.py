@@ -23,11 +23,11 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from winnow.cli import app
-from winnow.cli.options import open_installation
+from winnow.cli.options import open_for_command
 def peak_kib():  # of this program alone, which getrusage does not tell
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
-with open_installation() as ctx:
-    ctx.log.open("orders").head()
+with open_for_command() as installation:
+    installation.log.open("orders").head()
 before = peak_kib()
 try:
     app(["read", "orders"])
@@ -62,28 +62,30 @@ def test_row_groups_below_the_offset_asked_for_are_not_read(world: World) -> Non
     """The first one is damaged, which only a reader from the beginning notices."""
     damage(world, 0)
     found = [
-        n for batch in read_batches(world.ctx, TOPIC, from_offset=25_000) for n in batch.column("offset").to_pylist()
+        n
+        for batch in read_batches(world.installation, TOPIC, from_offset=25_000)
+        for n in batch.column("offset").to_pylist()
     ]
     assert found == list(range(25_000, 30_000))
     with pytest.raises(DamagedSegmentError):
-        list(read_batches(world.ctx, TOPIC))
+        list(read_batches(world.installation, TOPIC))
 
 
 def test_limit_decodes_no_more_records_than_it_gives(world: World) -> None:
     """Neither the next row group nor a batch more."""
     damage(world, 1)
-    (batch,) = read_batches(world.ctx, TOPIC, limit=3)
+    (batch,) = read_batches(world.installation, TOPIC, limit=3)
     assert batch.column("offset").to_pylist() == [0, 1, 2]
     # The batch as it was decoded, of which a limit above it would be a slice.
     assert batch.get_total_buffer_size() < 10_000
     with pytest.raises(DamagedSegmentError):
-        list(read_batches(world.ctx, TOPIC))
+        list(read_batches(world.installation, TOPIC))
 
 
 def test_first_record_is_out_before_the_next_row_group_is_read(world: World) -> None:
     """What follows may even be damaged."""
     damage(world, 1)
-    first = next(read_batches(world.ctx, TOPIC))
+    first = next(read_batches(world.installation, TOPIC))
     assert first.column("offset")[0].as_py() == 0
 
 
@@ -101,12 +103,12 @@ def test_large_records_come_in_batches_bounded_by_bytes(
         "value": pa.array([bytes([n]) * size for n in range(values)], pa.binary()),
     }
     pq.write_table(pa.table(rows), path, compression="zstd", row_group_size=32)
-    ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
-    batches = read_batches(world.ctx, TOPIC, from_offset=30_000)
+    ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock())
+    batches = read_batches(world.installation, TOPIC, from_offset=30_000)
     assert max(batch.nbytes for batch in batches) <= BATCH_BYTES + size
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PEAK],
-        env={**os.environ, "WINNOW_HOME": str(world.ctx.settings.home)},
+        env={**os.environ, "WINNOW_HOME": str(world.installation.settings.home)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

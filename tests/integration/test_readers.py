@@ -14,7 +14,7 @@ def test_a_reader_at_work_reads_its_log_to_the_end_while_another_is_published(wo
     world.create(2, segment_bytes="14", min_cleanable_dirty_ratio="0")
     written = [each for partition in (0, 1) for each in build_versions(0, 9, partition=partition)]
     world.ingest(written)
-    reader = read_batches(world.ctx, TOPIC)
+    reader = read_batches(world.installation, TOPIC)
     offsets = [(0, offset) for offset in next(reader).column("offset").to_pylist()]
     assert world.compact() is not None
     for batch in reader:

@@ -37,15 +37,15 @@ def lost(tmp_path: Path) -> Iterator[tuple[World, World]]:
         before.ingest(build_versions(13, 5))
         before.compact()
         before.ingest(build_versions(6, 3, partition=1))
-        mark_uncleanable(before.ctx, TOPIC, planned(before).plan_id, {1: "the check said so"})
-        path = Path(before.ctx.settings.store_url.removeprefix("sqlite:///"))
+        mark_uncleanable(before.installation, TOPIC, planned(before).plan_id, {1: "the check said so"})
+        path = Path(before.installation.settings.store_url.removeprefix("sqlite:///"))
         copy = path.with_name("before.db")
-        before.ctx.store.close()
+        before.installation.store.close()
         path.rename(copy)
         for left in path.parent.glob(f"{path.name}-*"):
             left.rename(copy.with_name(copy.name + left.name.removeprefix(path.name)))
         with Store.open(f"sqlite:///{copy}") as kept, open_world(tmp_path, clock) as after:
-            yield World(replace(before.ctx, store=kept), clock, tmp_path), after
+            yield World(replace(before.installation, store=kept), clock, tmp_path), after
 
 
 def told(rows: list[CheckpointRow]) -> list[CheckpointRow]:
@@ -57,13 +57,13 @@ def told(rows: list[CheckpointRow]) -> list[CheckpointRow]:
 def test_a_new_store_knows_nothing_and_a_rebuilt_one_everything(lost: tuple[World, World]) -> None:
     before, after = lost
     assert (
-        after.ctx.store.projection.list_checkpoints(),
-        after.ctx.store.projection.list_receipts(),
-        after.ctx.store.projection.list_uncleanable(),
+        after.installation.store.projection.list_checkpoints(),
+        after.installation.store.projection.list_receipts(),
+        after.installation.store.projection.list_uncleanable(),
     ) == ([], [], {})
-    assert rebuild_store(after.ctx) == [TOPIC]
+    assert rebuild_store(after.installation) == [TOPIC]
 
-    old, new = before.ctx.store, after.ctx.store
+    old, new = before.installation.store, after.installation.store
     rebuilt = told(new.projection.list_checkpoints([TOPIC]))
     assert rebuilt == told(old.projection.list_checkpoints([TOPIC]))
     assert [(row.first_dirty_offset, row.log_end_offset) for row in rebuilt] == [(18, 18), (6, 9)]
@@ -79,15 +79,15 @@ def test_a_new_store_knows_nothing_and_a_rebuilt_one_everything(lost: tuple[Worl
 
 def test_rebuilding_again_changes_nothing(lost: tuple[World, World]) -> None:
     _, after = lost
-    rebuild_store(after.ctx, [TOPIC])
-    store = after.ctx.store
+    rebuild_store(after.installation, [TOPIC])
+    store = after.installation.store
     first = (
         told(store.projection.list_checkpoints()),
         store.projection.list_receipts(),
         store.projection.list_uncleanable(),
         store.retired_files.list_retired(TOPIC),
     )
-    rebuild_store(after.ctx)
+    rebuild_store(after.installation)
     assert (
         told(store.projection.list_checkpoints()),
         store.projection.list_receipts(),
@@ -107,7 +107,7 @@ def test_without_a_rebuild_the_log_goes_on_and_nothing_is_cleaned_twice(lost: tu
     receipt = after.compact()
     assert receipt is not None
     assert [part.partition for part in receipt.partitions] == [1]
-    assert [row.first_dirty_offset for row in after.ctx.store.projection.list_checkpoints([TOPIC])] == [18, 9]
+    assert [row.first_dirty_offset for row in after.installation.store.projection.list_checkpoints([TOPIC])] == [18, 9]
 
 
 def test_retired_files_still_go_after_their_grace(lost: tuple[World, World]) -> None:
@@ -115,10 +115,10 @@ def test_retired_files_still_go_after_their_grace(lost: tuple[World, World]) -> 
     _, after = lost
     waiting = {file.path for file in after.head().state.retired}
     assert waiting
-    rebuild_store(after.ctx)
+    rebuild_store(after.installation)
     after.clock.now_ms += 2 * 86_400_000
     read = after.read()
-    (report,) = sweep_topics(after.ctx, [TOPIC])
+    (report,) = sweep_topics(after.installation, [TOPIC])
     # Snapshots of today still refer to some, as the catalog dates them; what went was recorded.
     assert report.files_deleted + report.files_waiting >= len(waiting)
     assert after.read() == read

@@ -17,7 +17,7 @@ from winnow.values.model import OffsetRange
 
 
 def open_log(world: World) -> SourceLog:
-    log = world.ctx.log.open("orders")
+    log = world.installation.log.open("orders")
     return open_source(log, log.head())
 
 

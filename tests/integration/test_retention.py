@@ -35,7 +35,9 @@ def _offsets(world: World) -> list[int]:
 
 
 def _reason(world: World, as_of_ms: int | None = None) -> Reason:
-    (found,) = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() if as_of_ms is None else as_of_ms, record=False)
+    (found,) = assess_topics(
+        world.installation, [TOPIC], as_of_ms=world.clock() if as_of_ms is None else as_of_ms, record=False
+    )
     return found.reason
 
 
@@ -86,9 +88,9 @@ def test_retention_bytes_takes_segments_as_long_as_the_excess_is_at_least_their_
     world.create(cleanup_policy="delete")
     _days(world, 0, 0, 0)
     sizes = [segment.size_bytes for segment in world.segments()]
-    alter_topic(world.ctx, TOPIC, {"retention.bytes": str(sum(sizes[1:]) + 1)}, [])
+    alter_topic(world.installation, TOPIC, {"retention.bytes": str(sum(sizes[1:]) + 1)}, [])
     assert world.compact() is None
-    alter_topic(world.ctx, TOPIC, {"retention.bytes": str(sum(sizes[1:]))}, [])
+    alter_topic(world.installation, TOPIC, {"retention.bytes": str(sum(sizes[1:]))}, [])
     assert world.compact() is not None
     assert _offsets(world) == [2, 3, 4, 5]
 
@@ -151,14 +153,14 @@ def test_the_latest_value_of_a_key_goes_by_age_unless_it_is_protected(world: Wor
         min_cleanable_dirty_ratio="1",
     )
     _days(world, 9, 5, 5, keys="xaa")
-    alter_topic(world.ctx, TOPIC, {"winnow.retention.protect.latest": "true"}, [])
+    alter_topic(world.installation, TOPIC, {"winnow.retention.protect.latest": "true"}, [])
     assert _reason(world) is Reason.RETENTION
     receipt = world.compact()
     assert receipt is not None
     assert (receipt.partitions[0].records_retired, receipt.partitions[0].records_superseded) == (0, 2)
     assert _offsets(world) == [0, 1, 4, 5]
     assert world.compact() is None
-    alter_topic(world.ctx, TOPIC, {"winnow.retention.protect.latest": "false"}, [])
+    alter_topic(world.installation, TOPIC, {"winnow.retention.protect.latest": "false"}, [])
     assert world.compact() is not None
     assert _offsets(world) == []
 
@@ -167,7 +169,7 @@ def test_retention_goes_on_for_an_uncleanable_partition_and_leaves_its_mark(worl
     """Kafka stops it with the cleaner (KAFKA-7215)."""
     world.create(cleanup_policy="compact,delete", retention_ms=str(2 * DAY_MS), segment_bytes="14")
     _days(world, 5, 1)
-    mark_uncleanable(world.ctx, TOPIC, "p", {0: "damaged"})
+    mark_uncleanable(world.installation, TOPIC, "p", {0: "damaged"})
     receipt = world.compact()
     assert receipt is not None
     assert receipt.partitions[0].reason is Reason.RETENTION
@@ -213,10 +215,10 @@ def test_retired_segments_leave_the_disk_after_their_grace(world: World) -> None
     (segment,) = world.segments()
     path = Path(segment.path.removeprefix("file://"))
     world.compact()
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert path.exists()
     world.clock.now_ms += DAY_MS + 60_000
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert not path.exists()
 
 
@@ -234,7 +236,7 @@ def test_deleted_records_are_unreadable_at_once_and_their_segments_go_at_the_nex
     """The log start may lie inside a segment; that segment stays."""
     world.create(cleanup_policy="delete")
     _days(world, 0, 0)
-    (row,) = delete_records(world.ctx, TOPIC, {0: 3})
+    (row,) = delete_records(world.installation, TOPIC, {0: 3})
     assert (row.log_start_offset, row.previous_log_start_offset) == (3, 0)
     assert _offsets(world) == [3]
     assert len(world.segments()) == 2
@@ -250,13 +252,13 @@ def test_deleting_records_twice_or_lower_changes_nothing(world: World) -> None:
     """A log start only rises."""
     world.create(cleanup_policy="delete")
     _days(world, 0, 0)
-    delete_records(world.ctx, TOPIC, {0: 3})
+    delete_records(world.installation, TOPIC, {0: 3})
     snapshots = world.snapshot_ids()
-    delete_records(world.ctx, TOPIC, {0: 3})
-    delete_records(world.ctx, TOPIC, {0: 1})
+    delete_records(world.installation, TOPIC, {0: 3})
+    delete_records(world.installation, TOPIC, {0: 1})
     assert world.snapshot_ids() == snapshots
     assert world.state().log_start_offset == 3
-    delete_records(world.ctx, TOPIC, {0: LOG_END})
+    delete_records(world.installation, TOPIC, {0: LOG_END})
     assert (world.state().log_start_offset, _offsets(world)) == (4, [])
 
 
@@ -276,7 +278,7 @@ def test_deleting_records_where_it_must_not_be_is_refused_and_changes_nothing(
     world.create(cleanup_policy=policy)
     _days(world, 0, 0)
     with pytest.raises(UsageError, match=said):
-        delete_records(world.ctx, TOPIC, before)
+        delete_records(world.installation, TOPIC, before)
     assert _offsets(world) == [0, 1, 2, 3]
 
 
@@ -288,9 +290,9 @@ def test_a_plan_made_before_records_were_deleted_is_void(world: World) -> None:
     assert plan is not None
     world.stage(plan)
     world.accept(plan)
-    delete_records(world.ctx, TOPIC, {0: 3})
+    delete_records(world.installation, TOPIC, {0: 3})
     with pytest.raises(PlanVoidError, match="is no longer what plan"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert _offsets(world) == [3]
 
 
@@ -300,7 +302,7 @@ def test_setting_a_policy_that_deletes_says_what_the_next_run_removes(world: Wor
     _days(world, 5, 1)
     size_bytes = world.segments()[0].size_bytes
     changes = {"cleanup.policy": "compact,delete", "retention.ms": str(2 * DAY_MS)}
-    (notice,) = alter_topic(world.ctx, TOPIC, changes, []).notices
+    (notice,) = alter_topic(world.installation, TOPIC, changes, []).notices
     assert f"would remove 2 records ({size_bytes:,} bytes)" in notice
     assert "begin at offset 2" in notice
     receipt = world.compact()
@@ -312,7 +314,7 @@ def test_a_policy_that_deletes_without_a_limit_removes_nothing_and_says_so(world
     """Winnow's default of retention.ms is -1: an archive may be the only copy."""
     world.create()
     _days(world, 900)
-    (notice,) = alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, []).notices
+    (notice,) = alter_topic(world.installation, TOPIC, {"cleanup.policy": "delete"}, []).notices
     assert "nothing is removed" in notice
     assert world.compact() is None
 
@@ -321,8 +323,8 @@ def test_with_an_empty_policy_only_what_lies_below_the_log_start_goes(world: Wor
     """Later Kafka's rule (KAFKA-19112)."""
     world.create(cleanup_policy="delete")
     _days(world, 900, 1)
-    delete_records(world.ctx, TOPIC, {0: 2})
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "", "retention.ms": "1"}, [])
+    delete_records(world.installation, TOPIC, {0: 2})
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "", "retention.ms": "1"}, [])
     receipt = world.compact()
     assert receipt is not None
     assert receipt.partitions[0].records_retired == 2
@@ -343,15 +345,15 @@ def test_a_plan_is_void_when_the_configuration_changed_after_it_was_made(
 ) -> None:
     """What it removes was right under other rules; the next plan follows those in force."""
     world.create(segment_bytes="14", min_cleanable_dirty_ratio="0")
-    alter_topic(world.ctx, TOPIC, before, [])
+    alter_topic(world.installation, TOPIC, before, [])
     _days(world, 5, 4, keys="a")
     plan = world.plan(world.clock())
     assert plan is not None
     world.stage(plan)
     world.accept(plan)
-    alter_topic(world.ctx, TOPIC, after, [])
+    alter_topic(world.installation, TOPIC, after, [])
     with pytest.raises(PlanVoidError, match="configuration of topic orders changed"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert _offsets(world) == [0, 1, 2, 3]
 
 
@@ -364,10 +366,12 @@ def test_a_configuration_that_changes_while_a_publish_commits_voids_the_plan(wor
     world.stage(plan)
     world.accept(plan)
     with (
-        run_between_head_and_commit(lambda: alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])),
+        run_between_head_and_commit(
+            lambda: alter_topic(world.installation, TOPIC, {"compaction.strategy": "timestamp"}, [])
+        ),
         pytest.raises(PlanVoidError),
     ):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert _offsets(world) == [0, 1, 2, 3]
 
 
@@ -387,14 +391,14 @@ def test_retention_leaves_a_tombstone_whose_late_older_value_is_not_compacted_ye
     )
     newer, older = ((("v", number.to_bytes(8, "big")),) for number in (9, 7))
     world.ingest([record(0, b"k", None, NOW_MS, headers=newer)])
-    alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "0"}, [])
+    alter_topic(world.installation, TOPIC, {"min.cleanable.dirty.ratio": "0"}, [])
     assert world.compact() is not None
-    alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "1"}, [])
+    alter_topic(world.installation, TOPIC, {"min.cleanable.dirty.ratio": "1"}, [])
     world.ingest([record(1, b"k", b"late", NOW_MS - DAY_MS, headers=older)])
     world.clock.now_ms += 50 * DAY_MS
     while world.compact() is not None:
         assert b"late" not in [each.value for each in world.read()] or len(world.read()) == 2
-    alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "0", "retention.ms": "-1"}, [])
+    alter_topic(world.installation, TOPIC, {"min.cleanable.dirty.ratio": "0", "retention.ms": "-1"}, [])
     while world.compact() is not None:
         pass
     assert b"late" not in [each.value for each in world.read()]
@@ -405,7 +409,7 @@ def test_file_that_meets_a_raised_log_start_on_a_log_never_cleaned_is_skipped(wo
     world.create(cleanup_policy="delete", segment_bytes="14")
     records = [record(n, b"k", b"v", world.clock()) for n in range(4)]
     world.ingest(records)
-    delete_records(world.ctx, TOPIC, {0: 4})
+    delete_records(world.installation, TOPIC, {0: 4})
     assert world.compact() is not None
     report = world.ingest(records)
     assert (report.records_appended, report.records_skipped) == (0, 4)

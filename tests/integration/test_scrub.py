@@ -59,14 +59,14 @@ def restore(path: str, data: bytes) -> None:
 
 def open_partitions(world: World) -> list[int | None]:
     """The partitions about which damage is alerted and has not recovered."""
-    return [row.partition for row in world.ctx.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, TOPIC)]
+    return [row.partition for row in world.installation.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, TOPIC)]
 
 
 def test_sound_topic_is_read_in_full_and_nothing_is_found(world: World) -> None:
-    (report,) = open_scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.installation, [TOPIC])
     live = [*world.segments(0), *world.segments(1)]
     assert (report.segments, report.segments_checked) == (6, 6)
-    checks = world.ctx.store.segment_checks.list_checks(TOPIC).values()
+    checks = world.installation.store.segment_checks.list_checks(TOPIC).values()
     documents = [check.size_bytes for check in checks if check.kind == "document"]
     assert report.other_files_checked == len(documents)
     assert report.bytes_checked == sum(segment.size_bytes for segment in live) + sum(documents)
@@ -79,13 +79,13 @@ def test_bit_that_flips_in_any_column_is_found_and_told_once_until_it_is_mended(
     for column in ARROW_SCHEMA.names:
         sound = flip_in(segment.path, column)
         for _ in range(2):
-            (report,) = open_scrub(world.ctx, [TOPIC])
+            (report,) = open_scrub(world.installation, [TOPIC])
             (finding,) = report.findings
             assert (finding.partition, finding.path, finding.kind) == (1, segment.path, "damaged"), column
             assert report.segments_checked == 6
             assert open_partitions(world) == [1]
         restore(segment.path, sound)
-        (report,) = open_scrub(world.ctx, [TOPIC])
+        (report,) = open_scrub(world.installation, [TOPIC])
         assert report.findings == ()
         assert open_partitions(world) == []
 
@@ -93,7 +93,7 @@ def test_bit_that_flips_in_any_column_is_found_and_told_once_until_it_is_mended(
 def test_missing_segment_is_found(world: World) -> None:
     (segment, *_) = world.segments(0)
     storage.delete(segment.path)
-    (report,) = open_scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.installation, [TOPIC])
     assert [(each.path, each.kind) for each in report.findings] == [(segment.path, "missing")]
 
 
@@ -101,7 +101,7 @@ def test_sound_file_that_is_another_than_its_manifest_entry_is_found(world: Worl
     """A backup that gave back the wrong file: every page is sound, and the records are those of another segment."""
     (first, second, _) = world.segments(0)
     restore(first.path, storage.parse_local_path(second.path).read_bytes())
-    (report,) = open_scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.installation, [TOPIC])
     assert [each.path for each in report.findings] == [first.path]
 
 
@@ -123,18 +123,18 @@ def test_budget_takes_the_files_that_were_checked_longest_ago_and_goes_on_where_
     budget_bytes = 2 * max(segment.size_bytes for number in (0, 1) for segment in world.segments(number))
     for rounds in range(1, 40):
         world.clock.now_ms += HOUR_MS
-        (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=budget_bytes)
+        (report,) = open_scrub(world.installation, [TOPIC], max_bytes=budget_bytes)
         assert 0 < report.bytes_checked <= budget_bytes
         if report.oldest_checked_ms is not None:
             assert rounds > 3
             break
     else:
         pytest.fail("some file was never checked")
-    checks = world.ctx.store.segment_checks.list_checks(TOPIC)
+    checks = world.installation.store.segment_checks.list_checks(TOPIC)
     oldest_ms = min(check.checked_at_ms for check in checks.values())
     world.clock.now_ms += HOUR_MS
-    open_scrub(world.ctx, [TOPIC], max_bytes=1)
-    again = {p for p, check in world.ctx.store.segment_checks.list_checks(TOPIC).items() if check != checks[p]}
+    open_scrub(world.installation, [TOPIC], max_bytes=1)
+    again = {p for p, check in world.installation.store.segment_checks.list_checks(TOPIC).items() if check != checks[p]}
     assert [checks[path].checked_at_ms for path in again] == [oldest_ms]
 
 
@@ -150,11 +150,11 @@ def test_scrub_that_dies_goes_on_with_what_it_had_not_checked(world: World, monk
     with monkeypatch.context() as patch:
         patch.setattr(module, "_read_segment", dies_at_the_fourth)
         with pytest.raises(KeyboardInterrupt):
-            open_scrub(world.ctx, [TOPIC])
+            open_scrub(world.installation, [TOPIC])
     world.clock.now_ms += 1
     largest = max(segment.size_bytes for number in (0, 1) for segment in world.segments(number))
-    open_scrub(world.ctx, [TOPIC], max_bytes=3 * largest)
-    rows = world.ctx.store.segment_checks.list_checks(TOPIC).values()
+    open_scrub(world.installation, [TOPIC], max_bytes=3 * largest)
+    rows = world.installation.store.segment_checks.list_checks(TOPIC).values()
     again = {row.path for row in rows if row.kind == "segment" and row.checked_at_ms == world.clock()}
     assert again.isdisjoint(read)
     assert len(again) == 3
@@ -162,7 +162,7 @@ def test_scrub_that_dies_goes_on_with_what_it_had_not_checked(world: World, monk
 
 def test_file_larger_than_the_budget_is_read_all_the_same(world: World) -> None:
     """Or it would never be checked."""
-    (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=1)
+    (report,) = open_scrub(world.installation, [TOPIC], max_bytes=1)
     assert report.segments_checked + report.other_files_checked == 1
 
 
@@ -170,29 +170,31 @@ def test_budget_of_a_day_counts_what_earlier_scrubs_read_and_comes_back_a_day_la
     with open_world(tmp_path, lake={"WINNOW_SCRUB__BYTES_PER_DAY": "1MB"}) as world:
         world.create(1)
         world.ingest(build_versions(0, 40))
-        assert compute_bytes_left_today(world.ctx) == 1_000_000
-        open_scrub(world.ctx, [TOPIC])
-        sizes = {path: check.size_bytes for path, check in world.ctx.store.segment_checks.list_checks(TOPIC).items()}
+        assert compute_bytes_left_today(world.installation) == 1_000_000
+        open_scrub(world.installation, [TOPIC])
+        sizes = {
+            path: check.size_bytes for path, check in world.installation.store.segment_checks.list_checks(TOPIC).items()
+        }
         assert len(sizes) > len(world.segments())
         assert sizes == {path: storage.read_size_bytes(path) for path in sizes}, "documents, too"
-        assert compute_bytes_left_today(world.ctx) == 1_000_000 - sum(sizes.values())
+        assert compute_bytes_left_today(world.installation) == 1_000_000 - sum(sizes.values())
         world.clock.now_ms += DAY_MS
-        assert compute_bytes_left_today(world.ctx) == 1_000_000
+        assert compute_bytes_left_today(world.installation) == 1_000_000
 
 
 def test_segments_that_left_the_log_are_forgotten_and_their_alert_is_closed(world: World) -> None:
     (segment, *_) = world.segments(0)
     sound = flip_in(segment.path, "value")
-    open_scrub(world.ctx, [TOPIC])
+    open_scrub(world.installation, [TOPIC])
     assert open_partitions(world) == [0]
     restore(segment.path, sound)
     world.clock.now_ms += HOUR_MS
     world.compact()
     assert segment not in world.segments(0)
-    (report,) = open_scrub(world.ctx, [TOPIC], max_bytes=1)
+    (report,) = open_scrub(world.installation, [TOPIC], max_bytes=1)
     assert report.findings == ()
     assert open_partitions(world) == []
-    assert segment.path not in world.ctx.store.segment_checks.list_checks(TOPIC)
+    assert segment.path not in world.installation.store.segment_checks.list_checks(TOPIC)
 
 
 def test_segment_that_is_compacted_away_while_it_is_read_is_no_finding(
@@ -209,7 +211,7 @@ def test_segment_that_is_compacted_away_while_it_is_read_is_no_finding(
 
     monkeypatch.setattr(module, "_read_segment", swept_meanwhile)
     world.clock.now_ms += HOUR_MS
-    (report,) = open_scrub(world.ctx, [TOPIC])
+    (report,) = open_scrub(world.installation, [TOPIC])
     assert gone.path not in {finding.path for finding in report.findings}
 
 
@@ -220,24 +222,24 @@ def test_damaged_receipts_ledgers_and_quarantined_records_are_found(tmp_path: Pa
         world.clock.now_ms += HOUR_MS
         world.compact()
         state = world.head().state
-        (quarantined,) = world.ctx.log.quarantine(TOPIC).files()
+        (quarantined,) = world.installation.log.quarantine(TOPIC).files()
         damaged = {state.receipts[0].path, state.ingests[0].path, quarantined.path}
-        assert open_scrub(world.ctx, [TOPIC])[0].findings == ()
+        assert open_scrub(world.installation, [TOPIC])[0].findings == ()
         flip_in(quarantined.path, "value")
         for path in damaged - {quarantined.path}:
             flip(path, len(storage.read_bytes(path)) // 3)
-        (report,) = open_scrub(world.ctx, [TOPIC])
+        (report,) = open_scrub(world.installation, [TOPIC])
         assert {finding.path for finding in report.findings} == damaged
         assert open_partitions(world) == [None]
 
 
 def test_topic_description_tells_when_segments_were_checked(world: World) -> None:
-    assert describe_topic(world.ctx, TOPIC).segments_unchecked == 6
-    assert describe_topic(world.ctx, TOPIC).last_checked_ms is None
-    open_scrub(world.ctx, [TOPIC])
+    assert describe_topic(world.installation, TOPIC).segments_unchecked == 6
+    assert describe_topic(world.installation, TOPIC).last_checked_ms is None
+    open_scrub(world.installation, [TOPIC])
     world.clock.now_ms += HOUR_MS
     world.ingest(build_versions(120, 40))
-    found = describe_topic(world.ctx, TOPIC)
+    found = describe_topic(world.installation, TOPIC)
     assert (found.last_checked_ms, found.oldest_checked_ms) == (NOW_MS, NOW_MS)
     assert (found.segments_unchecked, found.scrub_findings) == (1, 0)
 
@@ -245,17 +247,17 @@ def test_topic_description_tells_when_segments_were_checked(world: World) -> Non
 def test_a_topic_without_files_is_checked_as_it_is(world: World) -> None:
     """A run that waits until all files are checked does not wait for a topic that has none."""
     world.create(1, "empty")
-    (empty,) = open_scrub(world.ctx, ["empty"])
+    (empty,) = open_scrub(world.installation, ["empty"])
     assert (empty.segments, empty.other_files, empty.oldest_checked_ms) == (0, 0, None)
     assert empty.is_checked_since(NOW_MS)
-    (full,) = open_scrub(world.ctx, [TOPIC])
+    (full,) = open_scrub(world.installation, [TOPIC])
     assert full.is_checked_since(NOW_MS)
     assert not full.is_checked_since(NOW_MS + 1)
 
 
 def test_unknown_topic_is_refused(world: World) -> None:
     with pytest.raises(UnknownTopicError):
-        open_scrub(world.ctx, ["nobody"])
+        open_scrub(world.installation, ["nobody"])
 
 
 def test_command_tells_findings_and_ends_with_code_4(tmp_path: Path, winnow_home: Path) -> None:
@@ -295,7 +297,7 @@ def test_quarantined_records_that_changed_are_refused(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         world.create(1, winnow_keyless="quarantine")
         world.ingest([record(0, b"key", b"value"), *(record(n, None, b"%d" % n * 50) for n in range(1, 200))])
-        quarantine = world.ctx.log.quarantine(TOPIC)
+        quarantine = world.installation.log.quarantine(TOPIC)
         (file,) = quarantine.files()
         flip_in(file.path, "value")
         with pytest.raises(DamagedSegmentError, match="quarantined records of topic orders"):

@@ -84,7 +84,7 @@ def test_older_table_declares_its_order_when_its_configuration_is_altered(
 ) -> None:
     """And only once."""
     create_older(world, monkeypatch)
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
     for value in ("1000", "2000"):
         set_config(log, {"segment.ms": value}, [])
         assert list_order(world) == BY_OFFSET

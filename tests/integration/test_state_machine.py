@@ -47,8 +47,9 @@ from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.sources.checkpoint_file import read_checkpoint_file
 from winnow.store import RunState
 from winnow.store.projection import Projection
-from winnow.values.model import Cleaning, Record
+from winnow.values.model import Record
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Cleaning
 
 HOUR_MS = 3_600_000
 LATER_MS = 4_102_444_800_000
@@ -176,7 +177,7 @@ class LogMachine(RuleBasedStateMachine):
         path = write_jsonl(self.world.path(), records)
         before = (model.log_end_offset, model.log_start_offset)
         for times in (1, 2):
-            report = ingest_files(self.world.ctx, TOPIC, [path], as_of_ms=as_of_ms)
+            report = ingest_files(self.world.installation, TOPIC, [path], as_of_ms=as_of_ms)
             assert report.records_appended == (len(records) if times == 1 else 0)
             if times == 1:
                 self.appended[partition].append((report.ingest_id, records[0].offset, *before))
@@ -194,13 +195,13 @@ class LogMachine(RuleBasedStateMachine):
             return
         ingest_id, first, log_end_offset, log_start_offset = self.appended[partition][-1]
         assert ingest_id is not None
-        call = next(each for each in list_ingests(self.world.ctx, TOPIC).calls if each.ingest_id == ingest_id)
+        call = next(each for each in list_ingests(self.world.installation, TOPIC).calls if each.ingest_id == ingest_id)
         if not call.undoable:
             assert not self.untouched[partition]
             with pytest.raises(UndoRefusedError):
-                undo_ingest(self.world.ctx, TOPIC, ingest_id)
+                undo_ingest(self.world.installation, TOPIC, ingest_id)
             return
-        undo_ingest(self.world.ctx, TOPIC, ingest_id)
+        undo_ingest(self.world.installation, TOPIC, ingest_id)
         self.appended[partition].pop()
         self.untouched[partition] = False
         model = self.models[partition]
@@ -218,7 +219,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(changes=_settings)
     def configure(self, changes: dict[str, str]) -> None:
-        alter_topic(self.world.ctx, TOPIC, changes, [])
+        alter_topic(self.world.installation, TOPIC, changes, [])
         before, self.config = self.config, {**self.config, **changes}
         if before != self.config:
             self.backs_off_until_ms.clear()
@@ -256,22 +257,24 @@ class LogMachine(RuleBasedStateMachine):
     @rule(hours=st.integers(-2, 30), partition=_partition)
     def fail_validation(self, hours: int, partition: int) -> None:
         """What was staged is judged bad: nothing is published, one partition is marked."""
-        with hold_lease(self.world.ctx, TOPIC):
-            settle_open_runs(self.world.ctx, TOPIC)
+        with hold_lease(self.world.installation, TOPIC):
+            settle_open_runs(self.world.installation, TOPIC)
             plan = self.world.plan(self.clock() + hours * HOUR_MS)
             if plan is None:
                 return
             self.world.stage(plan)
-            mark = mark_uncleanable(self.world.ctx, TOPIC, plan.plan_id, {partition: "does not add up"})[partition]
-            self.world.ctx.store.runs.set_state(plan.plan_id, RunState.INVALID, self.clock(), attempt="a1")
+            mark = mark_uncleanable(self.world.installation, TOPIC, plan.plan_id, {partition: "does not add up"})[
+                partition
+            ]
+            self.world.installation.store.runs.set_state(plan.plan_id, RunState.INVALID, self.clock(), attempt="a1")
         assert mark.next_attempt_ms is not None
         self.backs_off_until_ms[partition] = mark.next_attempt_ms
 
     @rule(hours=st.integers(-2, 30), staged=st.booleans())
     def crash_before_publishing(self, hours: int, staged: bool) -> None:
         """The process dies with a plan, or with staged files; nobody sees anything of it."""
-        with hold_lease(self.world.ctx, TOPIC):
-            settle_open_runs(self.world.ctx, TOPIC)
+        with hold_lease(self.world.installation, TOPIC):
+            settle_open_runs(self.world.installation, TOPIC)
             plan = self.world.plan(self.clock() + hours * HOUR_MS)
             if plan is not None and staged:
                 self.world.stage(plan)
@@ -285,8 +288,8 @@ class LogMachine(RuleBasedStateMachine):
             def die(*_: object, **__: object) -> None:
                 raise CrashError
 
-            with hold_lease(self.world.ctx, TOPIC):
-                settle_open_runs(self.world.ctx, TOPIC)
+            with hold_lease(self.world.installation, TOPIC):
+                settle_open_runs(self.world.installation, TOPIC)
                 plan = self.world.plan(as_of_ms)
                 outcomes = self._expect(as_of_ms)
                 assert (plan is None) == (not outcomes)
@@ -297,13 +300,13 @@ class LogMachine(RuleBasedStateMachine):
                 self.world.accept(plan)
                 patch.setattr(Projection, "record_publication", die)
                 with pytest.raises(CrashError):
-                    publish_attempt(self.world.ctx, plan.plan_id, "a1")
+                    publish_attempt(self.world.installation, plan.plan_id, "a1")
 
     @rule(partition=_partition, offset=st.integers(0, 20))
     def import_a_checkpoint(self, partition: int, offset: int) -> None:
         path = self.world.folder / "cleaner-offset-checkpoint"
         path.write_text(f"0\n1\n{TOPIC} {partition} {offset}\n")
-        import_checkpoints(self.world.ctx, TOPIC, read_checkpoint_file(str(path)))
+        import_checkpoints(self.world.installation, TOPIC, read_checkpoint_file(str(path)))
         self.models[partition].import_checkpoint(offset)
         self.untouched[partition] = False
 
@@ -311,24 +314,24 @@ class LogMachine(RuleBasedStateMachine):
     @rule(partition=_partition, back=st.integers(0, 6))
     def delete_oldest(self, partition: int, back: int) -> None:
         offset = max(0, self.models[partition].log_end_offset - back)
-        delete_records(self.world.ctx, TOPIC, {partition: offset})
+        delete_records(self.world.installation, TOPIC, {partition: offset})
         self.models[partition].delete_records_before(offset)
         self.untouched[partition] = False
 
     @rule(partition=_partition)
     def pause(self, partition: int) -> None:
-        pause_partitions(self.world.ctx, TOPIC, [partition], by="ann")
+        pause_partitions(self.world.installation, TOPIC, [partition], by="ann")
         self.models[partition].paused = True
 
     @rule()
     def resume(self) -> None:
-        resume_partitions(self.world.ctx, TOPIC, by="ann")
+        resume_partitions(self.world.installation, TOPIC, by="ann")
         for model in self.models:
             model.paused = False
 
     @rule()
     def sweep(self) -> None:
-        sweep_topics(self.world.ctx, [TOPIC])
+        sweep_topics(self.world.installation, [TOPIC])
 
     def _expect(self, as_of_ms: int) -> dict[int, surviving_records.CleaningOutcome]:
         """Let the oracle run, and give its files the shape of the real ones: byte sums stay comparable."""
@@ -349,7 +352,7 @@ class LogMachine(RuleBasedStateMachine):
             model.uncleanable = self.clock() < self.backs_off_until_ms.get(number, 0)
 
     def _mirror(self, head: Head) -> None:
-        segments = self.world.ctx.log.open(TOPIC).segments(head)
+        segments = self.world.installation.log.open(TOPIC).segments(head)
         for number, model in enumerate(self.models):
             records = {each.offset: each for file in model.files for each in file.records}
             files_of = {each.offset: file for file in model.files for each in file.records}
@@ -397,9 +400,9 @@ class LogMachine(RuleBasedStateMachine):
 
     def every_partition_is_assessed_as_the_oracle_says(self) -> None:
         self._mark_models()
-        ctx = self.world.ctx
+        installation = self.world.installation
         config = model_config(self.config)
-        for found in assess_view(ctx, load_topic_view(ctx, TOPIC), as_of_ms=self.clock()):
+        for found in assess_view(installation, load_topic_view(installation, TOPIC), as_of_ms=self.clock()):
             expected = self.models[found.partition].assess(config, self.clock(), self.clock())
             assert (
                 found.reason,
@@ -441,8 +444,8 @@ class LogMachine(RuleBasedStateMachine):
         """What compaction could not keep in the log is in the quarantine, every record of it, once."""
         if not any(self.aside):
             return
-        ctx = self.world.ctx
-        rows = list_visible_rows(ctx.log.quarantine(TOPIC), self.world.head().state)
+        installation = self.world.installation
+        rows = list_visible_rows(installation.log.quarantine(TOPIC), self.world.head().state)
         found = sorted(zip(rows.column("partition").to_pylist(), rows.column("offset").to_pylist(), strict=True))
         assert found == sorted((number, offset) for number, offsets in enumerate(self.aside) for offset in offsets)
 

@@ -31,7 +31,7 @@ from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.planning.plans import PlanReference
 from winnow.store import RunState
-from winnow.values.model import RetiredFile
+from winnow.values.topic_state import RetiredFile
 
 GRACE_MS = 3_600_000
 DAY_MS = 86_400_000
@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def swept(world: World) -> SweepReport:
-    (report,) = sweep_topics(world.ctx, [TOPIC])
+    (report,) = sweep_topics(world.installation, [TOPIC])
     return report
 
 
@@ -80,7 +80,7 @@ def test_nothing_goes_before_the_grace_and_all_that_was_retired_goes_after_it(wo
     assert data_files(world) == before - retired == live_files(world)
     assert (late.files_waiting, late.bytes_waiting) == (0, 0)
     assert world.head().state.retired == ()
-    assert world.ctx.store.retired_files.list_retired(TOPIC) == []
+    assert world.installation.store.retired_files.list_retired(TOPIC) == []
     assert world.read() == read == compute_survivors(FIRST)
 
 
@@ -120,8 +120,8 @@ def test_sweeping_again_removes_nothing_more(world: World) -> None:
 
 def test_a_sweep_that_died_while_it_remembered_a_swept_folder_is_no_trouble(world: World) -> None:
     """What it left in the ledger names a folder, and no sweep removes folders."""
-    folder = storage.join(world.head().location, "data", world.ctx.store.runs.list_runs(TOPIC)[0].plan_id)
-    world.ctx.store.retired_files.record(TOPIC, [RetiredFile(folder, 0, world.clock(), "plan")], "attempts")
+    folder = storage.join(world.head().location, "data", world.installation.store.runs.list_runs(TOPIC)[0].plan_id)
+    world.installation.store.retired_files.record(TOPIC, [RetiredFile(folder, 0, world.clock(), "plan")], "attempts")
     after(world, 2 * GRACE_MS)
     assert world.read() == compute_survivors(FIRST)
     assert data_files(world) == live_files(world)
@@ -203,7 +203,7 @@ def test_a_file_named_in_the_ledger_that_a_snapshot_still_refers_to_stays(world:
         "metadata": world.segments()[0].path,
     }
     for kind, path in wrong.items():
-        world.ctx.store.retired_files.record(TOPIC, [RetiredFile(path, 1, world.clock(), "wrong")], kind)
+        world.installation.store.retired_files.record(TOPIC, [RetiredFile(path, 1, world.clock(), "wrong")], kind)
     after(world, 2 * GRACE_MS)
     assert all(storage.exists(path) for path in wrong.values())
     assert world.read() == compute_survivors(FIRST)
@@ -225,7 +225,7 @@ def test_files_of_a_void_run_go_after_the_grace_since_it_was_closed(world: World
     world.ingest(build_versions(12, 6))
     plan = staged(world, world.clock())
     assert attempt_files(world, plan)
-    settle_open_runs(world.ctx, TOPIC)
+    settle_open_runs(world.installation, TOPIC)
     after(world, GRACE_MS - 1)
     assert attempt_files(world, plan)
     read = world.read()
@@ -239,7 +239,7 @@ def test_files_of_an_attempt_that_was_not_the_published_one_go_and_the_published
     plan = staged(world, world.clock(), "a1")
     world.stage(plan, "a2")
     world.accept(plan, "a2")
-    publish_attempt(world.ctx, plan.plan_id, "a2")
+    publish_attempt(world.installation, plan.plan_id, "a2")
     assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a1", "a2"}
     after(world, 2 * GRACE_MS)
     assert {name.split("/")[1] for name in attempt_files(world, plan)} == {"a2"}
@@ -251,9 +251,9 @@ def test_files_of_a_refused_run_go_too(world: World) -> None:
     first, second = staged(world, world.clock()), staged(world, world.clock() + 1)
     for plan in (first, second):
         world.accept(plan)
-    publish_attempt(world.ctx, first.plan_id, "a1")
+    publish_attempt(world.installation, first.plan_id, "a1")
     with pytest.raises(PlanVoidError):
-        publish_attempt(world.ctx, second.plan_id, "a1")
+        publish_attempt(world.installation, second.plan_id, "a1")
     after(world, 2 * GRACE_MS)
     assert attempt_files(world, second) == set()
     assert world.read() == compute_survivors(build_versions(0, 18))
@@ -268,7 +268,7 @@ def test_files_of_a_run_that_is_not_closed_are_never_listed(
     plan = staged(world, world.clock())
     if status is not RunState.STAGED:
         world.accept(plan)
-        world.ctx.store.runs.set_state(plan.plan_id, status, world.clock(), attempt="a1")
+        world.installation.store.runs.set_state(plan.plan_id, status, world.clock(), attempt="a1")
     files = attempt_files(world, plan)
     assert files
     monkeypatch.setattr("winnow.pipeline.admin.sweep.settle_open_runs", lambda *_: [])
@@ -283,7 +283,7 @@ def test_an_unknown_run_is_settled_before_its_files_are_looked_at(
     world.ingest(build_versions(12, 6))
     plan = staged(world, world.clock())
     world.accept(plan)
-    catalog = world.ctx.log.catalog
+    catalog = world.installation.log.catalog
     genuine = catalog.commit_table, catalog.load_table
 
     def commit(*arguments: object, **named: object) -> None:
@@ -297,7 +297,7 @@ def test_an_unknown_run_is_settled_before_its_files_are_looked_at(
     with monkeypatch.context():
         monkeypatch.setattr(catalog, "commit_table", commit)
         with pytest.raises(CommitUnknownError):
-            publish_attempt(world.ctx, plan.plan_id, "a1")
+            publish_attempt(world.installation, plan.plan_id, "a1")
     monkeypatch.setattr(catalog, "commit_table", genuine[0])
     monkeypatch.setattr(catalog, "load_table", genuine[1])
     after(world, 30 * DAY_MS)
@@ -310,12 +310,12 @@ def test_a_plan_that_is_tried_again_after_its_folder_was_swept_is_swept_again(wo
     world.ingest(build_versions(12, 6))
     as_of_ms = world.clock()
     plan = staged(world, as_of_ms, "a1")
-    settle_open_runs(world.ctx, TOPIC)
+    settle_open_runs(world.installation, TOPIC)
     after(world, 2 * GRACE_MS)
     assert attempt_files(world, plan) == set()
     again = staged(world, as_of_ms, "a2")
     assert again.plan_id == plan.plan_id
-    settle_open_runs(world.ctx, TOPIC)
+    settle_open_runs(world.installation, TOPIC)
     after(world, 2 * GRACE_MS)
     assert attempt_files(world, plan) == set()
 
@@ -330,7 +330,7 @@ def test_an_append_during_the_sweep_survives(world: World, tmp_path: Path) -> No
     assert data_files(world) == live_files(world)
     path = tmp_path / "in-2.jsonl"
     assert path.is_file()
-    assert ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock()).records_skipped == 3
+    assert ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock()).records_skipped == 3
 
 
 def test_a_reader_of_the_old_snapshot_can_finish_within_the_grace(world: World) -> None:

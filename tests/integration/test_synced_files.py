@@ -35,12 +35,12 @@ def io_of(tmp_path: Path, warehouse: str, **catalog: str) -> str | None:
 def test_tables_of_a_local_warehouse_are_written_through_the_synced_file_io(world: World) -> None:
     """The log's, the quarantine's, and what maintenance writes; nothing of it is kept in the table's properties."""
     table = world.head().table
-    quarantine = world.ctx.log.catalog.load_table(("winnow_quarantine", TOPIC))
+    quarantine = world.installation.log.catalog.load_table(("winnow_quarantine", TOPIC))
     table.maintenance.expire_snapshots()
     for each in (table, quarantine):
         assert type(each.io) is SyncedFileIO
         assert "py-io-impl" not in each.properties
-    assert type(load_file_io(world.ctx.log.catalog.properties, table.location())) is SyncedFileIO
+    assert type(load_file_io(world.installation.log.catalog.properties, table.location())) is SyncedFileIO
 
 
 @pytest.mark.parametrize("warehouse", ["file:///lake", "/lake"])
@@ -78,9 +78,9 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 def test_commits_to_a_sqlite_catalog_outlive_their_journal(world: World) -> None:
     """Its removal is synced too, without which a power cut would take the commit back."""
-    with world.ctx.log.catalog.engine.connect() as connection:  # type: ignore[attr-defined]
+    with world.installation.log.catalog.engine.connect() as connection:  # type: ignore[attr-defined]
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3
-    store = world.ctx.settings.store_url.removeprefix("sqlite:///")
+    store = world.installation.settings.store_url.removeprefix("sqlite:///")
     with sqlite3.connect(store) as other:
         assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
@@ -108,7 +108,9 @@ def test_a_task_whose_segments_the_disk_refuses_leaves_no_staging_manifest(
     assert plan is not None
     document = staging.read_plan(plan.uri)
     refuse(monkeypatch, f"/data/{plan.plan_id}/")
-    results = list(spark._run_task([spark.build_units(plan.uri, document)], "a1", world.ctx.budget, lambda _: None))
+    results = list(
+        spark._run_task([spark.build_units(plan.uri, document)], "a1", world.installation.budget, lambda _: None)
+    )
     outcome = spark.write_plan_manifest(plan.uri, document, "a1", results)
     assert outcome.manifest_uri is None
     assert outcome.failure is not None
@@ -127,7 +129,7 @@ def test_an_ingest_that_the_disk_refuses_lands_nothing(
     with monkeypatch.context() as broken:
         refuse(broken, below)
         with pytest.raises(OSError, match="Input/output error"):
-            ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock())
+            ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock())
         assert world.read() == RECORDS
-    assert ingest_files(world.ctx, TOPIC, [str(path)], as_of_ms=world.clock()).records_appended == 3
+    assert ingest_files(world.installation, TOPIC, [str(path)], as_of_ms=world.clock()).records_appended == 3
     assert world.read() == [*RECORDS, *more]

@@ -36,7 +36,7 @@ def test_columns_whose_newest_records_are_text_are_text(
         world.create(2, cleanup_policy="delete")
         if records:
             world.ingest([record(n, key, value, partition=1) for n, (key, value) in enumerate(records)])
-        assert find_text_columns(load_topic_view(world.ctx, "orders")) == expected
+        assert find_text_columns(load_topic_view(world.installation, "orders")) == expected
 
 
 def test_nothing_is_taken_for_text_where_a_segment_is_damaged(tmp_path: Path) -> None:
@@ -46,4 +46,4 @@ def test_nothing_is_taken_for_text_where_a_segment_is_damaged(tmp_path: Path) ->
         world.ingest([record(0, b"k", b"v")])
         (segment,) = world.segments()
         storage.parse_local_path(segment.path).write_bytes(b"no Parquet")
-        assert find_text_columns(load_topic_view(world.ctx, "orders")) == set()
+        assert find_text_columns(load_topic_view(world.installation, "orders")) == set()

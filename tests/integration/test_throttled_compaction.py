@@ -48,7 +48,7 @@ def compacted(
     assert plan is not None
     document = staging.read_plan(plan.uri)
     (partition,) = document.partitions
-    budget = replace(world.ctx.budget, bytes_per_second=rate)
+    budget = replace(world.installation.budget, bytes_per_second=rate)
     return compact_partition(document, partition, attempt=attempt, budget=budget, throttle=throttle)
 
 
@@ -106,4 +106,4 @@ def test_rate_is_off_by_default_and_reaches_the_job_when_set(tmp_path: Path) -> 
 
 def test_budget_of_a_task_in_process_has_no_rate_unless_one_is_set(world: World) -> None:
     """A compaction without the setting never waits."""
-    assert world.ctx.budget.bytes_per_second is None
+    assert world.installation.budget.bytes_per_second is None

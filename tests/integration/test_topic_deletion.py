@@ -63,11 +63,14 @@ def create(world: World) -> None:
 
 def sweep_after(world: World, ms: int) -> str:
     world.clock.now_ms += ms
-    return sweep_topics(world.ctx)[0].message
+    return sweep_topics(world.installation)[0].message
 
 
 def aside(world: World) -> list[bytes]:
-    return [row["value"] for row in list_visible_rows(world.ctx.log.quarantine(TOPIC), world.head().state).to_pylist()]
+    return [
+        row["value"]
+        for row in list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).to_pylist()
+    ]
 
 
 def files(world: World) -> set[str]:
@@ -76,49 +79,49 @@ def files(world: World) -> set[str]:
 
 def test_deleted_topic_is_hidden_and_a_restored_one_is_identical(world: World) -> None:
     read, state, quarantined = world.read(), world.head().state, aside(world)
-    report = delete_topic(world.ctx, TOPIC)
+    report = delete_topic(world.installation, TOPIC)
     assert report.restorable_until_ms == world.clock() + GRACE_MS
     assert (report.contents.records, report.contents.records_quarantined) == (len(read), 1)
-    assert list_topics(world.ctx) == []
+    assert list_topics(world.installation) == []
     with pytest.raises(DeletedTopicError, match=f"winnow topics restore {TOPIC}"):
         world.read()
     assert "wait for their grace" in sweep_after(world, GRACE_MS - 1)
-    assert restore_topic(world.ctx, TOPIC)
-    assert (list_topics(world.ctx), world.read(), aside(world)) == ([TOPIC], read, quarantined)
+    assert restore_topic(world.installation, TOPIC)
+    assert (list_topics(world.installation), world.read(), aside(world)) == ([TOPIC], read, quarantined)
     assert world.head().state == state
-    assert world.ctx.store.projection.list_checkpoints([TOPIC])
-    assert world.ctx.store.overview.find_topic(TOPIC, world.clock()) is not None
-    assert not restore_topic(world.ctx, TOPIC)
+    assert world.installation.store.projection.list_checkpoints([TOPIC])
+    assert world.installation.store.overview.find_topic(TOPIC, world.clock()) is not None
+    assert not restore_topic(world.installation, TOPIC)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda world: alter_topic(world.ctx, TOPIC, {"segment.ms": "5"}, []),
-        lambda world: alter_topic(world.ctx, TOPIC, {}, [], partitions=3),
-        lambda world: pause_partitions(world.ctx, TOPIC, [0], by="ann"),
-        lambda world: delete_records(world.ctx, TOPIC, {0: 1}),
+        lambda world: alter_topic(world.installation, TOPIC, {"segment.ms": "5"}, []),
+        lambda world: alter_topic(world.installation, TOPIC, {}, [], partitions=3),
+        lambda world: pause_partitions(world.installation, TOPIC, [0], by="ann"),
+        lambda world: delete_records(world.installation, TOPIC, {0: 1}),
         lambda world: world.plan(world.clock()),
-        lambda world: undo_ingest(world.ctx, TOPIC, "x"),
+        lambda world: undo_ingest(world.installation, TOPIC, "x"),
         lambda world: ingest_files(
-            world.ctx, TOPIC, [write_jsonl(world.path(), build_versions(20, 1))], as_of_ms=world.clock()
+            world.installation, TOPIC, [write_jsonl(world.path(), build_versions(20, 1))], as_of_ms=world.clock()
         ),
     ],
     ids=["alter", "add partitions", "pause", "delete records", "plan", "undo", "ingest"],
 )
 def test_deleted_topic_is_refused_by_whatever_writes(world: World, change: Callable[[World], object]) -> None:
-    delete_topic(world.ctx, TOPIC)
-    head = world.ctx.log.open(TOPIC).head(even_deleted=True)
+    delete_topic(world.installation, TOPIC)
+    head = world.installation.log.open(TOPIC).head(even_deleted=True)
     with pytest.raises((DeletedTopicError, BadInputError), match="was deleted at"):
         change(world)
-    assert world.ctx.log.open(TOPIC).head(even_deleted=True).snapshot_id == head.snapshot_id
+    assert world.installation.log.open(TOPIC).head(even_deleted=True).snapshot_id == head.snapshot_id
 
 
 def test_ingest_that_meets_the_deletion_at_its_commit_leaves_nothing(world: World) -> None:
     read, before = world.read(), files(world)
-    with run_between_head_and_commit(lambda: delete_topic(world.ctx, TOPIC)), pytest.raises(DeletedTopicError):
+    with run_between_head_and_commit(lambda: delete_topic(world.installation, TOPIC)), pytest.raises(DeletedTopicError):
         world.ingest(build_versions(20, 3))
-    restore_topic(world.ctx, TOPIC)
+    restore_topic(world.installation, TOPIC)
     assert world.read() == read
     assert {path for path in files(world) - before if path.endswith(".parquet")} == set()
 
@@ -131,9 +134,9 @@ def test_compaction_that_meets_the_deletion_publishes_nothing(world: World) -> N
     assert plan is not None
     world.stage(plan, "a2")
     world.accept(plan, "a2")
-    with run_between_head_and_commit(lambda: delete_topic(world.ctx, TOPIC)), pytest.raises(DeletedTopicError):
-        publish_attempt(world.ctx, plan.plan_id, "a2")
-    restore_topic(world.ctx, TOPIC)
+    with run_between_head_and_commit(lambda: delete_topic(world.installation, TOPIC)), pytest.raises(DeletedTopicError):
+        publish_attempt(world.installation, plan.plan_id, "a2")
+    restore_topic(world.installation, TOPIC)
     assert world.read() == read
     world.clock.now_ms += 1
     world.compact(attempt="a3")
@@ -142,32 +145,32 @@ def test_compaction_that_meets_the_deletion_publishes_nothing(world: World) -> N
 
 
 def test_sweep_after_the_grace_leaves_no_file_and_no_entry(world: World) -> None:
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     assert files(world)
     assert "its grace has passed" in sweep_after(world, GRACE_MS)
     assert files(world) == set()
-    assert (world.ctx.log.list_deleted(), list_topics(world.ctx)) == ([], [])
+    assert (world.installation.log.list_deleted(), list_topics(world.installation)) == ([], [])
     with pytest.raises(UnknownTopicError, match="There is no topic"):
-        restore_topic(world.ctx, TOPIC)
-    assert world.ctx.store.projection.list_checkpoints([TOPIC]) == []
-    assert sweep_topics(world.ctx) == []
+        restore_topic(world.installation, TOPIC)
+    assert world.installation.store.projection.list_checkpoints([TOPIC]) == []
+    assert sweep_topics(world.installation) == []
 
 
 def test_files_of_others_in_the_folder_stay_and_are_counted(world: World) -> None:
     location = storage.parse_local_path(world.head().location)
     for name in ("notes.txt", "data/notes.txt", "metadata/backup.txt"):
         (location / name).write_text("mine")
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     assert "3 file(s) in its folder are not Winnow's" in sweep_after(world, GRACE_MS)
     assert len(files(world)) == 3
 
 
 def test_namesake_is_refused_while_the_deleted_one_waits_and_starts_empty_after_it(world: World) -> None:
     read = world.read()
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     with pytest.raises(ConfigurationError, match=r"topics restore orders.*topics delete orders --now"):
         create(world)
-    delete_topic(world.ctx, TOPIC, now=True)
+    delete_topic(world.installation, TOPIC, now=True)
     # The refused creation has left metadata of another table, which are not this topic's to delete.
     assert {path for path in files(world) if not path.endswith(".metadata.json")} == set()
     create(world)
@@ -190,12 +193,12 @@ def test_topic_is_deleted_now_in_one_call_and_cannot_be_restored_once_its_files_
     with monkeypatch.context() as patch:
         patch.setattr(storage, "delete", die)
         with pytest.raises(Killed):
-            delete_topic(world.ctx, TOPIC, now=True)
+            delete_topic(world.installation, TOPIC, now=True)
     with pytest.raises(DeletedTopicError, match=f"winnow sweep {TOPIC}"):
-        restore_topic(world.ctx, TOPIC)
+        restore_topic(world.installation, TOPIC)
     with pytest.raises(ConfigurationError):
         create(world)
-    sweep_topics(world.ctx)
+    sweep_topics(world.installation)
     # The refused creation has left metadata of another table, which are not this topic's to delete.
     assert {path for path in files(world) if not path.endswith(".metadata.json")} == set()
 
@@ -207,7 +210,7 @@ def test_removal_that_was_killed_at_any_file_is_completed_by_the_next_sweep(
     class Killed(BaseException):
         pass
 
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     genuine, left = storage.delete, [done]
 
     def delete(uri: str, *, below: str | None = None) -> bool:
@@ -219,8 +222,8 @@ def test_removal_that_was_killed_at_any_file_is_completed_by_the_next_sweep(
     with monkeypatch.context() as patch, suppress(Killed):
         patch.setattr(storage, "delete", delete)
         sweep_after(world, GRACE_MS)
-    sweep_topics(world.ctx)
-    assert list_topics(world.ctx) == []
+    sweep_topics(world.installation)
+    assert list_topics(world.installation) == []
     assert {path for path in files(world) if not path.startswith("winnow/orders-")} <= {"winnow_deleted/orders.deleted"}
     create(world)
     assert world.read() == []
@@ -229,11 +232,11 @@ def test_removal_that_was_killed_at_any_file_is_completed_by_the_next_sweep(
 @pytest.mark.parametrize("moment", ["list", "verify", "delete", "drop"])
 def test_slow_removal_touches_nothing_of_a_namesake(world: World, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """Paused at this line, while another process ends the removal and somebody creates the topic anew and fills it."""
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     world.clock.now_ms += GRACE_MS
     owner, name = {
         "list": (topic_deletion, "_list_files"),
-        "verify": (type(world.ctx.log.open(TOPIC)), "newest_head"),
+        "verify": (type(world.installation.log.open(TOPIC)), "newest_head"),
         "delete": (storage, "delete"),
         "drop": (deleted_topics, "drop_table"),
     }[moment]
@@ -246,7 +249,7 @@ def test_slow_removal_touches_nothing_of_a_namesake(world: World, monkeypatch: p
             return genuine(*arguments, **named)
         if not state.get("done"):
             state["busy"] = state["done"] = True
-            topic_deletion.remove_topic(world.ctx, TOPIC, deleted_before_ms=None)
+            topic_deletion.remove_topic(world.installation, TOPIC, deleted_before_ms=None)
             create(world)
             world.ingest(RECORDS)
             state["busy"] = False
@@ -256,20 +259,20 @@ def test_slow_removal_touches_nothing_of_a_namesake(world: World, monkeypatch: p
     if moment == "drop":
         monkeypatch.setattr("winnow.log.quarantine.drop_table", pause)
     with suppress(WinnowError):
-        topic_deletion.remove_topic(world.ctx, TOPIC, deleted_before_ms=None)
+        topic_deletion.remove_topic(world.installation, TOPIC, deleted_before_ms=None)
     monkeypatch.undo()
     assert state["done"]
-    assert list_topics(world.ctx) == [TOPIC]
+    assert list_topics(world.installation) == [TOPIC]
     assert world.read() == sorted([r for r in RECORDS if r.key is not None], key=lambda r: (r.partition, r.offset))
     assert aside(world) == [b"keyless"]
 
 
 def test_ingest_that_was_prepared_for_the_deleted_topic_does_not_land_in_its_namesake(world: World) -> None:
-    delete_topic(world.ctx, TOPIC, now=True)
+    delete_topic(world.installation, TOPIC, now=True)
     create(world)
 
     def create_again() -> None:
-        delete_topic(world.ctx, TOPIC, now=True)
+        delete_topic(world.installation, TOPIC, now=True)
         create(world)
 
     with run_between_head_and_commit(create_again), pytest.raises(CommitConflictError, match="created again"):
@@ -279,44 +282,44 @@ def test_ingest_that_was_prepared_for_the_deleted_topic_does_not_land_in_its_nam
 
 def test_restore_and_removal_decide_by_their_commits(world: World) -> None:
     read = world.read()
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     world.clock.now_ms += GRACE_MS
     with (
-        run_between_head_and_commit(lambda: restore_topic(world.ctx, TOPIC)),
+        run_between_head_and_commit(lambda: restore_topic(world.installation, TOPIC)),
         pytest.raises(UsageError, match="is not deleted"),
     ):
-        sweep_topics(world.ctx)
+        sweep_topics(world.installation)
     assert world.read() == read
-    delete_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
     world.clock.now_ms += GRACE_MS
-    with run_between_head_and_commit(lambda: sweep_topics(world.ctx)), pytest.raises(WinnowError):
-        restore_topic(world.ctx, TOPIC)
+    with run_between_head_and_commit(lambda: sweep_topics(world.installation)), pytest.raises(WinnowError):
+        restore_topic(world.installation, TOPIC)
     assert files(world) == set()
 
 
 def test_missing_note_hides_nothing_from_writers_and_the_next_sweep_writes_it_again(world: World) -> None:
-    delete_topic(world.ctx, TOPIC)
-    deleted_topics.forget_deleted(world.ctx.settings.warehouse, TOPIC)
+    delete_topic(world.installation, TOPIC)
+    deleted_topics.forget_deleted(world.installation.settings.warehouse, TOPIC)
     with pytest.raises((DeletedTopicError, BadInputError)):
         world.ingest(build_versions(20, 1))
-    sweep_topics(world.ctx)
-    assert (list_topics(world.ctx), world.ctx.log.list_deleted()) == ([], [TOPIC])
+    sweep_topics(world.installation)
+    assert (list_topics(world.installation), world.installation.log.list_deleted()) == ([], [TOPIC])
 
 
 def test_note_without_a_deletion_hides_nothing(world: World) -> None:
     """The process died between the note and its commit."""
-    deleted_topics.note_deleted(world.ctx.settings.warehouse, TOPIC)
-    assert list_topics(world.ctx) == [TOPIC]
+    deleted_topics.note_deleted(world.installation.settings.warehouse, TOPIC)
+    assert list_topics(world.installation) == [TOPIC]
 
 
 def test_empty_topic_can_be_deleted_and_restored(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         create(world)
-        assert describe_contents(world.ctx, TOPIC).records == 0
-        delete_topic(world.ctx, TOPIC)
-        restore_topic(world.ctx, TOPIC)
+        assert describe_contents(world.installation, TOPIC).records == 0
+        delete_topic(world.installation, TOPIC)
+        restore_topic(world.installation, TOPIC)
         assert world.read() == []
-        delete_topic(world.ctx, TOPIC, now=True)
+        delete_topic(world.installation, TOPIC, now=True)
         assert files(world) == set()
 
 

@@ -31,7 +31,7 @@ from winnow.log.file_checksums import make_checksum_name
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
-from winnow.pipeline.context import open_context
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
 from winnow.pipeline.topics.recovery import recover_topic
 from winnow.store.topic_heads import TopicHeads
@@ -67,16 +67,16 @@ class Home:
         return dict(winnow("topics", "describe", topic, "--json").document)
 
     def location(self, topic: str = TOPIC) -> str:
-        with open_context(load_settings(cwd=self.folder)) as ctx:
-            return str(ctx.log.open(topic).head(even_deleted=True).location)
+        with open_installation(load_settings(cwd=self.folder)) as installation:
+            return str(installation.log.open(topic).head(even_deleted=True).location)
 
     def metadata(self, topic: str = TOPIC) -> str:
-        with open_context(load_settings(cwd=self.folder)) as ctx:
-            return str(ctx.log.open(topic).head(even_deleted=True).table.metadata_location)
+        with open_installation(load_settings(cwd=self.folder)) as installation:
+            return str(installation.log.open(topic).head(even_deleted=True).table.metadata_location)
 
     def fence(self, topic: str = TOPIC) -> int:
-        with open_context(load_settings(cwd=self.folder)) as ctx:
-            return ctx.log.open(topic).head(even_deleted=True).fence
+        with open_installation(load_settings(cwd=self.folder)) as installation:
+            return installation.log.open(topic).head(even_deleted=True).fence
 
 
 @pytest.fixture
@@ -152,27 +152,27 @@ world = define_world(1, build_versions(0, 6), build_versions(6, 6), min_cleanabl
 
 
 def get_catalog(world: World) -> LogSqlCatalog:
-    catalog = world.ctx.log.catalog
+    catalog = world.installation.log.catalog
     assert isinstance(catalog, LogSqlCatalog)
     return catalog
 
 
 def locate_metadata(world: World) -> str:
     """The metadata file that the catalog names."""
-    found = get_catalog(world).find_metadata_location(world.ctx.log.identify(TOPIC))
+    found = get_catalog(world).find_metadata_location(world.installation.log.identify(TOPIC))
     assert found is not None
     return found
 
 
 def put_back(world: World, location: str) -> None:
     """The catalog names an earlier metadata file again, as after it was restored from a backup."""
-    get_catalog(world).swap_metadata(world.ctx.log.identify(TOPIC), locate_metadata(world), location)
+    get_catalog(world).swap_metadata(world.installation.log.identify(TOPIC), locate_metadata(world), location)
 
 
 def lose(world: World) -> str:
     """The catalog loses the topic; returns the folder of its table."""
     location = world.head().location
-    get_catalog(world).drop_table_at(world.ctx.log.identify(TOPIC), locate_metadata(world))
+    get_catalog(world).drop_table_at(world.installation.log.identify(TOPIC), locate_metadata(world))
     return location
 
 
@@ -201,7 +201,7 @@ def test_numbers_are_above_all_that_the_folder_knows(world: World) -> None:
     world.ingest(build_versions(12, 4))
     ingest_and_die_before_the_catalog_is_asked(world, 16)
     put_back(world, earlier)
-    report = recover_topic(world.ctx, TOPIC, metadata=storage.get_name(earlier), run=True)
+    report = recover_topic(world.installation, TOPIC, metadata=storage.get_name(earlier), run=True)
     metadata = world.head().table.metadata
     assert metadata.model_dump(by_alias=True)["last-sequence-number"] == 5
     assert storage.get_name(locate_metadata(world)).startswith("00005-")
@@ -214,12 +214,12 @@ def test_a_commit_that_died_is_not_taken_where_the_catalog_knows_what_came_befor
     """Its caller was told nothing; it is shown, and taken only by name."""
     before = locate_metadata(world)
     died = ingest_and_die_before_the_catalog_is_asked(world, 12)
-    report = recover_topic(world.ctx, TOPIC, run=True)
+    report = recover_topic(world.installation, TOPIC, run=True)
     assert not report.was_needed
     assert locate_metadata(world) == before
     assert [each.standing for each in report.snapshots][-1] == "not proven"
     assert any(died in notice for notice in report.notices)
-    recover_topic(world.ctx, TOPIC, metadata=died, run=True)
+    recover_topic(world.installation, TOPIC, metadata=died, run=True)
     assert world.read() == build_versions(0, 16)
 
 
@@ -238,7 +238,7 @@ def test_a_commit_that_lost_its_race_is_not_taken(world: World) -> None:
         world.ingest(build_versions(12, 4))
     world.ingest(build_versions(16, 4))
     location = lose(world)
-    report = adopt_topic(world.ctx, TOPIC, location, run=True)
+    report = adopt_topic(world.installation, TOPIC, location, run=True)
     standings = {storage.get_name(each.metadata_location): each.standing for each in report.snapshots}
     assert standings[refused[0]] == "not landed"
     assert world.read() == build_versions(0, 20)
@@ -250,15 +250,15 @@ def test_two_commits_that_may_be_the_last_are_not_decided_between(
     """Where the metadata store is lost, too, nothing is changed until one of them is named."""
     monkeypatch.setattr(TopicHeads, "list_lives", lambda *_: [])
     died = ingest_and_die_before_the_catalog_is_asked(world, 12)
-    set_config(world.ctx.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
+    set_config(world.installation.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
     newest = storage.get_name(locate_metadata(world))
     location = lose(world)
-    assert adopt_topic(world.ctx, TOPIC, location).undecided is not None
+    assert adopt_topic(world.installation, TOPIC, location).undecided is not None
     with pytest.raises(UsageError, match="Choose one with --metadata"):
-        adopt_topic(world.ctx, TOPIC, location, run=True)
+        adopt_topic(world.installation, TOPIC, location, run=True)
     assert died != newest
-    adopt_topic(world.ctx, TOPIC, location, metadata=newest, run=True)
-    assert world.ctx.log.open(TOPIC).config().overrides["delete.retention.ms"] == "5"
+    adopt_topic(world.installation, TOPIC, location, metadata=newest, run=True)
+    assert world.installation.log.open(TOPIC).config().overrides["delete.retention.ms"] == "5"
 
 
 def change_metadata(world: World, change: Callable[[dict[str, Any]], object]) -> str:
@@ -306,9 +306,9 @@ def test_forged_files_are_refused_and_named(world: World) -> None:
     before = world.listing(below="winnow")
     for name, words in cases:
         with pytest.raises((UsageError, DamagedMetadataError), match=words):
-            recover_topic(world.ctx, TOPIC, metadata=name, run=True)
+            recover_topic(world.installation, TOPIC, metadata=name, run=True)
     assert world.listing(below="winnow") == before
-    report = recover_topic(world.ctx, TOPIC)
+    report = recover_topic(world.installation, TOPIC)
     assert len(report.set_aside) == 2
 
 
@@ -320,7 +320,7 @@ def test_segments_of_another_topic_are_not_adopted(world: World) -> None:
     assert other is not None
     forged = change_metadata(world, lambda it: it["snapshots"][-1].update({"manifest-list": locate_copy(world, other)}))
     with pytest.raises(DamagedMetadataError, match="outside of the table's folder"):
-        recover_topic(world.ctx, TOPIC, metadata=forged, run=True)
+        recover_topic(world.installation, TOPIC, metadata=forged, run=True)
 
 
 def locate_copy(world: World, snapshot: Any) -> str:
@@ -334,15 +334,15 @@ def locate_copy(world: World, snapshot: Any) -> str:
 def test_a_half_deleted_folder_is_not_adopted(world: World, what: str) -> None:
     """Whatever the newest metadata lead to and is not there is named; nothing changes."""
     world.compact()
-    set_config(world.ctx.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
+    set_config(world.installation.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
     location = lose(world)
     segments = sorted(path for path in world.listing() if f"/{what}" in path)
     for path in segments:
-        (Path(world.ctx.settings.warehouse.removeprefix("file://")) / path).unlink()
-    assert adopt_topic(world.ctx, TOPIC, location).problems
+        (Path(world.installation.settings.warehouse.removeprefix("file://")) / path).unlink()
+    assert adopt_topic(world.installation, TOPIC, location).problems
     with pytest.raises(DamagedMetadataError, match="not complete"):
-        adopt_topic(world.ctx, TOPIC, location, run=True)
-    assert world.ctx.log.names() == []
+        adopt_topic(world.installation, TOPIC, location, run=True)
+    assert world.installation.log.names() == []
 
 
 def test_a_segment_behind_a_link_is_not_taken(world: World, tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_segment_behind_a_link_is_not_taken(world: World, tmp_path: Path) -> N
     segment.rename(elsewhere)
     segment.symlink_to(elsewhere)
     with pytest.raises(DamagedMetadataError, match="behind a link"):
-        adopt_topic(world.ctx, TOPIC, location, run=True)
+        adopt_topic(world.installation, TOPIC, location, run=True)
 
 
 def test_a_folder_behind_a_link_and_one_elsewhere_are_refused(world: World, tmp_path: Path) -> None:
@@ -362,11 +362,11 @@ def test_a_folder_behind_a_link_and_one_elsewhere_are_refused(world: World, tmp_
     beside = location.with_name("linked")
     beside.symlink_to(location)
     with pytest.raises(UsageError, match="behind a link"):
-        adopt_topic(world.ctx, TOPIC, str(beside), run=True)
+        adopt_topic(world.installation, TOPIC, str(beside), run=True)
     with pytest.raises(UsageError, match="not below the warehouse"):
-        adopt_topic(world.ctx, TOPIC, str(tmp_path), run=True)
+        adopt_topic(world.installation, TOPIC, str(tmp_path), run=True)
     with pytest.raises(UsageError, match="not below the warehouse"):
-        adopt_topic(world.ctx, TOPIC, f"{location}/../../../../etc", run=True)
+        adopt_topic(world.installation, TOPIC, f"{location}/../../../../etc", run=True)
 
 
 def test_a_name_or_folder_that_the_catalog_has_is_refused(world: World) -> None:
@@ -374,12 +374,12 @@ def test_a_name_or_folder_that_the_catalog_has_is_refused(world: World) -> None:
     world.create(1, "payments")
     there = world.head("payments").location
     with pytest.raises(UsageError, match="has a topic orders already"):
-        adopt_topic(world.ctx, TOPIC, there, run=True)
+        adopt_topic(world.installation, TOPIC, there, run=True)
     with pytest.raises(UsageError, match="already, as topic payments"):
-        adopt_topic(world.ctx, "invoices", there, run=True)
+        adopt_topic(world.installation, "invoices", there, run=True)
     location = lose(world)
     with pytest.raises(UsageError, match="that of topic orders, not of invoices"):
-        adopt_topic(world.ctx, "invoices", location, run=True)
+        adopt_topic(world.installation, "invoices", location, run=True)
 
 
 def test_quarantined_records_come_back_with_their_topic(world: World) -> None:
@@ -387,15 +387,15 @@ def test_quarantined_records_come_back_with_their_topic(world: World) -> None:
     world.create(1, "keyed", winnow_keyless="quarantine")
     world.ingest([*build_versions(0, 2), Record(2, None, b"keyless")], topic="keyed")
     location = world.head("keyed").location
-    rows = list_visible_rows(world.ctx.log.quarantine("keyed"), world.head("keyed").state)
+    rows = list_visible_rows(world.installation.log.quarantine("keyed"), world.head("keyed").state)
     assert rows.num_rows == 1
     catalog = get_catalog(world)
-    for identifier in (world.ctx.log.identify("keyed"), ("winnow_quarantine", "keyed")):
+    for identifier in (world.installation.log.identify("keyed"), ("winnow_quarantine", "keyed")):
         named = catalog.find_metadata_location(identifier)
         assert named is not None
         catalog.drop_table_at(identifier, named)
-    adopt_topic(world.ctx, "keyed", location, run=True)
-    assert list_visible_rows(world.ctx.log.quarantine("keyed"), world.head("keyed").state).equals(rows)
+    adopt_topic(world.installation, "keyed", location, run=True)
+    assert list_visible_rows(world.installation.log.quarantine("keyed"), world.head("keyed").state).equals(rows)
 
 
 def test_every_lost_topic_is_adopted_by_one_command(world: World) -> None:
@@ -406,13 +406,13 @@ def test_every_lost_topic_is_adopted_by_one_command(world: World) -> None:
     world.ingest(build_versions(0, 2), topic="broken")
     catalog = get_catalog(world)
     storage.delete(world.segments(topic="broken")[0].path)
-    for name, location in world.ctx.log.list_metadata_locations().items():
-        catalog.drop_table_at(world.ctx.log.identify(name), location)
-    outcomes = {folder.topic: outcome for folder, outcome in adopt_all(world.ctx, run=True)}
-    assert world.ctx.log.names() == ["orders", "payments"]
+    for name, location in world.installation.log.list_metadata_locations().items():
+        catalog.drop_table_at(world.installation.log.identify(name), location)
+    outcomes = {folder.topic: outcome for folder, outcome in adopt_all(world.installation, run=True)}
+    assert world.installation.log.names() == ["orders", "payments"]
     assert isinstance(outcomes["broken"], DamagedMetadataError)
     assert world.read(topic="payments") == build_versions(0, 2)
-    assert [folder.topic for folder, _ in adopt_all(world.ctx)] == ["broken"]
+    assert [folder.topic for folder, _ in adopt_all(world.installation)] == ["broken"]
 
 
 def test_a_publisher_that_was_paused_over_a_recovery_meets_the_fence(world: World) -> None:
@@ -425,11 +425,11 @@ def test_a_publisher_that_was_paused_over_a_recovery_meets_the_fence(world: Worl
     world.ingest(build_versions(12, 2))
     world.ingest(build_versions(14, 2))
     put_back(world, earlier)
-    recover_topic(world.ctx, TOPIC, metadata=None, run=True)
+    recover_topic(world.installation, TOPIC, metadata=None, run=True)
     from winnow.pipeline.compaction.publish import publish_attempt
 
     with pytest.raises(PlanVoidError):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert world.read() == build_versions(0, 16)
     world.compact()
     assert world.read() == compute_survivors(build_versions(0, 16))
@@ -451,14 +451,14 @@ def test_a_recovery_that_another_commit_overtakes_changes_nothing(world: World) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LogSqlCatalog, "swap_metadata", overtake)
         with pytest.raises(CommitConflictError, match="changed meanwhile"):
-            recover_topic(world.ctx, TOPIC, run=True)
+            recover_topic(world.installation, TOPIC, run=True)
     assert locate_metadata(world) == between
 
 
 def test_a_catalog_whose_metadata_file_is_gone_is_set_to_the_newest_that_is_there(world: World) -> None:
     """The entry stays one and the same; nothing is dropped in between."""
     storage.delete(locate_metadata(world))
-    report = recover_topic(world.ctx, TOPIC, run=True)
+    report = recover_topic(world.installation, TOPIC, run=True)
     assert report.was_needed
     assert world.read() == build_versions(0, 6)
 
@@ -468,22 +468,22 @@ def test_a_deleted_topic_stays_deleted(world: World) -> None:
     from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 
     location = world.head().location
-    delete_topic(world.ctx, TOPIC)
-    get_catalog(world).drop_table_at(world.ctx.log.identify(TOPIC), locate_metadata(world))
-    adopt_topic(world.ctx, TOPIC, location, run=True)
-    assert world.ctx.log.names() == []
-    restore_topic(world.ctx, TOPIC)
+    delete_topic(world.installation, TOPIC)
+    get_catalog(world).drop_table_at(world.installation.log.identify(TOPIC), locate_metadata(world))
+    adopt_topic(world.installation, TOPIC, location, run=True)
+    assert world.installation.log.names() == []
+    restore_topic(world.installation, TOPIC)
     assert world.read() == build_versions(0, 12)
 
 
 def test_compaction_goes_on_as_if_nothing_had_happened(world: World) -> None:
     """Tombstones, checkpoints and receipts are those of before."""
     world.compact()
-    receipts = world.ctx.log.open(TOPIC).receipts()
+    receipts = world.installation.log.open(TOPIC).receipts()
     state = world.state()
     location = lose(world)
-    adopt_topic(world.ctx, TOPIC, location, run=True)
-    assert world.ctx.log.open(TOPIC).receipts() == receipts
+    adopt_topic(world.installation, TOPIC, location, run=True)
+    assert world.installation.log.open(TOPIC).receipts() == receipts
     assert world.state() == state
     world.ingest(build_versions(12, 6))
     world.compact(attempt="a2")
@@ -514,14 +514,14 @@ def test_a_rest_catalog_gets_there_in_one_commit(rest: tuple[World, RestCatalogS
     before, fence, snapshots = world.read(), world.head().fence, world.snapshot_ids()
     server.tables["winnow", TOPIC] = older
     server.commits.clear()
-    report = recover_topic(world.ctx, TOPIC, run=True)
+    report = recover_topic(world.installation, TOPIC, run=True)
     assert len(server.commits) == 1
     assert world.read() == before
     assert world.snapshot_ids()[:-1] == snapshots
     assert world.head().fence == report.fence
     assert report.fence is not None
     assert report.fence > fence
-    assert not recover_topic(world.ctx, TOPIC, run=True).was_needed
+    assert not recover_topic(world.installation, TOPIC, run=True).was_needed
     assert len(server.commits) == 1
     world.ingest(build_versions(18, 2))
 
@@ -531,7 +531,7 @@ def test_a_rest_catalog_that_was_lost_is_given_the_table(rest: tuple[World, Rest
     world, server = rest
     before, location = world.read(), world.head().location
     del server.tables["winnow", TOPIC]
-    adopt_topic(world.ctx, TOPIC, location, run=True)
+    adopt_topic(world.installation, TOPIC, location, run=True)
     assert world.read() == before
     world.ingest(build_versions(6, 2))
 
@@ -541,7 +541,7 @@ def test_a_rest_catalog_that_was_lost_is_given_the_table(rest: tuple[World, Rest
 
 def remove_documents(world: World) -> None:
     """As an orphan removal that knows nothing of Winnow's documents, and took the copies, too."""
-    root = Path(world.ctx.settings.warehouse.removeprefix("file://"))
+    root = Path(world.installation.settings.warehouse.removeprefix("file://"))
     for path in world.listing():
         if "/_winnow/" in path:
             (root / path).unlink()
@@ -554,20 +554,22 @@ def test_a_state_that_is_gone_is_rebuilt_from_manifests_and_store(world: World) 
     world.compact()
     world.ingest(build_versions(17, 3))
     before, state, fence = world.read(), world.state(), world.head().fence
-    receipts = world.ctx.log.open(TOPIC).receipts()
+    receipts = world.installation.log.open(TOPIC).receipts()
     remove_documents(world)
     with pytest.raises(DamagedMetadataError, match="winnow topics recover orders"):
         world.read()
-    dry = recover_topic(world.ctx, TOPIC, rebuild=True)
+    dry = recover_topic(world.installation, TOPIC, rebuild=True)
     assert any("never compacted" in notice for notice in dry.notices)
     with pytest.raises(DamagedMetadataError):
         world.head()
-    recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+    recover_topic(world.installation, TOPIC, rebuild=True, run=True)
     rebuilt = world.state()
     assert world.read() == before
     assert (rebuilt.log_start_offset, rebuilt.log_end_offset) == (state.log_start_offset, state.log_end_offset)
     assert world.head().fence > fence
-    assert [each.plan_id for each in world.ctx.log.open(TOPIC).receipts()] == [each.plan_id for each in receipts]
+    assert [each.plan_id for each in world.installation.log.open(TOPIC).receipts()] == [
+        each.plan_id for each in receipts
+    ]
     world.compact(attempt="a2")
     assert world.read() == compute_survivors([*build_versions(0, 12), *records, *build_versions(17, 3)])
 
@@ -579,7 +581,7 @@ def test_without_the_store_a_rebuilt_log_ends_where_any_snapshot_had_a_record(
     monkeypatch.setattr(TopicHeads, "list_lives", lambda *_: [])
     world.compact()
     remove_documents(world)
-    recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+    recover_topic(world.installation, TOPIC, rebuild=True, run=True)
     before = world.read()
     assert world.state().log_end_offset == 12
     assert world.state().log_start_offset == before[0].offset
@@ -595,9 +597,9 @@ def test_a_state_is_not_rebuilt_where_a_segment_is_gone(world: World) -> None:
     location = locate_metadata(world)
     for path in world.listing():
         if path.endswith(".parquet"):
-            (Path(world.ctx.settings.warehouse.removeprefix("file://")) / path).unlink()
+            (Path(world.installation.settings.warehouse.removeprefix("file://")) / path).unlink()
     with pytest.raises(DamagedMetadataError, match="segment"):
-        recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+        recover_topic(world.installation, TOPIC, rebuild=True, run=True)
     assert locate_metadata(world) == location
 
 
@@ -605,8 +607,8 @@ def test_a_sweep_goes_on_after_a_rebuild(world: World) -> None:
     """Snapshots whose states are gone leave the table with the recovery; their manifests would end a sweep."""
     world.compact()
     remove_documents(world)
-    recover_topic(world.ctx, TOPIC, rebuild=True, run=True)
+    recover_topic(world.installation, TOPIC, rebuild=True, run=True)
     world.clock.now_ms += 10 * 86_400_000
     before = world.read()
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert world.read() == before

@@ -36,7 +36,7 @@ from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome, Progress
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.marks import (
@@ -65,7 +65,7 @@ def world(tmp_path: Path, without_spark: None) -> Iterator[World]:
 
 
 def compact(world: World, *topics: str) -> CompactionOutcome:
-    return compact_topics(world.ctx, topics or [TOPIC], as_of_ms=world.clock())
+    return compact_topics(world.installation, topics or [TOPIC], as_of_ms=world.clock())
 
 
 def the_receipt(outcome: CompactionOutcome) -> Receipt:
@@ -86,7 +86,9 @@ def restore(world: World, partition: int, whole: bytes) -> None:
 
 
 def reasons(world: World) -> dict[int, Reason]:
-    return {a.partition: a.reason for a in assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)}
+    return {
+        a.partition: a.reason for a in assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
+    }
 
 
 @pytest.mark.kafka("82", "114")
@@ -113,14 +115,14 @@ def test_truncated_segment_marks_its_partition_and_the_next_run_takes_the_other(
         assert told in receipt.message
     # Without the path: the folder is named after the topic and a uuid, which may begin with a 1.
     assert "orders-1" not in receipt.message.replace(segment.path, "")
-    (closed,) = world.ctx.store.runs.list_runs(TOPIC)
+    (closed,) = world.installation.store.runs.list_runs(TOPIC)
     assert (closed.status, closed.message) == (RunState.SPARK_FAILED, receipt.message)
     assert (world.state(1).uncleanable, world.state(1).first_dirty_offset) == (None, None)
     mark = world.state(0).uncleanable
     assert mark is not None
     assert (mark.plan_id, mark.attempts, mark.since_ms) == (receipt.plan_id, 1, started_ms)
     assert mark.next_attempt_ms == started_ms + MINIMUM_BACK_OFF_MS
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {TopicPartition(TOPIC, 0): mark}
     assert reasons(world) == {0: Reason.UNCLEANABLE, 1: Reason.DIRTY_RATIO}
 
     second = the_receipt(compact(world))
@@ -130,7 +132,7 @@ def test_truncated_segment_marks_its_partition_and_the_next_run_takes_the_other(
 
     restore(world, 0, whole)
     assert reasons(world)[0] is Reason.UNCLEANABLE
-    assert release_marks(world.ctx, TOPIC, why="mended") == [0]
+    assert release_marks(world.installation, TOPIC, why="mended") == [0]
     assert world.state(0).uncleanable is None
     third = the_receipt(compact(world))
     assert (third.status, [part.partition for part in third.partitions]) == (Status.PUBLISHED, [0])
@@ -155,7 +157,7 @@ def test_every_further_failure_doubles_the_wait_and_success_ends_it(
     with caplog.at_level(logging.WARNING, "winnow.alerts"):
         assert the_receipt(compact(world)).status is Status.PUBLISHED
     assert world.state(0).uncleanable is None
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
     assert [message for message in caplog.messages if message.startswith("Recovered: orders")] != []
 
 
@@ -271,41 +273,41 @@ def test_services_settings_and_a_log_that_moved_mark_nothing(
     receipt = the_receipt(outcome)
     assert (outcome.exit_code, receipt.status) == (code, Status.REFUSED)
     assert str(problem).rstrip(".") in receipt.message
-    run = world.ctx.store.runs.list_runs(TOPIC)[0]
+    run = world.installation.store.runs.list_runs(TOPIC)[0]
     assert (run.status, run.message) == (state, receipt.message)
     assert world.snapshot_ids() == snapshots
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 def test_inputs_that_a_sweep_removed_after_a_takeover_are_no_damage(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease lapsed while Spark waited: another run compacted the topic, and a sweep removed what it retired."""
-    other = World(replace(world.ctx, holder="other"), world.clock, world.folder / "other")
+    other = World(replace(world.installation, holder="other"), world.clock, world.folder / "other")
 
     def submit(
-        ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
+        installation: Installation, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
     ) -> JobOutcome:
-        world.clock.now_ms += ctx.settings.lease_ms + 1
-        with hold_lease(other.ctx, TOPIC):
-            settle_open_runs(other.ctx, TOPIC)
+        world.clock.now_ms += installation.settings.lease_ms + 1
+        with hold_lease(other.installation, TOPIC):
+            settle_open_runs(other.installation, TOPIC)
             theirs = other.plan(world.clock(), "theirs")
             assert theirs is not None
             other.stage(theirs, "theirs")
             other.accept(theirs, "theirs")
-            publish_attempt(other.ctx, theirs.plan_id, "theirs")
+            publish_attempt(other.installation, theirs.plan_id, "theirs")
         for file in world.head().state.waiting_files:
             storage.delete(file.path)
-        return in_process_spark.submit(ctx, plans, attempt, progress)
+        return in_process_spark.submit(installation, plans, attempt, progress)
 
     monkeypatch.setattr(driver, "submit_plans", submit)
     outcome = compact(world)
     receipt = the_receipt(outcome)
     assert (outcome.exit_code, receipt.status) == (PlanVoidError.exit_code, Status.REFUSED)
     assert "run other took it" in receipt.message
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
-    statuses = {run.holder: run.status for run in world.ctx.store.runs.list_runs(TOPIC)}
-    assert statuses == {world.ctx.holder: RunState.VOID, "other": RunState.PUBLISHED}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
+    statuses = {run.holder: run.status for run in world.installation.store.runs.list_runs(TOPIC)}
+    assert statuses == {world.installation.holder: RunState.VOID, "other": RunState.PUBLISHED}
     assert world.read() == compute_survivors(ALL)
 
 
@@ -360,7 +362,7 @@ def test_publish_that_broke_after_its_commit_is_unknown_and_settled_by_the_next_
         raise ServiceError("The metadata store cannot be reached.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(world.ctx.store.projection), "record_publication", away)
+        patch.setattr(type(world.installation.store.projection), "record_publication", away)
         outcome = compact(world)
     assert (outcome.exit_code, the_receipt(outcome).status) == (6, Status.UNKNOWN)
     assert world.read() == compute_survivors(ALL)
@@ -375,14 +377,14 @@ def test_what_keeps_spark_from_starting_is_told_of_every_topic(world: World, mon
     monkeypatch.setattr(driver, "submit_plans", broken)
     outcome = compact(world)
     assert (outcome.exit_code, the_receipt(outcome).status) == (1, Status.REFUSED)
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 def test_release_of_a_partition_that_is_not_there_changes_nothing(world: World) -> None:
     snapshots = world.snapshot_ids()
     with pytest.raises(UsageError, match="partitions 0 to 1, not 7"):
-        release_marks(world.ctx, TOPIC, [7], why="typo")
-    assert release_marks(world.ctx, TOPIC, why="nothing is marked") == []
+        release_marks(world.installation, TOPIC, [7], why="typo")
+    assert release_marks(world.installation, TOPIC, why="nothing is marked") == []
     assert world.snapshot_ids() == snapshots
 
 
@@ -392,7 +394,7 @@ def test_partition_that_fails_again_after_a_release_is_alerted_again(
     truncate(world, 0)
     with caplog.at_level(logging.ERROR, "winnow.alerts"):
         compact(world)
-        release_marks(world.ctx, TOPIC, [0], why="thought to be mended")
+        release_marks(world.installation, TOPIC, [0], why="thought to be mended")
         compact(world)
     assert len(caplog.messages) == 2
 
@@ -400,10 +402,13 @@ def test_partition_that_fails_again_after_a_release_is_alerted_again(
 def test_failure_that_names_no_partition_marks_none(world: World) -> None:
     plan = world.plan(world.clock())
     assert plan is not None
-    assert mark_failed_partitions(world.ctx, plan, PlanFailure(Explanation("two Sparks are mixed"), 2), "a1") is None
+    assert (
+        mark_failed_partitions(world.installation, plan, PlanFailure(Explanation("two Sparks are mixed"), 2), "a1")
+        is None
+    )
     away = PlanFailure(Explanation("away"), 6, (PartitionFailure(0, "away", 6),))
-    assert mark_failed_partitions(world.ctx, plan, away, "a1") is None
-    assert world.ctx.store.projection.list_uncleanable([TOPIC]) == {}
+    assert mark_failed_partitions(world.installation, plan, away, "a1") is None
+    assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
 
 
 class TestExplained:

@@ -44,8 +44,8 @@ def judged(world: World, suite: str, value: str) -> Verdict:
     assert plan is not None
     world.stage(plan)
     with contextlib.suppress(ValidationFailedError):
-        validate_attempt(world.ctx, plan.plan_id, "a1")
-    verdict = world.ctx.store.verdicts.find(plan.plan_id, "a1")
+        validate_attempt(world.installation, plan.plan_id, "a1")
+    verdict = world.installation.store.verdicts.find(plan.plan_id, "a1")
     assert verdict is not None
     return verdict
 
@@ -88,9 +88,9 @@ def test_a_verdict_that_failed_by_the_topics_own_suite_leads_to_a_page_that_says
 
     evaluated = [int(number) for number in re.findall(r"Evaluated Expectations (\d+)", text)]
     assert evaluated[0] == sum(evaluated[1:]) == verdict.expectations
-    files = [path for path in world.ctx.settings.data_docs.rglob("*") if path.is_file()]
+    files = [path for path in world.installation.settings.data_docs.rglob("*") if path.is_file()]
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
-    (index,) = world.ctx.settings.data_docs.rglob("index.html")
+    (index,) = world.installation.settings.data_docs.rglob("index.html")
     assert ("fa-times" in index.read_text(), "fa-check-circle" in index.read_text()) == (True, False)
 
 
@@ -121,4 +121,4 @@ def test_a_check_that_raised_is_no_success_on_the_page(world: World, tmp_path: P
 def test_a_topic_without_a_suite_of_its_own_has_one_suite_on_its_page(world: World) -> None:
     verdict = judged(world, "", "anything")
     assert statuses(text_of(verdict)) == ["Succeeded"]
-    assert world.ctx.store.runs.list_runs(TOPIC)
+    assert world.installation.store.runs.list_runs(TOPIC)

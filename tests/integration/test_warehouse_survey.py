@@ -88,7 +88,7 @@ def test_a_commit_that_died_is_lost_once_another_was_made_from_the_same_log(worl
     ingest_and_die_before_the_catalog_is_asked(world)
     (died,) = survey(world, before).unproven
     assert died.previous == storage.get_name(before)
-    set_config(world.ctx.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
+    set_config(world.installation.log.open(TOPIC), {"delete.retention.ms": "5"}, ())
     undecided = survey(world)
     assert undecided.newest is None
     newest = storage.get_name(world.head().table.metadata_location)
@@ -180,7 +180,7 @@ def test_the_last_file_of_a_half_deleted_folder_is_the_newest(world: World) -> N
 def test_two_histories_are_not_decided_by_the_folder(world: World) -> None:
     """A catalog that was put back and committed to by a program that raised nothing leaves two newest files."""
     head = world.head()
-    catalog = world.ctx.log.catalog
+    catalog = world.installation.log.catalog
     assert isinstance(catalog, LogSqlCatalog)
     for first in (8, 12, 16):
         world.ingest(build_versions(first, 4))

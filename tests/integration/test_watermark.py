@@ -12,7 +12,7 @@ HOUR_MS = 3_600_000
 
 def look(world: World) -> Watermark:
     """The watermark of the topic now."""
-    return compute_watermark(world.ctx.log.open(TOPIC), now_ms=world.clock())
+    return compute_watermark(world.installation.log.open(TOPIC), now_ms=world.clock())
 
 
 def holds(world: World, mark: Watermark, records: list[Record]) -> bool:
@@ -99,7 +99,7 @@ def test_another_strategy_makes_everything_dirty_again(world: World) -> None:
     world.ingest(build_versions(0, 30))
     assert world.compact() is not None
     assert look(world).compacted_through_ms == world.clock()
-    alter_topic(world.ctx, TOPIC, {"compaction.strategy": "timestamp"}, [])
+    alter_topic(world.installation, TOPIC, {"compaction.strategy": "timestamp"}, [])
     mark = look(world)
     assert mark.first_dirty_offsets == {0: 0}
     assert mark.compacted_through_ms is not None

@@ -29,11 +29,11 @@ LATE_MS = NOW_MS - 30 * DAY_MS
 
 def by_key(world: World, key: bytes, **options: object) -> WhyAnswer:
     defaults: dict[str, object] = {"partition": None, "as_of_ms": world.clock()}
-    return explain_key(world.ctx, TOPIC, key, **(defaults | options))  # type: ignore[arg-type]
+    return explain_key(world.installation, TOPIC, key, **(defaults | options))  # type: ignore[arg-type]
 
 
 def by_offset(world: World, offset: int, partition: int = 0) -> WhyAnswer:
-    return explain_offset(world.ctx, TOPIC, partition, offset, as_of_ms=world.clock())
+    return explain_offset(world.installation, TOPIC, partition, offset, as_of_ms=world.clock())
 
 
 # By key
@@ -100,7 +100,7 @@ def test_changed_strategy_is_told_beside_the_one_that_decided(world: World) -> N
     world.ingest([record(0, b"a", b"x", 90), record(1, b"a", b"y", 10)])
     world.compact()
     world.ingest([record(2, b"a", b"z", 5)])
-    set_config(world.ctx.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
+    set_config(world.installation.log.open(TOPIC), {"compaction.strategy": "timestamp"}, [])
 
     answer = by_key(world, b"a")
 
@@ -358,7 +358,7 @@ def test_offset_below_the_log_start_is_not_asked_of_files_that_still_hold_it(wor
     """The log start may lie inside a segment; what is below it cannot be read any more."""
     world.create(1, segment_ms="1")
     world.ingest(build_versions(0, 6))
-    log = world.ctx.log.open(TOPIC)
+    log = world.installation.log.open(TOPIC)
 
     def raised(head):  # type: ignore[no-untyped-def]
         from winnow.log.head import Change
@@ -393,7 +393,7 @@ def test_unknown_topics_and_partitions_are_refused(world: World) -> None:
     """With what there is."""
     world.create(2)
     with pytest.raises(UnknownTopicError):
-        explain_offset(world.ctx, "missing", 0, 0, as_of_ms=0)
+        explain_offset(world.installation, "missing", 0, 0, as_of_ms=0)
     with pytest.raises(UsageError, match="partitions 0 to 1; there is no partition 2"):
         by_offset(world, 0, partition=2)
     with pytest.raises(UsageError, match="there is no partition 2"):
@@ -406,7 +406,7 @@ def test_answers_outlive_the_metadata_store(world: World) -> None:
     world.ingest(build_versions(0, 6))
     world.compact()
     told = by_offset(world, 1)
-    world.ctx.store.projection.forget_topic(TOPIC)
+    world.installation.store.projection.forget_topic(TOPIC)
 
     assert by_offset(world, 1) == told
 
@@ -499,10 +499,10 @@ def test_same_file_again_changes_no_answer(world: World, tmp_path: Path) -> None
     """A skipped ingest leaves no slice that could mislead."""
     world.create(1, segment_ms="1")
     path = write_jsonl(tmp_path / "again.jsonl", build_versions(0, 6))
-    ingest_files(world.ctx, TOPIC, [path], as_of_ms=NOW_MS)
+    ingest_files(world.installation, TOPIC, [path], as_of_ms=NOW_MS)
     world.compact()
     told = by_offset(world, 1)
-    ingest_files(world.ctx, TOPIC, [path], as_of_ms=NOW_MS)
+    ingest_files(world.installation, TOPIC, [path], as_of_ms=NOW_MS)
 
     assert by_offset(world, 1) == told
 
@@ -516,7 +516,7 @@ def test_record_of_an_archive_that_a_tool_wrote_is_told_as_removed(world: World,
     ]
     (tmp_path / "archive.json").write_text("".join(lines))
     world.create(1, segment_ms="1")
-    ingest_files(world.ctx, TOPIC, [str(tmp_path / "archive.json")], as_of_ms=NOW_MS)
+    ingest_files(world.installation, TOPIC, [str(tmp_path / "archive.json")], as_of_ms=NOW_MS)
     world.compact()
 
     answer = by_offset(world, 0)

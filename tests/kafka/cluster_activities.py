@@ -36,7 +36,7 @@ def ingest_once(world: World, servers: str, topics: Sequence[str], **rules: Any)
     """
     world.clock.now_ms = read_wall_clock_ms()
     done = ingest_kafka_topics(
-        world.ctx,
+        world.installation,
         Cluster(ClientSettings(servers)),
         {topic: topic for topic in topics},
         KafkaRequest(ReadingRules(**rules), creates=True),
@@ -53,7 +53,7 @@ def follow_once(world: World, servers: str, topics: Sequence[str], *, takes_conf
     """Follow topics once; return whether all of them succeeded. Raises as :func:`ingest_once`."""
     world.clock.now_ms = read_wall_clock_ms()
     wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=takes_configuration))
-    done = follow_topics(world.ctx, Cluster(ClientSettings(servers)), topics, wanted, as_of_ms=world.clock())
+    done = follow_topics(world.installation, Cluster(ClientSettings(servers)), topics, wanted, as_of_ms=world.clock())
     for failure in done.failures:
         if not isinstance(failure.error, AGAIN):
             raise failure.error

@@ -85,7 +85,7 @@ def main(folder: str, servers: str, topic: str, on: str, last: int) -> int:
         for owner, name in STEPS:
             setattr(owner, name, count(getattr(owner, name)))
         done = ingest_kafka_topics(
-            world.ctx,
+            world.installation,
             cluster,
             {topic: topic},
             KafkaRequest(creates=True),

@@ -50,7 +50,7 @@ class Compaction:
     def __call__(self) -> None:
         """Compact the next topic, if it is eligible."""
         topic = next(self._topics)
-        if topic in self._world.ctx.log.names():
+        if topic in self._world.installation.log.names():
             done = self._world.compact(topic=topic, attempt=f"a{next(self._numbers)}")
             self.runs += done is not None
 
@@ -65,7 +65,7 @@ class Restores:
 
     def __call__(self) -> None:
         """Begin a restore, or go on with the one that failed; once it is complete, the next has another target."""
-        if self._topic not in self._world.ctx.log.names():
+        if self._topic not in self._world.installation.log.names():
             return
         self.restore_once()
         with suppress(KafkaException):  # the node that was asked died: the topic stays, and disturbs nobody
@@ -77,7 +77,7 @@ class Restores:
         """Restore into the present target, which reads it back and compares it; return the target."""
         file = self._world.folder / f"{self._target.name}.parquet"
         request = RestoreRequest(self._topic, self._target.name, file, replication_factor=2)
-        restore_topic(self._world.ctx, request, self._target.settings, lambda *_: None)
+        restore_topic(self._world.installation, request, self._target.settings, lambda *_: None)
         return self._target
 
     def begin_anew(self) -> None:

@@ -97,7 +97,9 @@ class Target:
         """Restore in this process."""
         file = request.pop("offsets_file", world.folder / f"{self.name}.parquet")
         watch = request.pop("watch", lambda *_: None)
-        return restore_topic(world.ctx, RestoreRequest(TOPIC, self.name, file, **request), self.settings, watch)
+        return restore_topic(
+            world.installation, RestoreRequest(TOPIC, self.name, file, **request), self.settings, watch
+        )
 
     def create(self, partitions: int = 1, **config: str) -> None:
         """Create it, as somebody else would."""

@@ -51,10 +51,12 @@ class Watcher(Follower):
         """Follow what the settings name, now."""
         self.world.clock.now_ms = max(self.world.clock.now_ms, read_wall_clock_ms())
         listed = [name for name in self.cluster.list_topics() if re.fullmatch(self.pattern, name)]
-        missing = list_missing_topics(self.ctx, self.pattern, listed)
+        missing = list_missing_topics(self.installation, self.pattern, listed)
         taking = TakingRules(takes=True)
         wanted = KafkaRequest(creates=True, configuration=taking, follows=True, begins_epochs=begins_epochs)
-        return follow_topics(self.ctx, self.cluster, listed, wanted, as_of_ms=self.world.clock(), missing=missing)
+        return follow_topics(
+            self.installation, self.cluster, listed, wanted, as_of_ms=self.world.clock(), missing=missing
+        )
 
     def recreate(self, topic: str, *, partitions: int = 1) -> None:
         """Delete a topic at the broker and create it again."""
@@ -63,7 +65,7 @@ class Watcher(Follower):
 
     def list_actions(self, topic: str) -> list[str]:
         """What the audit log says was done to a topic, oldest first."""
-        entries = self.ctx.store.audit.list_entries(Window(0, 50), topic=topic).rows
+        entries = self.installation.store.audit.list_entries(Window(0, 50), topic=topic).rows
         return [entry.action for entry in reversed(entries)]
 
 
@@ -147,7 +149,7 @@ def test_a_topic_without_permission_fails_alone(
     assert report.gone == ()
 
     watcher.produce(good, "k3")
-    monkeypatch.setenv("WINNOW_HOME", str(watcher.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(watcher.installation.settings.home))
     options = ["--bootstrap-servers", address, "--client-properties", properties]
     done = winnow_process("ingest", "kafka", "--topics-regex", watcher.pattern, *options)
     assert done.exit_code == ConfigurationError.exit_code
@@ -167,16 +169,16 @@ def test_a_topic_that_is_gone_is_a_state_with_an_alert_and_no_failure(watcher: W
     assert (report.gone, report.failures) == ((gone,), ())
     assert "1 are gone at Kafka" in report.sentence
     assert watcher.keys(other) == [b"k1", b"k2"]
-    ctx, clock = watcher.ctx, watcher.world.clock
-    state = describe_topic(ctx, gone).source
+    installation, clock = watcher.installation, watcher.world.clock
+    state = describe_topic(installation, gone).source
     assert state is not None
     assert (state.kind, state.since_ms) == (SourceKind.GONE, clock())
     assert list(list_alerts(watcher, gone)) == ["source_gone"]
 
     clock.now_ms += DAY_MS + HOUR_MS
     assert watcher.tick().gone == (gone,)
-    assert describe_topic(ctx, gone).source == state
-    watch_topics(ctx)
+    assert describe_topic(installation, gone).source == state
+    watch_topics(installation)
     assert list(list_alerts(watcher, gone)) == ["source_gone"]
     assert watcher.keys(gone) == [b"k1"]
 
@@ -187,7 +189,9 @@ def test_a_log_of_a_topic_of_another_name_is_never_gone(watcher: Watcher) -> Non
     watcher.produce(source, "k1")
     copy = f"{watcher.prefix}.copy"
     request = KafkaRequest(creates=True)
-    done = ingest_kafka_topics(watcher.ctx, watcher.cluster, {copy: source}, request, as_of_ms=read_wall_clock_ms())
+    done = ingest_kafka_topics(
+        watcher.installation, watcher.cluster, {copy: source}, request, as_of_ms=read_wall_clock_ms()
+    )
     assert done.failures == ()
     assert watcher.tick().gone == ()
     assert list_alerts(watcher, copy) == {}
@@ -201,8 +205,8 @@ def test_a_gone_topic_is_known_from_its_log_alone(watcher: Watcher, monkeypatch:
     watcher.world.create(topic=f"{watcher.prefix}.files")
     watcher.delete(gone)
     assert watcher.tick().gone == (gone,)
-    watcher.ctx.store.source_states.forget([gone, f"{watcher.prefix}.files"])
-    watcher.ctx.store.ingest_lags.record_complete([])
+    watcher.installation.store.source_states.forget([gone, f"{watcher.prefix}.files"])
+    watcher.installation.store.ingest_lags.record_complete([])
     assert watcher.tick().gone == (gone,)
     assert list_alerts(watcher, f"{watcher.prefix}.files") == {}
     opened = note_opened_topics(monkeypatch)
@@ -223,9 +227,9 @@ def test_a_topic_that_comes_back_as_another_one_is_gone_no_more_and_refused(watc
     assert report.gone == ()
     assert [type(failure.error) for failure in report.failures] == [BadInputError]
     assert "topic id" in str(report.failures[0].error)
-    assert watcher.ctx.store.source_states.find(topic) is None
+    assert watcher.installation.store.source_states.find(topic) is None
     assert list_alerts(watcher, topic) == {}
-    watcher.ctx.alerts.open_alert(
+    watcher.installation.alerts.open_alert(
         alert_kinds.make_ingest_failed(topic, "It was refused.", dag_id="ingest_topics", at_ms=1)
     )
     assert watcher.tick(begins_epochs=True).failures == ()
@@ -302,27 +306,27 @@ def test_an_unfollowed_topic_is_left_until_it_is_followed_again(watcher: Watcher
     for topic in (left, other):
         watcher.produce(topic, "k1")
     watcher.tick()
-    assert set_following(watcher.ctx, left, follows=False)
-    assert not set_following(watcher.ctx, left, follows=False)
+    assert set_following(watcher.installation, left, follows=False)
+    assert not set_following(watcher.installation, left, follows=False)
     for topic in (left, other):
         watcher.produce(topic, "k2")
     for _ in range(2):
         report = watcher.tick()
         assert report.unfollowed == 1
-        watcher.ctx.store.source_states.forget([left])
+        watcher.installation.store.source_states.forget([left])
     assert watcher.keys(left) == [b"k1"]
     assert watcher.keys(other) == [b"k1", b"k2"]
-    rebuild_store(watcher.ctx, [left])
-    state = watcher.ctx.store.source_states.find(left)
+    rebuild_store(watcher.installation, [left])
+    state = watcher.installation.store.source_states.find(left)
     assert state is not None
     assert state.kind is SourceKind.UNFOLLOWED
 
     # Whoever names it reads it.
-    ingest_kafka_topics(watcher.ctx, watcher.cluster, {left: left}, KafkaRequest(), as_of_ms=1)
+    ingest_kafka_topics(watcher.installation, watcher.cluster, {left: left}, KafkaRequest(), as_of_ms=1)
     assert watcher.keys(left) == [b"k1", b"k2"]
     watcher.produce(left, "k3")
-    assert set_following(watcher.ctx, left, follows=True)
-    assert watcher.ctx.store.source_states.find(left) is None
+    assert set_following(watcher.installation, left, follows=True)
+    assert watcher.installation.store.source_states.find(left) is None
     assert watcher.tick().unfollowed == 0
     assert watcher.keys(left) == [b"k1", b"k2", b"k3"]
     assert [each for each in watcher.list_actions(left) if "follow" in each] == ["unfollow", "follow"]
@@ -337,12 +341,12 @@ def test_unfollowing_a_gone_topic_closes_its_alert(watcher: Watcher) -> None:
     for topic in (unfollowed, unnamed):
         watcher.delete(topic)
     assert watcher.tick().gone == (unfollowed, unnamed)
-    set_following(watcher.ctx, unfollowed, follows=False)
+    set_following(watcher.installation, unfollowed, follows=False)
     assert list_alerts(watcher, unfollowed) == {}
     assert watcher.tick().gone == (unnamed,)
     wanted = KafkaRequest(follows=True)
-    follow_topics(watcher.ctx, watcher.cluster, [], wanted, as_of_ms=1, missing=[])
+    follow_topics(watcher.installation, watcher.cluster, [], wanted, as_of_ms=1, missing=[])
     assert list_alerts(watcher, unnamed) == {}
-    assert watcher.ctx.store.source_states.find(unnamed) is None
+    assert watcher.installation.store.source_states.find(unnamed) is None
     with pytest.raises(KafkaException):
         watcher.delete(unnamed)

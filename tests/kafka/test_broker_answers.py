@@ -77,7 +77,7 @@ def test_one_topic_without_a_valid_answer_stops_no_other(
         outcome = ingest_all(world, names, broker)
         cluster = Cluster(read_client_settings(broker.bootstrap_servers))
         wanted = KafkaRequest(creates=True)
-        followed = follow_topics(world.ctx, cluster, list(names), wanted, as_of_ms=world.clock())
+        followed = follow_topics(world.installation, cluster, list(names), wanted, as_of_ms=world.clock())
     assert [each.topic for each in outcome.reports] == [sound.name]
     assert world.read(topic=sound.name) == sound.records
     for failures in (outcome.failures, followed.failures):

@@ -97,7 +97,7 @@ class Shop:
         command = ["ingest", "kafka", "--topics-regex", rf"{PREFIX}[.]public[.]({'|'.join(TABLE_NAMES)})", "--create"]
         return subprocess.Popen(
             [sys.executable, "-m", "winnow.cli", *command, "--bootstrap-servers", self.broker.bootstrap_servers],
-            env={**os.environ, "WINNOW_HOME": str(self.world.ctx.settings.home)},
+            env={**os.environ, "WINNOW_HOME": str(self.world.installation.settings.home)},
             cwd=self.world.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -122,7 +122,7 @@ class Shop:
             for table in TABLES:
                 topic = f"{PREFIX}.public.{table.name}"
                 # Debezium's topics delete; with the archive the tables are to be had at any time.
-                alter_topic(self.world.ctx, topic, {"cleanup.policy": "compact"}, [])
+                alter_topic(self.world.installation, topic, {"cleanup.policy": "compact"}, [])
                 self.world.compact(topic=topic, attempt=f"a{self.attempts}")
                 found = read_events(table, self.world.read(topic=topic))
                 rows = load_rows(connection, table)

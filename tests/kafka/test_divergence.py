@@ -104,7 +104,7 @@ class Loss:
     @property
     def known(self) -> dict[int, int]:
         """Where the log is remembered to diverge, by partition."""
-        return self.world.ctx.store.divergences.find(self.topic.name)
+        return self.world.installation.store.divergences.find(self.topic.name)
 
     def list_ranges_of_refused_ingest(self) -> list[tuple[int, int]]:
         """Ingest, which is refused because of the divergence; list the offsets that were read again for it."""
@@ -183,7 +183,7 @@ CLOSED = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0"}
 def compact(loss: Loss) -> None:
     """Compact the whole of a log, its newest records too."""
     name = loss.topic.name
-    set_config(loss.world.ctx.log.open(name), CLOSED, [])
+    set_config(loss.world.installation.log.open(name), CLOSED, [])
     assert loss.world.compact(topic=name) is not None
     assert loss.world.state(0, name).first_dirty_offset == KEPT + LOST
     assert len(loss.read_partition(0)) < KEPT
@@ -221,13 +221,13 @@ def test_log_that_grew_again_is_refused_and_its_lost_records_stay_where_that_is_
     assert loss.read_partition(0)[-5:] == [replace(record, offset=record.offset - KEPT + end) for record in more]
     with pytest.raises(BadInputError, match=f"epoch 2 .* begins at offset {KEPT} .* the record is of epoch 1"):
         ingest_files(
-            loss.world.ctx,
+            loss.world.installation,
             loss.topic.name,
             [write_jsonl(loss.world.path(), [kept[KEPT - 1]])],
             as_of_ms=loss.world.clock(),
             epoch="2",
         )
-    monkeypatch.setenv("WINNOW_HOME", str(loss.world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(loss.world.installation.settings.home))
     lines = [json.loads(line) for line in winnow("read", loss.topic.name, "--partition", "0").stdout.splitlines()]
     assert [(line["epoch"], line["sourceOffset"]) for line in lines] == [
         *((1, offset) for offset in range(end)),
@@ -247,7 +247,7 @@ def test_call_after_one_that_was_refused_compares_records_around_that_place_alon
     loss.write(20)
     assert loss.list_ranges_of_refused_ingest() == [newest, *around]
     for wrong in (-1, 0, KEPT - 1, KEPT + 1, KEPT + LOST, KEPT + 2 * LOST):
-        loss.world.ctx.store.divergences.record(loss.topic.name, {0: wrong, 1: 3})
+        loss.world.installation.store.divergences.record(loss.topic.name, {0: wrong, 1: 3})
         assert len(loss.list_ranges_of_refused_ingest()) > len([newest, *around])
         assert loss.known == {0: KEPT}
     assert loss.read() == loss.before
@@ -259,7 +259,7 @@ def test_log_that_was_set_back_is_refused_and_left_behind_where_that_is_wished(
     loss = losses["set-back"]
     with pytest.raises(BadInputError, match=rf"{loss.topic.name}-0 from offset {KEPT} on .* ends at {KEPT} now"):
         loss.ingest(begins_epoch=True)
-    monkeypatch.setenv("WINNOW_HOME", str(loss.world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(loss.world.installation.settings.home))
     call = ("ingest", "kafka", loss.topic.name, "--bootstrap-servers", loss.topic.broker.bootstrap_servers)
     refusal = winnow(*call, code=3).stderr
     assert "--diverged keep" in refusal
@@ -335,7 +335,7 @@ def test_undone_call_leaves_the_leader_epochs_of_those_before(losses: dict[str, 
     loss = losses["undone"]
     others = loss.write(LOST + 20)
     assert loss.last_ingest.ingest_id is not None
-    undo_ingest(loss.world.ctx, loss.topic.name, loss.last_ingest.ingest_id)
+    undo_ingest(loss.world.installation, loss.topic.name, loss.last_ingest.ingest_id)
     (known,) = loss.world.head(loss.topic.name).state.epochs[-1].leader_epochs[0]
     assert known == LeaderEpoch(0, 0, KEPT)
     loss.ingest()
@@ -367,17 +367,17 @@ def test_records_that_kafka_lost_leave_the_log_in_the_commit_that_takes_those_in
     assert any(f"{LOST} records of {name}-0 go: offsets {KEPT} to {KEPT + LOST - 1}" in each for each in report.notices)
     *_, ledger = read_ledgers(after.state)
     assert ledger.choices["taken-after-divergence.0"].startswith(f"{KEPT}-{KEPT + LOST - 1}, {LOST} records")
-    entries = loss.world.ctx.store.audit.list_entries(Window(), topic=name, action=AuditAction.TAKE_DIVERGED)
+    entries = loss.world.installation.store.audit.list_entries(Window(), topic=name, action=AuditAction.TAKE_DIVERGED)
     assert entries.total == 1
     assert len(after.state.epochs) == 1
     first, second = after.state.epochs[0].leader_epochs[0]
     assert (first.end, second.start, second.end) == (KEPT, KEPT, KEPT + LOST + 20)
     assert loss.ingest().snapshot_id is None
     assert {each.path for each in after.state.retired} == {
-        each.path for each in loss.world.ctx.store.retired_files.list_retired(name)
+        each.path for each in loss.world.installation.store.retired_files.list_retired(name)
     }
     assert report.ingest_id is not None
-    undo_ingest(loss.world.ctx, name, report.ingest_id)
+    undo_ingest(loss.world.installation, name, report.ingest_id)
     assert loss.read_partition(0) == kept
     loss.ingest()
     assert loss.read_partition(0) == [*kept, *others]
@@ -411,7 +411,7 @@ def test_nothing_leaves_a_log_that_changed_since_it_was_counted(
         write_kept(call)
         monkeypatch.undo()
         path = write_jsonl(loss.world.path(), [came])
-        ingest_files(loss.world.ctx, loss.topic.name, [path], as_of_ms=loss.world.clock())
+        ingest_files(loss.world.installation, loss.topic.name, [path], as_of_ms=loss.world.clock())
 
     monkeypatch.setattr(IngestCommit, "_write_kept", append_first)
     with pytest.raises(CommitConflictError, match="changed meanwhile"):
@@ -439,7 +439,7 @@ def test_call_that_takes_kafka_s_records_and_dies_did_nothing_or_all_of_it(
             with pytest.raises(KeyboardInterrupt):
                 loss.ingest(diverged="take")
     assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
-    store, head = loss.world.ctx.store, loss.world.head(loss.topic.name)
+    store, head = loss.world.installation.store, loss.world.head(loss.topic.name)
     assert store.retired_files.list_retired(loss.topic.name) == []
     assert loss.ingest().snapshot_id is None
     waiting = {file.path for file in head.state.waiting_files}
@@ -453,14 +453,14 @@ def test_plan_that_reads_records_which_left_the_log_is_void(losses: dict[str, Lo
     loss = losses["taken-planned"]
     name, world = loss.topic.name, loss.world
     others = loss.write(LOST + 20)
-    set_config(world.ctx.log.open(name), CLOSED, [])
+    set_config(world.installation.log.open(name), CLOSED, [])
     plan = world.plan(world.clock(), "a1", name)
     assert plan is not None
     world.stage(plan, "a1")
     world.accept(plan, "a1")
     loss.ingest(diverged="take")
     with pytest.raises(PlanVoidError, match="Kafka's records were taken in the place of"):
-        publish_attempt(world.ctx, plan.plan_id, "a1")
+        publish_attempt(world.installation, plan.plan_id, "a1")
     assert loss.read_partition(0) == [*loss.before[:KEPT], *others]
 
 
@@ -469,7 +469,7 @@ def test_command_that_takes_kafka_s_records_counts_what_leaves_and_asks(
 ) -> None:
     loss = losses["taken-asked"]
     others = loss.write(LOST + 20)
-    monkeypatch.setenv("WINNOW_HOME", str(loss.world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(loss.world.installation.settings.home))
     servers = loss.topic.broker.bootstrap_servers
     call = ("ingest", "kafka", loss.topic.name, "--bootstrap-servers", servers, "--diverged", "take")
     asked = winnow(*call, code=2).stderr
@@ -520,7 +520,7 @@ def test_nothing_leaves_a_log_where_it_is_not_known_what_the_brokers_lost(losses
     loss.write(LOST + 20)
     name, servers = loss.topic.name, loss.topic.broker.bootstrap_servers
     topic = Cluster(read_client_settings(servers)).describe_topics([name])[name]
-    log, head = loss.world.ctx.log.open(name), loss.world.head(name)
+    log, head = loss.world.installation.log.open(name), loss.world.head(name)
     rules = ReadingRules(diverged="take")
     late = replace(topic.partitions[0], start_offset=KEPT)
     shortened = replace(topic, partitions={**topic.partitions, 0: late})

@@ -45,7 +45,7 @@ class TwoLives:
 
     def ingest_files(self, records: list[Record], epoch: str | None = None) -> IngestReport:
         path = write_jsonl(self.world.path(), records)
-        return ingest_files(self.world.ctx, self.name, [path], as_of_ms=self.world.clock(), epoch=epoch)
+        return ingest_files(self.world.installation, self.name, [path], as_of_ms=self.world.clock(), epoch=epoch)
 
     def read(self) -> list[Record]:
         return self.world.read(topic=self.name)
@@ -103,17 +103,17 @@ def test_records_without_offsets_have_no_place_in_a_log_that_brokers_feed(lives:
     path = write_jsonl(lives.world.path(), lives.first[:2], with_offset=False)
     for epoch in ("2", "log"):
         with pytest.raises(BadInputError, match="Ingest them into another topic"):
-            ingest_files(lives.world.ctx, lives.name, [path], as_of_ms=lives.world.clock(), epoch=epoch)
+            ingest_files(lives.world.installation, lives.name, [path], as_of_ms=lives.world.clock(), epoch=epoch)
 
 
 def test_a_log_directory_finds_its_epoch_by_its_topic_id(lives: TwoLives) -> None:
-    report = ingest_files(lives.world.ctx, lives.name, [str(lives.directory)], as_of_ms=lives.world.clock())
+    report = ingest_files(lives.world.installation, lives.name, [str(lives.directory)], as_of_ms=lives.world.clock())
     assert report.records_appended == 0
     assert len(lives.read()) == 50
 
 
 def test_readers_see_epoch_and_offset_at_the_brokers(lives: TwoLives, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINNOW_HOME", str(lives.world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(lives.world.installation.settings.home))
     lines = [json.loads(line) for line in winnow("read", lives.name).stdout.splitlines()]
     assert [(line["epoch"], line["sourceOffset"]) for line in lines] == [
         *((1, record.offset) for record in lives.first),
@@ -124,29 +124,29 @@ def test_readers_see_epoch_and_offset_at_the_brokers(lives: TwoLives, monkeypatc
 def test_what_readers_wrote_can_be_ingested_again(
     lives: TwoLives, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("WINNOW_HOME", str(lives.world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(lives.world.installation.settings.home))
     winnow("read", lives.name, "--output", str(tmp_path / "all.jsonl"))
     paths = [str(tmp_path / "all.jsonl")]
-    report = ingest_files(lives.world.ctx, lives.name, paths, as_of_ms=lives.world.clock(), epoch="log")
+    report = ingest_files(lives.world.installation, lives.name, paths, as_of_ms=lives.world.clock(), epoch="log")
     assert (report.records_appended, report.records_skipped) == (0, 50)
 
 
 def test_why_names_epoch_and_offset_at_the_brokers(lives: TwoLives) -> None:
     now_ms = lives.world.clock()
-    found = explain_offset(lives.world.ctx, lives.name, 0, 33, as_of_ms=now_ms)
+    found = explain_offset(lives.world.installation, lives.name, 0, 33, as_of_ms=now_ms)
     assert (found.epoch, found.source_offset) == (2, 3)
     assert "epoch 2, offset 3 at the brokers" in found.sentence
     key = next(record.key for record in lives.second if record.key is not None)
-    by_key = explain_key(lives.world.ctx, lives.name, key, partition=None, as_of_ms=now_ms)
+    by_key = explain_key(lives.world.installation, lives.name, key, partition=None, as_of_ms=now_ms)
     assert by_key.epoch == 2
 
 
 def test_checkpoints_name_epoch_and_offset_at_the_brokers(lives: TwoLives, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINNOW_HOME", str(lives.world.ctx.settings.home))
-    lives.world.ctx.store.projection.record_states(
+    monkeypatch.setenv("WINNOW_HOME", str(lives.world.installation.settings.home))
+    lives.world.installation.store.projection.record_states(
         lives.name, {0: replace(lives.world.state(0, lives.name), first_dirty_offset=45)}, lives.world.clock()
     )
-    (row,) = list_checkpoints(lives.world.ctx, lives.name)
+    (row,) = list_checkpoints(lives.world.installation, lives.name)
     assert (row["epoch"], row["source_offset"]) == (2, 15)
 
 

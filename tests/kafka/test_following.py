@@ -39,7 +39,7 @@ class Follower:
 
     def __init__(self, world: World, broker: KafkaBroker, prefix: str) -> None:
         self.world = world
-        self.ctx = world.ctx
+        self.installation = world.installation
         self.prefix = prefix
         self.cluster = Cluster(read_client_settings(broker.bootstrap_servers))
         self.servers = broker.bootstrap_servers
@@ -95,7 +95,7 @@ class Follower:
         """Follow ``topics`` once, now."""
         self.world.clock.now_ms = max(self.world.clock.now_ms, read_wall_clock_ms())
         wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=True))
-        return follow_topics(self.ctx, self.cluster, topics, wanted, as_of_ms=self.world.clock())
+        return follow_topics(self.installation, self.cluster, topics, wanted, as_of_ms=self.world.clock())
 
     def keys(self, topic: str) -> list[bytes | None]:
         """The keys of the log, in order."""
@@ -171,7 +171,7 @@ def test_brokers_are_asked_once_about_topics_with_something_new(
     wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=takes))
     for part in range(3):
         asked.clear()
-        report = follow_topics(follower.ctx, follower.cluster, topics, wanted, as_of_ms=follower.world.clock())
+        report = follow_topics(follower.installation, follower.cluster, topics, wanted, as_of_ms=follower.world.clock())
         assert not report.failures
         assert asked == ([topics] if takes else [])
         if not part:
@@ -191,7 +191,7 @@ def test_a_log_that_another_commit_changed_is_looked_at_again(follower: Follower
     assert follower.follow([topic]).unchanged == 0
     assert follower.follow([topic]).unchanged == 1
     assert appended.ingest_id is not None
-    undo_ingest(follower.ctx, topic, appended.ingest_id)
+    undo_ingest(follower.installation, topic, appended.ingest_id)
     assert follower.keys(topic) == [b"k1"]
     assert follower.follow([topic]).reports[0].records_appended == 1
     assert follower.keys(topic) == [b"k1", b"k2"]
@@ -202,7 +202,7 @@ def test_one_topics_failure_stops_no_other_and_running_again_changes_nothing(fol
     for topic in topics:
         follower.produce(topic, "k1")
     follower.follow(topics)
-    lag = follower.ctx.store.ingest_lags.find(topics[1])
+    lag = follower.installation.store.ingest_lags.find(topics[1])
     follower.delete(topics[1])
     follower.create("again")
     follower.produce(topics[1], "k1", "k2")
@@ -213,7 +213,7 @@ def test_one_topics_failure_stops_no_other_and_running_again_changes_nothing(fol
         assert sum(each.records_appended for each in found.reports) == appended
     assert follower.keys(topics[2]) == [b"k1", b"k2"]
     # Offsets of another topic say nothing about this log.
-    assert follower.ctx.store.ingest_lags.find(topics[1]) == lag
+    assert follower.installation.store.ingest_lags.find(topics[1]) == lag
 
 
 def test_lag_counts_what_is_missing_since_the_first_record_that_is(follower: Follower) -> None:
@@ -221,27 +221,29 @@ def test_lag_counts_what_is_missing_since_the_first_record_that_is(follower: Fol
     (topic,) = follower.create("late", config=LAG)
     follower.produce(topic, "k1")
     follower.follow([topic])
-    ctx, clock = follower.ctx, follower.world.clock
-    complete = ctx.store.ingest_lags.summarize(topic)
+    installation, clock = follower.installation, follower.world.clock
+    complete = installation.store.ingest_lags.summarize(topic)
     assert complete is not None
     assert complete.records_behind == 0
     assert complete.complete_until_ms == complete.looked_at_ms
     clock.now_ms += 10 * MINUTE_MS
-    measured = measure_topic(ctx, topic, as_of_ms=clock())
+    measured = measure_topic(installation, topic, as_of_ms=clock())
     assert measured.records_behind == 0
     assert measured.behind_ms == measured.look_age_ms == clock() - complete.looked_at_ms
 
     stamp_ms = complete.looked_at_ms - HOUR_MS
     follower.produce(topic, "k2", "k3", timestamp_ms=stamp_ms)
     fail_to_ingest(follower, topic)
-    found = ctx.store.ingest_lags.summarize(topic)
+    found = installation.store.ingest_lags.summarize(topic)
     assert found is not None
     assert (found.records_behind, found.complete_until_ms) == (2, stamp_ms)
-    measured = measure_topic(ctx, topic, as_of_ms=clock())
+    measured = measure_topic(installation, topic, as_of_ms=clock())
     assert (measured.records_behind, measured.behind_ms) == (2, clock() - stamp_ms)
     # Its deadline counts from Kafka's timestamp, wherever the record is.
     assert measured.next_deadline_ms == stamp_ms + DAY_MS - clock()
-    (prospect,) = compute_forecast(ctx, [load_deadlines(ctx, topic, as_of_ms=clock())], as_of_ms=clock()).prospects
+    (prospect,) = compute_forecast(
+        installation, [load_deadlines(installation, topic, as_of_ms=clock())], as_of_ms=clock()
+    ).prospects
     assert (prospect.outlook.value, prospect.deadline_ms) == ("not_ingested", stamp_ms + DAY_MS)
 
 
@@ -266,26 +268,26 @@ def test_a_transaction_that_goes_on_writing_is_counted_anew_though_the_log_is_no
             assert (report.unchanged, report.held) == (1, 1)
             assert "Open transactions hold back records of 1." in report.sentence
             assert opened == []
-            lags.append(follower.ctx.store.ingest_lags.find(topic)[0])
+            lags.append(follower.installation.store.ingest_lags.find(topic)[0])
         looked_ms = [lag.looked_at_ms for lag in lags]
         assert lags == [
             IngestLag(topic, 0, looked_ms[number], 0, began_ms, began_ms + DAY_MS, 2 + number, began_ms)
             for number in range(2)
         ]
         # The state of the log is the same, so nothing is read; an alert names what is held.
-        watch_topics(follower.ctx)
+        watch_topics(follower.installation)
         assert list_alerts(follower, topic) == {}
         follower.world.clock.now_ms = began_ms + DAY_MS + HOUR_MS
-        watch_topics(follower.ctx)
+        watch_topics(follower.installation)
         assert "0 and 3 held by an open transaction" in list_alerts(follower, topic)["deadline_missed"]
         follower.world.clock.now_ms = read_wall_clock_ms()
     follower.wait_until_stable(topic)
     fail_to_ingest(follower, topic)
-    lag = follower.ctx.store.ingest_lags.find(topic)[0]
+    lag = follower.installation.store.ingest_lags.find(topic)[0]
     assert (lag.records_behind, lag.records_uncommitted, lag.open_since_ms) == (4, 0, None)
     assert lag.complete_until_ms == began_ms
     follower.follow([topic])
-    lag = follower.ctx.store.ingest_lags.find(topic)[0]
+    lag = follower.installation.store.ingest_lags.find(topic)[0]
     assert (lag.records_behind, lag.records_uncommitted) == (0, 0)
     assert lag.complete_until_ms == lag.looked_at_ms
     assert follower.keys(topic) == [b"k1", b"t1", b"t2", b"t3"]
@@ -308,35 +310,37 @@ def test_a_deadline_that_the_ingest_makes_impossible_is_alerted_and_recovers(
 ) -> None:
     """Deleted within a day in the archive too: a record counts from its timestamp in Kafka."""
     (topic,) = follower.create("erased", config=LAG)
-    ctx, clock = follower.ctx, follower.world.clock
+    installation, clock = follower.installation, follower.world.clock
     follower.produce(topic, "k1", timestamp_ms=clock() - 2 * DAY_MS)
     follower.follow([topic])
     assert follower.world.compact(topic=topic) is not None
-    assess_topics(ctx, [topic], as_of_ms=clock())  # nothing in the log has a deadline
-    watch_topics(ctx)
+    assess_topics(installation, [topic], as_of_ms=clock())  # nothing in the log has a deadline
+    watch_topics(installation)
     assert list_alerts(follower, topic) == {}
     if is_missing:
         follower.produce(topic, "k2", timestamp_ms=clock() - DAY_MS - HOUR_MS)
         fail_to_ingest(follower, topic)
     else:
         clock.now_ms += DAY_MS - 10 * MINUTE_MS
-        watch_topics(ctx)
+        watch_topics(installation)
         assert list(list_alerts(follower, topic)) == ["deadline_near"]
         clock.now_ms += HOUR_MS
-    watch_topics(ctx)
+    watch_topics(installation)
     found = list_alerts(follower, topic)
     assert list(found) == ["deadline_missed"]
-    assert measure_topic(ctx, topic, as_of_ms=clock()).overdue == int(is_missing)
+    assert measure_topic(installation, topic, as_of_ms=clock()).overdue == int(is_missing)
     expected = "offsets of the Kafka topic that are not in the log: 1," if is_missing else "nothing was ingested"
     assert expected in found["deadline_missed"]
 
     clock.now_ms = read_wall_clock_ms()
     assert not follower.follow([topic]).failures
     follower.world.compact(topic=topic, attempt="a2")
-    watch_topics(ctx)
+    watch_topics(installation)
     assert list_alerts(follower, topic) == {}
 
 
 def list_alerts(follower: Follower, topic: str) -> dict[str, str]:
     """The open alerts of a topic: their messages by kind."""
-    return {each.kind: each.message or "" for each in follower.ctx.store.alerts.list_open() if each.topic == topic}
+    return {
+        each.kind: each.message or "" for each in follower.installation.store.alerts.list_open() if each.topic == topic
+    }

@@ -45,7 +45,7 @@ def ingest_all(
     options = {name: rules.pop(name) for name in ("creates", "configuration") if name in rules}
     wanted = KafkaRequest(ReadingRules(**rules), **{"creates": True, **options})
     cluster = Cluster(read_client_settings(broker.bootstrap_servers))
-    return ingest_kafka_topics(world.ctx, cluster, topics, wanted, as_of_ms=world.clock(), on=on)
+    return ingest_kafka_topics(world.installation, cluster, topics, wanted, as_of_ms=world.clock(), on=on)
 
 
 def ingest(world: World, topic: LiveTopic, on: str = "local", here: str = "", **rules: Any) -> IngestReport:
@@ -83,7 +83,7 @@ def test_progress_is_told_in_offsets_and_records(broker: KafkaBroker, world: Wor
     seen: list[tuple[int, int, int]] = []
     cluster = Cluster(read_client_settings(broker.bootstrap_servers))
     ingest_kafka_topics(
-        world.ctx,
+        world.installation,
         cluster,
         {topic.name: topic.name},
         KafkaRequest(creates=True),
@@ -258,7 +258,7 @@ def test_offsets_that_were_set_back_are_refused(broker: KafkaBroker, world: Worl
     other.write(make_rows(random.Random(8), 9, partitions=1))
     path = write_jsonl(world.path(), other.records)
     world.create(1, topic.name)
-    ingest_files(world.ctx, topic.name, [path], as_of_ms=world.clock())
+    ingest_files(world.installation, topic.name, [path], as_of_ms=world.clock())
     with pytest.raises(BadInputError, match=r"were set back: .* ends at offset 5, but .* holds it up to offset 9"):
         ingest(world, topic)
 
@@ -323,7 +323,7 @@ def test_another_configuration_is_said_and_taken_over_on_demand(broker: KafkaBro
         "min.cleanable.dirty.ratio differs: here 0.5, at Kafka 0.25 (topic)" in notice for notice in report.notices
     )
     ingest(world, topic, configuration=TakingRules(takes=True))
-    log = world.ctx.log.open(topic.name)
+    log = world.installation.log.open(topic.name)
     assert log.config(log.head()).min_cleanable_dirty_ratio == 0.25
 
 
@@ -333,7 +333,7 @@ def test_a_broker_that_is_gone_is_a_service_that_cannot_be_reached(broker: Kafka
         patch.setattr("winnow.kafka.cluster.REQUEST_TIMEOUT_S", 1.0)
         cluster = Cluster(read_client_settings("127.0.0.1:1"))
         with pytest.raises(ServiceError, match=r"127\.0\.0\.1:1 cannot be reached"):
-            ingest_kafka_topics(world.ctx, cluster, {topic.name: topic.name}, KafkaRequest(), as_of_ms=1)
+            ingest_kafka_topics(world.installation, cluster, {topic.name: topic.name}, KafkaRequest(), as_of_ms=1)
 
 
 # ------------------------------------------------------------------------------------------------ beside each other
@@ -357,7 +357,7 @@ def test_an_undone_call_is_read_again(broker: KafkaBroker, world: World, on: str
     topic.write(make_rows(random.Random(13), 20))
     report = ingest(world, topic, on)
     assert report.ingest_id is not None
-    undo_ingest(world.ctx, topic.name, report.ingest_id)
+    undo_ingest(world.installation, topic.name, report.ingest_id)
     assert len(read(world, topic)) == 20
     ingest(world, topic, on)
     assert read(world, topic) == topic.records
@@ -368,7 +368,7 @@ def test_the_undone_first_call_leaves_no_epoch(broker: KafkaBroker, world: World
     topic.write(make_rows(random.Random(12), 20))
     report = ingest(world, topic)
     assert report.ingest_id is not None
-    undo_ingest(world.ctx, topic.name, report.ingest_id)
+    undo_ingest(world.installation, topic.name, report.ingest_id)
     assert world.head(topic.name).state.epochs == ()
     ingest(world, topic)
     assert read(world, topic) == topic.records
@@ -409,7 +409,7 @@ def test_a_log_of_files_goes_on_with_the_brokers_once_its_newest_records_are_the
     topic.write(make_rows(random.Random(17), 30))
     path = write_jsonl(world.path(), topic.records)
     world.create(2, topic.name)
-    ingest_files(world.ctx, topic.name, [path], as_of_ms=world.clock())
+    ingest_files(world.installation, topic.name, [path], as_of_ms=world.clock())
     topic.write(make_rows(random.Random(18), 30))
     report = ingest(world, topic, on)
     assert read(world, topic) == topic.records
@@ -421,7 +421,7 @@ def test_a_log_of_files_of_another_topic_is_not_gone_on_with(broker: KafkaBroker
     topic.write(make_rows(random.Random(17), 30, partitions=1))
     other.write(make_rows(random.Random(18), 10, partitions=1))
     world.create(1, topic.name)
-    ingest_files(world.ctx, topic.name, [write_jsonl(world.path(), other.records)], as_of_ms=world.clock())
+    ingest_files(world.installation, topic.name, [write_jsonl(world.path(), other.records)], as_of_ms=world.clock())
     with pytest.raises(BadInputError, match="is not the one that"):
         ingest(world, topic)
     assert len(read(world, topic)) == 10
@@ -432,7 +432,7 @@ def test_what_cannot_be_compared_any_more_is_believed_only_on_demand(broker: Kaf
     topic.write(make_rows(random.Random(19), 10, partitions=1))
     world.create(1, topic.name)
     held = list(topic.records)
-    ingest_files(world.ctx, topic.name, [write_jsonl(world.path(), held)], as_of_ms=world.clock())
+    ingest_files(world.installation, topic.name, [write_jsonl(world.path(), held)], as_of_ms=world.clock())
     topic.delete_records(0, 10)
     topic.write(make_rows(random.Random(20), 10, partitions=1))
     with pytest.raises(BadInputError, match="--trust-offsets"):
@@ -456,18 +456,20 @@ def test_small_calls_stay_in_the_process_and_large_ones_go_to_spark(
 ) -> None:
     asked: list[int] = []
 
-    def submit(ctx: Any, plans: Any, *rest: Any) -> Any:
+    def submit(installation: Any, plans: Any, *rest: Any) -> Any:
         asked.append(len(plans))
-        return carry_out_plans_in_process(ctx, plans, *rest)
+        return carry_out_plans_in_process(installation, plans, *rest)
 
     monkeypatch.setattr(kafka_run, "submit_ingest_plans", submit)
     topic = create_live_topic(broker)
     cluster = Cluster(read_client_settings(broker.bootstrap_servers))
     for limit, submitted in ((1_000, 0), (1, 1)):
-        ingest_settings = world.ctx.settings.ingest.model_copy(update={"spark_from_records": limit})
-        settings = world.ctx.settings.model_copy(update={"ingest": ingest_settings})
+        ingest_settings = world.installation.settings.ingest.model_copy(update={"spark_from_records": limit})
+        settings = world.installation.settings.model_copy(update={"ingest": ingest_settings})
         topic.write(make_rows(random.Random(22), 10))
-        ctx = replace(world.ctx, settings=settings)
-        ingest_kafka_topics(ctx, cluster, {topic.name: topic.name}, KafkaRequest(creates=True), as_of_ms=world.clock())
+        installation = replace(world.installation, settings=settings)
+        ingest_kafka_topics(
+            installation, cluster, {topic.name: topic.name}, KafkaRequest(creates=True), as_of_ms=world.clock()
+        )
         assert len(asked) == submitted
     assert read(world, topic) == topic.records

@@ -100,7 +100,7 @@ def test_killed_anywhere_and_run_again_every_record_is_there_once(
             assert world.read(topic=topic.name) == topic.records, place
             for _ in range(3):
                 world.clock.now_ms += 2 * GRACE_MS
-                sweep_topics(world.ctx, [topic.name])
+                sweep_topics(world.installation, [topic.name])
             assert world.read(topic=topic.name) == topic.records, place
             live = {each.path for number in range(3) for each in world.segments(number, topic.name)}
             listed = {entry.uri for entry in storage.list_files(f"{world.head(topic.name).location}/data")}

@@ -70,7 +70,7 @@ def test_partitions_are_read_by_several_processes_and_each_record_is_there_once(
     seen: list[tuple[int, int, int]] = []
     cluster = Cluster(read_client_settings(topic.broker.bootstrap_servers))
     done = ingest_kafka_topics(
-        world.ctx,
+        world.installation,
         cluster,
         {topic.name: topic.name},
         KafkaRequest(creates=True),
@@ -136,7 +136,7 @@ def test_what_came_from_a_file_meanwhile_is_compared_with_what_is_read_and_the_r
     def append_first(*arguments: Any) -> Any:
         done = genuine(*arguments)
         path = write_jsonl(world.path(), topic.records[:5])
-        ingest_files(world.ctx, topic.name, [path], as_of_ms=world.clock())
+        ingest_files(world.installation, topic.name, [path], as_of_ms=world.clock())
         return done
 
     monkeypatch.setattr(kafka_run, "carry_out_in_processes", append_first)
@@ -153,7 +153,7 @@ def test_interrupted_ingest_leaves_neither_files_nor_processes(world: World, top
     cluster = Cluster(read_client_settings(topic.broker.bootstrap_servers))
     with pytest.raises(KeyboardInterrupt):
         ingest_kafka_topics(
-            world.ctx,
+            world.installation,
             cluster,
             {topic.name: topic.name},
             KafkaRequest(creates=True),
@@ -187,7 +187,7 @@ def test_reading_process_ends_with_the_one_that_started_it(world: World, tmp_pat
     command = [sys.executable, "-m", kafka_run.MODULE, str(theirs.fileno())]
     with ours, subprocess.Popen(command, pass_fds=[theirs.fileno()]) as process:
         theirs.close()
-        assigned = Assignment(plan, 0, plan.folder, world.ctx.budget, {})
+        assigned = Assignment(plan, 0, plan.folder, world.installation.budget, {})
         ours.send_bytes(documents.dump_json(assigned))
         assert not ours.poll(2)
         assert process.poll() is None

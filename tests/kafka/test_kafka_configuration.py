@@ -35,7 +35,7 @@ class Copy:
     """A topic at the broker and its log in a world."""
 
     def __init__(self, world: World, topic: LiveTopic) -> None:
-        self.world, self.ctx, self.topic, self.name = world, world.ctx, topic, topic.name
+        self.world, self.installation, self.topic, self.name = world, world.installation, topic, topic.name
         self.cluster = Cluster(read_client_settings(topic.broker.bootstrap_servers))
 
     def write(self, *keys: bytes | None, age_ms: int = 0) -> None:
@@ -46,7 +46,9 @@ class Copy:
     def ingest(self, rules: TakingRules = SYNC) -> IngestReport:
         """Ingest what is new, with ``--create``."""
         wanted = KafkaRequest(creates=True, configuration=rules)
-        done = ingest_kafka_topics(self.ctx, self.cluster, {self.name: self.name}, wanted, as_of_ms=self.world.clock())
+        done = ingest_kafka_topics(
+            self.installation, self.cluster, {self.name: self.name}, wanted, as_of_ms=self.world.clock()
+        )
         for failure in done.failures:
             raise failure.error
         return done.reports[0]
@@ -54,17 +56,17 @@ class Copy:
     def follow(self) -> int:
         """Follow once with source.sync_config; return how many topics had nothing new."""
         wanted = KafkaRequest(creates=True, configuration=SYNC)
-        done = follow_topics(self.ctx, self.cluster, [self.name], wanted, as_of_ms=self.world.clock())
+        done = follow_topics(self.installation, self.cluster, [self.name], wanted, as_of_ms=self.world.clock())
         assert not done.failures
         return done.unchanged
 
     def compact(self) -> None:
         """Compact everything, the active segment too, as ``winnow compact --now``."""
-        plan = plan_topic(self.ctx, self.name, as_of_ms=self.world.clock(), attempt="a1", closes_active=True)
+        plan = plan_topic(self.installation, self.name, as_of_ms=self.world.clock(), attempt="a1", closes_active=True)
         if plan is not None:
             self.world.stage(plan)
             self.world.accept(plan)
-            publish_attempt(self.ctx, plan.plan_id, "a1")
+            publish_attempt(self.installation, plan.plan_id, "a1")
 
     def set_at_kafka(self, changes: Mapping[str, str | None]) -> None:
         """Set keys for the topic at the broker, or take them back (None), and wait until it says so."""
@@ -96,7 +98,7 @@ class Copy:
         return self._entry(key)[1]
 
     def _entry(self, key: str) -> tuple[str, str | None]:
-        described = describe_topic(self.ctx, self.name)
+        described = describe_topic(self.installation, self.name)
         return next((each.value, each.kafka) for each in described.config if each.name == key)
 
     def offsets(self) -> list[int]:
@@ -105,11 +107,11 @@ class Copy:
 
     def alerts(self) -> list[str]:
         """The kinds of the open alerts."""
-        return [each.kind for each in self.ctx.store.alerts.list_open() if each.topic == self.name]
+        return [each.kind for each in self.installation.store.alerts.list_open() if each.topic == self.name]
 
     def audit(self, action: AuditAction = AuditAction.ALTER) -> list[str]:
         """The details of the entries about changed configuration, newest first."""
-        rows = self.ctx.store.audit.list_entries(Window(), topic=self.name, action=action.value).rows
+        rows = self.installation.store.audit.list_entries(Window(), topic=self.name, action=action.value).rows
         return [each.detail or "" for each in rows]
 
 
@@ -213,7 +215,7 @@ def test_an_override_whose_removal_waits_is_said_to_be_taken_back(broker: KafkaB
     copy.write(b"a")
     copy.follow()
     assert copy.value("delete.retention.ms") == "604800000"
-    (alert,) = [each for each in copy.ctx.store.alerts.list_open() if each.topic == copy.name]
+    (alert,) = [each for each in copy.installation.store.alerts.list_open() if each.topic == copy.name]
     said = "delete.retention.ms, which was set at Kafka, was taken back there (1 day is in force, default)"
     assert said in copy.audit(AuditAction.HOLD_CONFIGURATION)[0]
     assert said in alert.message
@@ -255,7 +257,7 @@ def test_what_a_person_set_here_is_not_removed(broker: KafkaBroker, world: World
     copy = Copy(world, create_live_topic(broker, 1, cleanup_policy="delete", retention_ms="86400000"))
     copy.write(b"k")
     copy.ingest()
-    alter_topic(copy.ctx, copy.name, {"retention.ms": "172800000", "delete.retention.ms": "7"}, [])
+    alter_topic(copy.installation, copy.name, {"retention.ms": "172800000", "delete.retention.ms": "7"}, [])
     copy.set_at_kafka({"retention.ms": None})
     copy.ingest()
     assert (copy.value("retention.ms"), copy.value("delete.retention.ms")) == ("172800000", "7")

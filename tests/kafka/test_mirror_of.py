@@ -147,7 +147,7 @@ def test_mirror_of_another_topic_and_a_topic_of_syncs_that_is_not_there_are_refu
             begins_epoch=True,
             mirror_of=MirrorOrigin(source.name, "mm2-nothing", read_client_settings(broker.bootstrap_servers)),
         )
-    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(world.installation.settings.home))
     command = ("ingest", "kafka", source.name, "--source-topic", mirror.name)
     servers = ("--bootstrap-servers", broker.bootstrap_servers)
     winnow(*command, *servers, "--mirror-of", source.name, code=2)
@@ -165,7 +165,10 @@ def test_commands_of_the_document_continue_an_archive_from_a_mirror(
     syncs.write([make_sync(source.name, 20, 25)])
     (block,) = list_blocks("kafka.md", "mirror")
     typed = block.replace("A.orders", "MIRROR").replace(" orders", f" {source.name}").replace("MIRROR", mirror.name)
-    env = {"WINNOW_SOURCE__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "WINNOW_HOME": str(world.ctx.settings.home)}
+    env = {
+        "WINNOW_SOURCE__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "WINNOW_HOME": str(world.installation.settings.home),
+    }
     with prompt_program("winnow", tmp_path) as scripts:
         output = run_block(typed, tmp_path, env, first_on_path=scripts)
     assert f"{source.name}: 10 records appended from Kafka" in output

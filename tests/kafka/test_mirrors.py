@@ -126,7 +126,7 @@ def test_new_epoch_says_what_it_will_do_and_asks(
     source.delete()
     again = create_live_topic(broker, 1, source.name)
     again.write(make_events(100, 7))
-    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(world.installation.settings.home))
     command = ("ingest", "kafka", source.name, "--bootstrap-servers", broker.bootstrap_servers, "--new-epoch")
     told = winnow(*command, code=2).stderr
     assert f"Epoch 2 of {source.name} would begin" in told
@@ -149,7 +149,7 @@ def test_new_epoch_of_a_script_needs_yes(broker: KafkaBroker, world: World, monk
     source.delete()
     again = create_live_topic(broker, 1, source.name)
     again.write(make_events(100, 2))
-    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(world.installation.settings.home))
     options = ("--bootstrap-servers", broker.bootstrap_servers, "--new-epoch", "--yes")
     winnow("ingest", "kafka", source.name, *options)
     assert len(world.read(topic=source.name)) == 5
@@ -168,7 +168,7 @@ def test_epoch_that_was_shown_is_not_compared_again_unless_something_changed(
         return compare(*args)
 
     monkeypatch.setattr(kafka_new_epoch, "compare_new_epoch", count)
-    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(world.installation.settings.home))
     monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True)
     cluster = Cluster(read_client_settings(broker.bootstrap_servers))
     for comes_more, times in ((False, 1), (True, 2)):
@@ -180,10 +180,12 @@ def test_epoch_that_was_shown_is_not_compared_again_unless_something_changed(
         if comes_more:
             rules = ReadingRules(begins_epoch=True)
             described = cluster.describe_topics([source.name])[source.name]
-            previewed = preview_epoch(world.ctx, source.name, cluster, described, rules)
+            previewed = preview_epoch(world.installation, source.name, cluster, described, rules)
             again.write(make_events(107, 2))
             wanted = KafkaRequest(rules, previewed=previewed)
-            assert not ingest_kafka_topics(world.ctx, cluster, {source.name: source.name}, wanted, as_of_ms=1).failures
+            assert not ingest_kafka_topics(
+                world.installation, cluster, {source.name: source.name}, wanted, as_of_ms=1
+            ).failures
         else:
             command = ["ingest", "kafka", source.name, "--bootstrap-servers", broker.bootstrap_servers, "--new-epoch"]
             assert CliRunner().invoke(app, command, input="y\n").exit_code == 0
@@ -213,7 +215,7 @@ def test_preview_refuses_an_older_topic_of_fewer_partitions_as_the_ingest_does(
     source.delete()
     again = create_live_topic(broker, 1, source.name)
     again.write([(0, b"b", b"0", BASE_MS + 30_000, ())])
-    monkeypatch.setenv("WINNOW_HOME", str(world.ctx.settings.home))
+    monkeypatch.setenv("WINNOW_HOME", str(world.installation.settings.home))
     command = ("ingest", "kafka", source.name, "--bootstrap-servers", broker.bootstrap_servers, "--new-epoch")
     told = winnow(*command, code=3).stderr
     assert "every record there is older than the newest of" in told

@@ -38,7 +38,11 @@ def test_the_oldest_supported_broker_gives_every_committed_record(oldest: KafkaB
 
         def ingest() -> None:
             done = ingest_kafka_topics(
-                world.ctx, cluster, {topic.name: topic.name}, KafkaRequest(creates=True), as_of_ms=world.clock()
+                world.installation,
+                cluster,
+                {topic.name: topic.name},
+                KafkaRequest(creates=True),
+                as_of_ms=world.clock(),
             )
             assert done.failures == ()
 

@@ -69,13 +69,13 @@ world = define_world(in_the_present=True)
 def ingest(world: World, topic: LiveTopic) -> IngestReport:
     cluster = Cluster(read_client_settings(topic.broker.bootstrap_servers))
     wanted = KafkaRequest(creates=True, configuration=TakingRules(takes=True))
-    done = ingest_kafka_topics(world.ctx, cluster, {topic.name: topic.name}, wanted, as_of_ms=world.clock())
+    done = ingest_kafka_topics(world.installation, cluster, {topic.name: topic.name}, wanted, as_of_ms=world.clock())
     assert not done.failures
     return done.reports[0]
 
 
 def find_metrics(world: World, topic: LiveTopic, *names: str) -> list[float | None]:
-    told = list_metric_values(measure_topic(world.ctx, topic.name, as_of_ms=world.clock()))
+    told = list_metric_values(measure_topic(world.installation, topic.name, as_of_ms=world.clock()))
     return [told[f"ingest-{name}"] for name in names]
 
 
@@ -99,13 +99,13 @@ def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
     assert notice.startswith(f"{since} offset 1 on.")
     printed = f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {topic.name} --partition 0"
     assert notice.endswith(f"{printed} --start-offset 1")
-    held, level = (world.ctx.store.ingest_lags.find(topic.name)[number] for number in range(2))
+    held, level = (world.installation.store.ingest_lags.find(topic.name)[number] for number in range(2))
     looked_ms = held.looked_at_ms
     assert held == IngestLag(topic.name, 0, looked_ms, 0, began_ms, began_ms + DAY_MS, 4, began_ms)
     assert level == IngestLag(topic.name, 1, looked_ms, 0, looked_ms, looked_ms + DAY_MS)
     assert find_metrics(world, topic, "lag-records", "uncommitted-records") == [0, 4]
     assert find_metrics(world, topic, "open-transaction-secs") == [(looked_ms - began_ms) / 1000]
-    assert measure_topic(world.ctx, topic.name, as_of_ms=world.clock()).next_deadline_ms is not None
+    assert measure_topic(world.installation, topic.name, as_of_ms=world.clock()).next_deadline_ms is not None
 
     again = ingest(world, topic)
     assert any("Nothing new that is committed" in notice for notice in again.notices)
@@ -121,7 +121,7 @@ def test_held_records_are_said_with_the_age_of_their_transaction_until_it_ends(
     assert after.uncommitted == ()
     assert not any("open transaction" in notice for notice in after.notices)
     assert find_metrics(world, topic, "lag-records", "uncommitted-records", "open-transaction-secs") == [0, 0, 0]
-    assert {lag.open_since_ms for lag in world.ctx.store.ingest_lags.find(topic.name).values()} == {None}
+    assert {lag.open_since_ms for lag in world.installation.store.ingest_lags.find(topic.name).values()} == {None}
 
 
 def test_the_ages_of_transactions_in_many_partitions_are_read_together(broker: KafkaBroker) -> None:

@@ -19,9 +19,10 @@ from parity.own_topics import make_own_topics
 from parity.random_topics import DAY_MS, make_topics
 from parity.segment_headers import Batch, BrokerSegment
 from winnow.engine.rewrite import compact_partition
-from winnow.values.model import Cleaning as History
-from winnow.values.model import OffsetRange, PartitionPlan, PartitionState, Plan, Record
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Record
 from winnow.values.results import StagedPartition
+from winnow.values.topic_state import Cleaning as History
+from winnow.values.topic_state import PartitionState
 
 SEED = 16
 LOGS = 28

@@ -100,7 +100,7 @@ def test_a_stopped_restore_goes_on_with_its_snapshot_though_the_log_went_on_and_
     world.ingest(build_versions(600, 40))
     assert world.compact(attempt="a2") is not None
     world.clock.now_ms += 10 * 86_400_000
-    sweep_topics(world.ctx)
+    sweep_topics(world.installation)
     before = sum(each.records for each in world.segments())
     report = target.restore(world)
     assert_restored(target, records)
@@ -116,7 +116,7 @@ def test_the_snapshot_is_released_at_the_end_and_its_files_go(world: World, targ
     world.ingest(build_versions(600, 40))
     assert world.compact(attempt="a2") is not None
     world.clock.now_ms += 10 * 86_400_000
-    sweep_topics(world.ctx)
+    sweep_topics(world.installation)
     files = {path for path in world.listing() if path.endswith(".parquet") and TOPIC in path}
     live = {each.path.rpartition("/")[2] for number in range(2) for each in world.segments(number)}
     assert {path.rpartition("/")[2] for path in files} == live
@@ -128,7 +128,7 @@ def test_an_abandoned_restore_releases_its_snapshot_and_its_target_is_refused_fr
     make_log(world)
     break_off_restore(monkeypatch, target, world, commits=3)
     assert len(world.head().table.metadata.refs) == 2
-    abandon_restore(world.ctx, TOPIC, target.name, target.settings)
+    abandon_restore(world.installation, TOPIC, target.name, target.settings)
     assert len(world.head().table.metadata.refs) == 1
     with pytest.raises(BadInputError, match="is not empty"):
         target.restore(world)
@@ -153,11 +153,11 @@ def test_a_restore_whose_snapshot_was_released_and_swept_does_not_go_on_with_ano
 ) -> None:
     make_log(world)
     break_off_restore(monkeypatch, target, world, commits=4)
-    unpin_snapshots(world.ctx.log.open(TOPIC), lambda tag: True)
+    unpin_snapshots(world.installation.log.open(TOPIC), lambda tag: True)
     world.ingest(build_versions(600, 40))
     assert world.compact(attempt="a2") is not None
     world.clock.now_ms += 10 * 86_400_000
-    sweep_topics(world.ctx)
+    sweep_topics(world.installation)
     written = target.read()
     with pytest.raises(BadInputError, match="which is gone"):
         target.restore(world)

@@ -38,7 +38,7 @@ def make_large_log(world: World, **config: str) -> list[Record]:
 
 def list_audit(world: World) -> list[str]:
     """The details of the restores, oldest first."""
-    found = world.ctx.store.audit.list_entries(Window(1, 100), action=AuditAction.RESTORE_RECORDS.value)
+    found = world.installation.store.audit.list_entries(Window(1, 100), action=AuditAction.RESTORE_RECORDS.value)
     return [entry.detail for entry in reversed(found.rows)]
 
 
@@ -191,7 +191,9 @@ def test_brokers_that_cannot_be_reached_have_nothing_and_that_is_said(
     monkeypatch.setattr("winnow.kafka.target_topic.REQUEST_TIMEOUT_S", 1)
     monkeypatch.setattr("winnow.kafka.cluster.REQUEST_TIMEOUT_S", 1)
     with pytest.raises(ServiceError, match="Nothing was written to topic restored") as failed:
-        restore_topic(world.ctx, RestoreRequest(TOPIC, "restored", tmp_path / "o"), ClientSettings("localhost:1"))
+        restore_topic(
+            world.installation, RestoreRequest(TOPIC, "restored", tmp_path / "o"), ClientSettings("localhost:1")
+        )
     assert "The log was not changed" not in str(failed.value)
     assert list_audit(world) == []
 

@@ -288,7 +288,7 @@ def test_a_share_of_a_deleted_target_writes_nothing_into_a_new_one_that_is_resto
 
 def test_a_share_of_a_restore_that_was_given_up_commits_nothing(world: World, target: Target, stopped: Stopped) -> None:
     before = target.read()
-    abandon_restore(world.ctx, TOPIC, target.name, target.settings)
+    abandon_restore(world.installation, TOPIC, target.name, target.settings)
     assert "has taken over" in stopped.go_on()
     assert target.read() == before
     assert GroupOffsets(target.settings, target.name).read(f"winnow-restore-{target.name}") == {}
@@ -382,7 +382,7 @@ def test_a_segment_that_is_missing_is_told_by_its_share(
     with open_present_world(tmp_path) as damaged:
         make_log(damaged, 3, rounds=8)
         head = damaged.head()
-        segment = damaged.ctx.log.open(TOPIC).segments(head)[1][0]
+        segment = damaged.installation.log.open(TOPIC).segments(head)[1][0]
         genuine = share_processes.ShareProcesses.write
 
         def remove_first(self: share_processes.ShareProcesses, *arguments: Any) -> Any:

@@ -152,7 +152,7 @@ def test_what_brokers_lost_by_an_unclean_election_or_a_deletion_stays_in_the_log
         repeat_until_done(lambda: ingest_once(world, servers, [unclean], diverged="keep"))
         assert read_values(unclean) == [value for _, value in first + lost + second + third]
         assert [record.value for record in taking.read(topic=unclean)] == [value for _, value in first + lost]
-        monkeypatch.setenv("WINNOW_HOME", str(taking.ctx.settings.home))
+        monkeypatch.setenv("WINNOW_HOME", str(taking.installation.settings.home))
         take = ("ingest", "kafka", unclean, "--bootstrap-servers", servers, "--diverged", "take", "--yes", "--json")
         removed = {"partition": 0, "first_offset": 10, "end_offset": 15, "records": 5}
         assert winnow(*take).document["removed"] == [removed]
@@ -184,12 +184,12 @@ def test_topic_whose_partition_nobody_leads_is_run_again_and_stops_no_other(
             write_records(cluster, sound, name_records("second", 5))
             for rules in (ReadingRules(), ReadingRules(begins_epoch=True)):
                 done = ingest_kafka_topics(
-                    world.ctx, brokers, {alone: alone}, KafkaRequest(rules), as_of_ms=world.clock()
+                    world.installation, brokers, {alone: alone}, KafkaRequest(rules), as_of_ms=world.clock()
                 )
                 assert [str(type(each.error).__name__) for each in done.failures] == ["ServiceError"]
                 assert f"{alone}-1: no broker leads it" in str(done.failures[0].error)
             both = {alone: alone, sound: sound}
-            done = ingest_kafka_topics(world.ctx, brokers, both, KafkaRequest(), as_of_ms=world.clock())
+            done = ingest_kafka_topics(world.installation, brokers, both, KafkaRequest(), as_of_ms=world.clock())
             assert [(each.topic, each.records_appended) for each in done.reports] == [(sound, 5)]
             assert [each.topic for each in done.failures] == [alone]
         finally:

@@ -55,7 +55,7 @@ INTEGRITY = (
     .changes("AuditLog.record", replace("any(...)", "bool(known)"))
     .caught_by("test_entry_of_another_content_with_the_same_id_is_an_entry_of_its_own[sqlite]"),
     Mutant("dag-run-of-the-same-name", "a DAG run counts as the deleted one whose name it has")
-    .changes("record_action", replace("ctx.began", "''"))
+    .changes("record_action", replace("installation.began", "''"))
     .caught_by("test_dag_run_that_was_deleted_and_triggered_again_under_its_name_is_recorded_beside_the_first"),
     Mutant("audit-digest-unchecked", "an entry that was changed counts as it was written")
     .changes("_ChainWalk._check", never("compute_entry_digest"))

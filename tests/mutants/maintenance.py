@@ -46,7 +46,7 @@ MAINTENANCE = (
     .changes("_remove_abandoned", never("_is_lock_reliable"))
     .caught_by("test_on_a_shared_file_system_only_folders_of_this_kernel_are_removed"),
     Mutant("reading-takes-a-writable-store", "a command that only reads migrates the store first")
-    .changes("open_installation", set_keyword("to_read", "False"))
+    .changes("open_for_command", set_keyword("to_read", "False"))
     .caught_by("test_every_question_is_answered_without_the_right_to_write"),
     Mutant("full-disk-unexpected", "a full disk counts as an error that nobody foresaw")
     .changes("_explain_machine_error", return_value("None", "make_service_error"))

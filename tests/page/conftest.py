@@ -112,12 +112,12 @@ ReadFrom = Callable[[Store], None]
 def read_from(airflow_client: TestClient, tmp_path: Path) -> Iterator[ReadFrom]:
     """Makes the page read from a store of the test's; its Data Docs rest in the test's home."""
     from winnow_airflow.page.app import app
-    from winnow_airflow.page.dependencies import Lake, open_lake
+    from winnow_airflow.page.dependencies import ShownInstallation, open_shown_installation
 
     settings = load_settings(env={"WINNOW_HOME": str(tmp_path / "winnow-home"), "PATH": os.environ["PATH"]})
 
     def read(opened: Store) -> None:
-        app.dependency_overrides[open_lake] = lambda: Lake(settings, opened)
+        app.dependency_overrides[open_shown_installation] = lambda: ShownInstallation(settings, opened)
 
     yield read
     app.dependency_overrides.clear()
@@ -130,12 +130,12 @@ WithOwners = Callable[[dict[str, str]], None]
 def with_owners(read_from: ReadFrom, monkeypatch: pytest.MonkeyPatch) -> WithOwners:
     """Gives the page that reads from a store the setting ``owners``."""
     from winnow_airflow.page.app import app
-    from winnow_airflow.page.dependencies import Lake, open_lake
+    from winnow_airflow.page.dependencies import ShownInstallation, open_shown_installation
 
     def change(owners: dict[str, str]) -> None:
-        lake = app.dependency_overrides[open_lake]()
-        lake = Lake(lake.settings.model_copy(update={"owners": owners}), lake.store)
-        monkeypatch.setitem(app.dependency_overrides, open_lake, lambda: lake)
+        lake = app.dependency_overrides[open_shown_installation]()
+        lake = ShownInstallation(lake.settings.model_copy(update={"owners": owners}), lake.store)
+        monkeypatch.setitem(app.dependency_overrides, open_shown_installation, lambda: lake)
 
     return change
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from winnow.store import RunState, Store
 from winnow.store.rows import PartitionOverview, TopicOverview
-from winnow.values.model import PartitionState, Reason, Severity, Status, Uncleanable
+from winnow.values.model import Reason, Severity, Status
 from winnow.values.results import Failure, PartitionReceipt, Receipt, Verdict
+from winnow.values.topic_state import PartitionState, Uncleanable
 
 NOW_MS = 1_790_000_000_000
 HOUR_MS = 3_600_000

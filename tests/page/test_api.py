@@ -451,7 +451,7 @@ def test_store_that_cannot_be_opened_is_tried_again_by_the_next_request(
     from winnow_airflow.page import dependencies
     from winnow_airflow.page.app import app
 
-    monkeypatch.delitem(app.dependency_overrides, dependencies.open_lake)
+    monkeypatch.delitem(app.dependency_overrides, dependencies.open_shown_installation)
     monkeypatch.setattr(dependencies, "_opened", [])
     monkeypatch.setenv("WINNOW_STORE_URL", "postgresql://winnow:hunter2@127.0.0.1:1/winnow?connect_timeout=1")
     answer = viewer.get("api/topics")
@@ -460,8 +460,8 @@ def test_store_that_cannot_be_opened_is_tried_again_by_the_next_request(
     assert "hunter2" not in answer.text
     monkeypatch.setenv("WINNOW_STORE_URL", f"sqlite:///{tmp_path / 'there.db'}")
     assert viewer.json("api/topics")["total"] == 0
-    first = dependencies.open_lake()
-    assert dependencies.open_lake() is first
+    first = dependencies.open_shown_installation()
+    assert dependencies.open_shown_installation() is first
     first.store.close()
 
 
@@ -470,7 +470,7 @@ def test_settings_that_are_not_valid_are_told_in_a_sentence(viewer: Visitor, mon
     from winnow_airflow.page import dependencies
     from winnow_airflow.page.app import app
 
-    monkeypatch.delitem(app.dependency_overrides, dependencies.open_lake)
+    monkeypatch.delitem(app.dependency_overrides, dependencies.open_shown_installation)
     monkeypatch.setattr(dependencies, "_opened", [])
     monkeypatch.setenv("WINNOW_STORE_URL", "mysql://hunter2@127.0.0.1/winnow")
     answer = viewer.get("api/topics")

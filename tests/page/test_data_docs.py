@@ -72,10 +72,10 @@ def test_page_that_great_expectations_wrote_stands_alone(viewer: Visitor, tmp_pa
         plan = world.plan(world.clock())
         assert plan is not None
         world.stage(plan)
-        verdict = validate_attempt(world.ctx, plan.plan_id, "a1")
-        path = find_page(world.ctx.settings, verdict.data_docs)
+        verdict = validate_attempt(world.installation, plan.plan_id, "a1")
+        path = find_page(world.installation.settings, verdict.data_docs)
         assert path is not None
-        found = find_file(world.ctx.settings.data_docs / "site", unquote(path))
+        found = find_file(world.installation.settings.data_docs / "site", unquote(path))
         assert found is not None
     assert "https://" in found.read_text()
     text = make_self_contained(found.read_text(), "/winnow/static/data-docs.css")

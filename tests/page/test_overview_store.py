@@ -24,15 +24,8 @@ from tests.page.sample_rows import (
 from winnow.report.metrics import compute_measurement
 from winnow.store import RunState, Store
 from winnow.store.rows import TopicFilter, TopicSort, Window
-from winnow.values.model import (
-    Assessment,
-    OverviewState,
-    PartitionState,
-    Reason,
-    Severity,
-    TopicState,
-    Uncleanable,
-)
+from winnow.values.model import Assessment, OverviewState, Reason, Severity
+from winnow.values.topic_state import PartitionState, TopicState, Uncleanable
 
 OVERDUE: dict[str, Any] = {"deadline_ms": NOW_MS - 1, "eligible": True}
 DUE: dict[str, Any] = {"eligible": True, "deadline_ms": NOW_MS + HOUR_MS}

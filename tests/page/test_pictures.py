@@ -51,7 +51,7 @@ def fresh(world: World, first_offset: int, count: int, *, age_ms: int = 2 * HOUR
 
 def topic(world: World) -> TopicSummary:
     """The topic as the page shows it at the world's present."""
-    found = world.ctx.store.overview.find_topic(TOPIC, world.clock())
+    found = world.installation.store.overview.find_topic(TOPIC, world.clock())
     assert found is not None
     return found
 
@@ -63,13 +63,13 @@ def picture(world: World) -> TopicOverview:
 
 def partition(world: World, number: int = 0) -> PartitionOverview:
     """The picture of one partition."""
-    return world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[number].overview
+    return world.installation.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[number].overview
 
 
 def test_a_new_topic_is_on_the_page_at_once_and_so_is_what_is_ingested(world: World) -> None:
     """Empty and healthy, then due, before anybody assessed it."""
-    create_topic(world.ctx, "fresh", 2, {})
-    empty = world.ctx.store.overview.find_topic("fresh", world.clock())
+    create_topic(world.installation, "fresh", 2, {})
+    empty = world.installation.store.overview.find_topic("fresh", world.clock())
     assert empty is not None
     assert (empty.state, empty.overview.partitions, empty.overview.size_bytes) == (OverviewState.HEALTHY, 2, 0)
     (segment,) = world.segments()
@@ -80,8 +80,8 @@ def test_a_new_topic_is_on_the_page_at_once_and_so_is_what_is_ingested(world: Wo
 
 def test_assessing_records_the_picture_of_what_it_looked_at(world: World) -> None:
     """Bytes, offsets, ratio, deadline and configuration are those of the table."""
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
-    described, (segment,) = describe_topic(world.ctx, TOPIC), world.segments()
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
+    described, (segment,) = describe_topic(world.installation, TOPIC), world.segments()
     found = picture(world)
     assert (found.as_of_ms, found.recorded_at_ms) == (world.clock(), world.clock())
     assert (found.table_name, found.location) == (f"winnow.{TOPIC}", described.location)
@@ -103,10 +103,10 @@ def test_assessing_records_the_picture_of_what_it_looked_at(world: World) -> Non
 def test_active_segment_and_lag_are_drawn_where_they_begin(world: World) -> None:
     """Clean, then cleanable, then too young, then active."""
     world.compact()
-    alter_topic(world.ctx, TOPIC, {"min.compaction.lag.ms": str(4 * HOUR_MS)}, [])
+    alter_topic(world.installation, TOPIC, {"min.compaction.lag.ms": str(4 * HOUR_MS)}, [])
     for first, age_ms in ((30, 5 * HOUR_MS), (33, 3 * HOUR_MS), (36, 0)):
         world.ingest(fresh(world, first, 3, age_ms=age_ms))
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     found = partition(world)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (30, 33)
     assert (found.active_offset, found.log_end_offset) == (36, 39)
@@ -125,7 +125,7 @@ def test_planning_records_the_picture_also_of_an_idle_topic(world: World) -> Non
 def test_a_compacted_topic_is_healthy_at_once_and_not_at_the_next_check(world: World) -> None:
     """It was overdue before; publishing looks again."""
     world.clock.now_ms += 2 * DAY_MS
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     assert topic(world).state is OverviewState.OVERDUE
     world.compact()
     seen = topic(world)
@@ -140,21 +140,21 @@ def test_swept_bytes_are_not_shown_as_waiting(world: World) -> None:
     world.compact()
     world.clock.now_ms += 2 * DAY_MS
     assert picture(world).retired_bytes > 0
-    sweep_topics(world.ctx, [TOPIC])
+    sweep_topics(world.installation, [TOPIC])
     assert picture(world).retired_bytes == 0
 
 
 def test_reclaimable_bytes_are_unknown_before_the_first_run_and_estimated_after_it(world: World) -> None:
     """Also where nothing is due yet; nothing to clean is nothing to gain."""
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     assert (partition(world).reclaimable_bytes, picture(world).reclaimable_bytes) == (None, None)
     assert partition(world, 1).reclaimable_bytes == 0
     receipt = world.compact()
     assert receipt is not None
     assert picture(world).reclaimable_bytes == 0
-    alter_topic(world.ctx, TOPIC, {"min.cleanable.dirty.ratio": "1"}, [])
+    alter_topic(world.installation, TOPIC, {"min.cleanable.dirty.ratio": "1"}, [])
     world.ingest(fresh(world, 30, 30))
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     found = partition(world)
     size_bytes = sum(segment.size_bytes for segment in world.segments())
     assert not found.eligible
@@ -179,7 +179,7 @@ def test_earlier_runs_are_read_once_for_a_decision_and_never_for_an_idle_topic(
     assert asked == [TOPIC]
     world.compact()
     asked.clear()
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     assert asked == []
 
 
@@ -188,7 +188,7 @@ def test_picture_is_of_the_present_whatever_as_of_is_asked_about(world: World, s
     """A backfill over last month and a simulated next one are not what is due today."""
     world.compact()
     world.ingest(fresh(world, 30, 30, age_ms=0))
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock() + shift_ms)
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock() + shift_ms)
     assert (picture(world).as_of_ms, topic(world).state) == (world.clock(), OverviewState.HEALTHY)
     assert partition(world).active_offset == 30
 
@@ -197,8 +197,8 @@ def test_looking_without_recording_leaves_the_picture_alone(world: World) -> Non
     """Explaining, and assessing for a forecast."""
     world.clock.now_ms += HOUR_MS
     before = picture(world)
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock(), record=False)
-    explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock(), record=False)
+    explain_compaction(world.installation, TOPIC, as_of_ms=world.clock())
     assert picture(world) == before
 
 
@@ -207,16 +207,16 @@ def test_pause_resume_mark_and_release_are_seen_at_once(world: World) -> None:
     seen = []
 
     def look() -> None:
-        row = world.ctx.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[0]
+        row = world.installation.store.overview.list_partitions(TOPIC, world.clock(), Window()).rows[0]
         seen.append((row.state.value, row.overview.reason, row.overview.eligible))
 
-    pause_partitions(world.ctx, TOPIC, [0], by="maria")
+    pause_partitions(world.installation, TOPIC, [0], by="maria")
     look()
-    resume_partitions(world.ctx, TOPIC, [0], by="maria")
+    resume_partitions(world.installation, TOPIC, [0], by="maria")
     look()
-    mark_uncleanable(world.ctx, TOPIC, "plan-1", {0: "It is damaged."})
+    mark_uncleanable(world.installation, TOPIC, "plan-1", {0: "It is damaged."})
     look()
-    release_marks(world.ctx, TOPIC, [0], why="It was mended.")
+    release_marks(world.installation, TOPIC, [0], why="It was mended.")
     look()
     due = ("due", "dirty_ratio", True)
     assert seen == [("paused", "paused", False), due, ("uncleanable", "uncleanable", False), due]
@@ -224,20 +224,20 @@ def test_pause_resume_mark_and_release_are_seen_at_once(world: World) -> None:
 
 def test_changed_configuration_is_seen_at_once(world: World) -> None:
     """Also more partitions, and records deleted by offset."""
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.9"}, [])
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.9"}, [])
     found = picture(world)
     assert (found.policy, found.threshold) == ("compact,delete", 0.9)
-    alter_topic(world.ctx, TOPIC, {}, [], partitions=5)
+    alter_topic(world.installation, TOPIC, {}, [], partitions=5)
     assert (picture(world).partitions, partition(world, 4).reason) == (5, Reason.EMPTY.value)
-    delete_records(world.ctx, TOPIC, {0: 7})
+    delete_records(world.installation, TOPIC, {0: 7})
     assert partition(world).log_start_offset == 7
 
 
 def test_topic_that_does_not_compact_misses_no_deadline(world: World) -> None:
     """Its maximum lag means nothing, so it is neither dirty nor late."""
-    alter_topic(world.ctx, TOPIC, {"cleanup.policy": "delete"}, [])
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "delete"}, [])
     world.clock.now_ms += 9 * DAY_MS
-    assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+    assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
     seen = topic(world)
     assert (seen.state, seen.deadline_ms, seen.overview.dirty_ratio) == (OverviewState.HEALTHY, None, 0.0)
     assert partition(world).reason == Reason.POLICY_DELETE_ONLY.value
@@ -247,9 +247,9 @@ def test_rebuilt_store_has_its_pictures_again(world: World) -> None:
     """They follow from table and state."""
     world.compact()
     before = picture(world)
-    world.ctx.store.projection.forget_topic(TOPIC)
-    assert world.ctx.store.overview.find_topic(TOPIC, world.clock()) is None
-    rebuild_store(world.ctx)
+    world.installation.store.projection.forget_topic(TOPIC)
+    assert world.installation.store.overview.find_topic(TOPIC, world.clock()) is None
+    rebuild_store(world.installation)
     assert picture(world) == before
 
 
@@ -257,7 +257,7 @@ def test_picture_needs_no_data_file(world: World) -> None:
     """Manifests and state say it all."""
     for segment in world.segments():
         storage.parse_local_path(segment.path).unlink()
-    assert refresh_overview(world.ctx, TOPIC)
+    assert refresh_overview(world.installation, TOPIC)
     assert topic(world).state is OverviewState.DUE
 
 
@@ -273,7 +273,7 @@ def test_a_picture_that_cannot_be_taken_fails_no_publish(
     from winnow.pipeline.compaction.publish import publish_attempt
 
     with caplog.at_level(logging.WARNING, "winnow"):
-        receipt = publish_attempt(world.ctx, plan.plan_id, "a1")
+        receipt = publish_attempt(world.installation, plan.plan_id, "a1")
     assert receipt.snapshot_id is not None
     assert topic(world).state is OverviewState.DUE
     assert f"The page shows topic {TOPIC} as it was before" in caplog.text
@@ -287,8 +287,8 @@ def test_a_picture_that_cannot_be_taken_stops_no_decision_and_no_plan(
     with sqlite3.connect(world.folder / "home" / "store.db") as database:
         database.execute("DROP TABLE winnow_partition_overview")
     with caplog.at_level(logging.WARNING, "winnow"):
-        found = assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock())
+        found = assess_topics(world.installation, [TOPIC], as_of_ms=world.clock())
         assert [each.eligible for each in found] == [True, False]
-        assert world.ctx.store.assessments.last_assessed_ms(TOPIC) is not None
+        assert world.installation.store.assessments.last_assessed_ms(TOPIC) is not None
         assert world.compact(world.clock()) is not None
     assert "The page shows topic orders as it was before" in caplog.text

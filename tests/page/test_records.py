@@ -35,7 +35,7 @@ Ask = Callable[..., Any]
 def ask(viewer_login: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ask]:
     """Posts a question about records as the viewer, at a page with the named settings; by default they may read."""
     from winnow_airflow.page.app import app
-    from winnow_airflow.page.dependencies import Lake, open_lake
+    from winnow_airflow.page.dependencies import ShownInstallation, open_shown_installation
     from winnow_airflow.page.reader_process import readers
 
     known: list[Any] = [{}]
@@ -45,7 +45,7 @@ def ask(viewer_login: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
             viewer_login.client.portal.call(readers.close)  # type: ignore[union-attr]
             known[0] = page
         with reader_lake.at_lake(folder, {"record_readers": "viewer", **page}, monkeypatch) as (settings, store):
-            app.dependency_overrides[open_lake] = lambda: Lake(settings, store)
+            app.dependency_overrides[open_shown_installation] = lambda: ShownInstallation(settings, store)
             return viewer_login.post(f"{RECORDS}{path}", body, headers=OWN)
 
     yield post

@@ -109,13 +109,13 @@ class Soak:
             self._commit_that_dies()
         else:
             self._compact(judged=self._judged and phase == 5)
-        sweep_topics(self._world.ctx, [TOPIC])
+        sweep_topics(self._world.installation, [TOPIC])
         self.round += 1
 
     def look(self) -> Counter[str]:
         """Files by kind, and rows by table."""
         found: Counter[str] = Counter()
-        home = self._world.ctx.settings.home
+        home = self._world.installation.settings.home
         for folder, folders, files in os.walk(home):
             place = Path(folder).relative_to(home).parts
             found["empty folders"] += not folders and not files
@@ -123,11 +123,11 @@ class Soak:
                 found[_kind(place, name)] += 1
         found.subtract(self._orphans)
         found["log: orphaned by killed commits"] = self._orphans.total()
-        with self._world.ctx.store._database.reading() as session:
+        with self._world.installation.store._database.reading() as session:
             for table in tables.Base.metadata.sorted_tables:
                 found[table.name] = session.scalar(select(func.count()).select_from(table)) or 0
         found["snapshots of the log"] = len(self._world.snapshot_ids())
-        side = self._world.ctx.log.quarantine(TOPIC).table()
+        side = self._world.installation.log.quarantine(TOPIC).table()
         found["snapshots of the quarantine"] = 0 if side is None else len(side.metadata.snapshots)
         return found
 
@@ -156,13 +156,13 @@ class Soak:
         from winnow.pipeline.compaction.publish import publish_attempt
 
         plan_id, attempt = self._stage()
-        validate_attempt(world.ctx, plan_id, attempt)
-        publish_attempt(world.ctx, plan_id, attempt)
+        validate_attempt(world.installation, plan_id, attempt)
+        publish_attempt(world.installation, plan_id, attempt)
 
     def _stage(self) -> tuple[str, str]:
         world, attempt = self._world, f"a{self.round}"
-        with hold_lease(world.ctx, TOPIC):
-            settle_open_runs(world.ctx, TOPIC)
+        with hold_lease(world.installation, TOPIC):
+            settle_open_runs(world.installation, TOPIC)
             plan = world.plan(world.clock(), attempt)
             assert plan is not None
             world.stage(plan, attempt)
@@ -173,7 +173,7 @@ class Soak:
 
     def _attempt_that_is_invalid(self) -> None:
         plan_id, attempt = self._stage()
-        store, now_ms = self._world.ctx.store, self._world.clock()
+        store, now_ms = self._world.installation.store, self._world.clock()
         store.verdicts.record(Verdict(plan_id, TOPIC, attempt, False, False, (), now_ms))
         store.runs.set_state(plan_id, RunState.INVALID, now_ms, attempt=attempt)
 

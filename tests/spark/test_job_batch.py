@@ -66,7 +66,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
 
 
 def winnow(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | LARGE | {"WINNOW_HOME": str(world.ctx.settings.home)}
+    environment = os.environ | LARGE | {"WINNOW_HOME": str(world.installation.settings.home)}
     environment["WINNOW_SPARK__MASTER"] = "local[4]"
     return subprocess.run(
         [sys.executable, "-m", "winnow.cli", *arguments], env=environment, capture_output=True, text=True, timeout=300
@@ -122,7 +122,7 @@ def test_one_topic_that_failed_stops_no_other_and_the_exit_code_says_so(batch: B
     assert "Topic broken was not compacted: broken-0: segment file://" in message
     assert "is missing. Nothing was published" in message
     assert "winnow partitions release broken --partition 0" in message
-    (run,) = batch.world.ctx.store.runs.list_runs("broken")
+    (run,) = batch.world.installation.store.runs.list_runs("broken")
     assert (run.status, run.message) == (RunState.SPARK_FAILED, message)
     mark = batch.world.state(topic="broken").uncleanable
     assert mark is not None
@@ -136,7 +136,7 @@ def test_the_topics_shared_one_application(batch: Batch) -> None:
     attempts = {
         run.attempt
         for topic in ("orders", "users", "giant", "broken")
-        for run in batch.world.ctx.store.runs.list_runs(topic)
+        for run in batch.world.installation.store.runs.list_runs(topic)
     }
     assert len(attempts) == 1
     assert len([line for line in batch.stderr.splitlines() if line.startswith("Compacting ")]) == 1

@@ -39,7 +39,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Limited]:
             "WINNOW_KAFKA__LOG_CLEANER_THREADS": "1",
             "WINNOW_KAFKA__LOG_CLEANER_IO_MAX_BYTES_PER_SECOND": str(RATE),
         }
-        home = {"WINNOW_HOME": str(world.ctx.settings.home), "WINNOW_SPARK__MASTER": "local[2]"}
+        home = {"WINNOW_HOME": str(world.installation.settings.home), "WINNOW_SPARK__MASTER": "local[2]"}
         done = subprocess.run(
             [sys.executable, "-m", "winnow.cli", "compact", "--json"],
             env=os.environ | home | limits,
@@ -64,7 +64,7 @@ def test_one_cleaner_thread_cleans_one_partition_after_the_other(limited: Limite
 
 def test_rate_reaches_the_task_and_holds_it_back(limited: Limited) -> None:
     """The task needed at least as long as its bytes need at the rate."""
-    (receipt,) = limited.world.ctx.log.open("orders").receipts()
+    (receipt,) = limited.world.installation.log.open("orders").receipts()
     written_bytes = sum(part.bytes_out for part in receipt.partitions)
     assert sum(part.seconds for part in receipt.partitions) >= (2 * limited.read_bytes + written_bytes) / RATE
 

@@ -92,24 +92,24 @@ def test_spark_reads_the_latest_state_of_the_embedded_catalog_under_every_strate
         topics = {strategy: f"shop.{strategy.value}-1" for strategy in Strategy}
         for seed, (strategy, topic) in enumerate(topics.items()):
             fill(world, topic, strategy, seed)
-        delete_records(world.ctx, topics[Strategy.OFFSET], {0: 61, 1: 3})
+        delete_records(world.installation, topics[Strategy.OFFSET], {0: 61, 1: 3})
         queries = []
         for topic in topics.values():
             query = build_query(
-                load_topic_view(world.ctx, topic), choose_table(SqlEngine.SPARK, DEFAULT_NAMESPACE, topic)
+                load_topic_view(world.installation, topic), choose_table(SqlEngine.SPARK, DEFAULT_NAMESPACE, topic)
             )
             queries.append(build_latest_sql(SqlEngine.SPARK, query))
         columns = parse_columns(["n:long", "s:string", "missing:double"])
         typed = build_query(
-            load_topic_view(world.ctx, topic), choose_table(SqlEngine.SPARK, DEFAULT_NAMESPACE, topic), columns
+            load_topic_view(world.installation, topic), choose_table(SqlEngine.SPARK, DEFAULT_NAMESPACE, topic), columns
         )
         queries.append(build_latest_sql(SqlEngine.SPARK, typed, as_text=True))
         for topic in topics.values():
-            set_config(world.ctx.log.open(topic), {"winnow.latest.table": "true"}, [])
-            update_latest_table(world.ctx, topic)
+            set_config(world.installation.log.open(topic), {"winnow.latest.table": "true"}, [])
+            update_latest_table(world.installation, topic)
             queries.append(f"SELECT partition, key, value, offset, timestamp FROM winnow.winnow_latest.`{topic}`")
 
-        answers = ask_spark(tmp_path, write_connection(world.ctx, topic, ReaderName.SPARK), queries)
+        answers = ask_spark(tmp_path, write_connection(world.installation, topic, ReaderName.SPARK), queries)
 
         *by_query, as_text = answers[: len(topics) + 1]
         by_table = answers[len(topics) + 1 :]
@@ -125,10 +125,10 @@ def test_spark_reads_the_view_that_a_rest_catalog_holds(tmp_path: Path) -> None:
     """The catalog has views: the latest state is one, and it is replaced when it is created again."""
     with serve_rest_catalog() as (_, address), open_world(tmp_path, lake={"WINNOW_CATALOG__URI": address}) as world:
         fill(world, "orders", Strategy.TIMESTAMP, 7)
-        view = load_topic_view(world.ctx, "orders")
-        assert replace_view(world.ctx, view, (), as_text=True) == "winnow_latest_views.orders"
-        name = replace_view(world.ctx, view, (), as_text=False)
-        program = write_connection(world.ctx, "orders", ReaderName.SPARK)
+        view = load_topic_view(world.installation, "orders")
+        assert replace_view(world.installation, view, (), as_text=True) == "winnow_latest_views.orders"
+        name = replace_view(world.installation, view, (), as_text=False)
+        program = write_connection(world.installation, "orders", ReaderName.SPARK)
 
         (rows,) = ask_spark(tmp_path, program, [f"SELECT * FROM winnow.{name}"])
 
@@ -176,7 +176,7 @@ def fill_situations(world: World) -> None:
     world.ingest(build_versions(0, 5), topic="shop.or-ders")
     world.create(1, "deleted", cleanup_policy="compact,delete")
     world.ingest(build_versions(0, 9), topic="deleted")
-    delete_records(world.ctx, "deleted", {0: 4})
+    delete_records(world.installation, "deleted", {0: 4})
     world.create(3, "partitioned", segment_ms="1", min_cleanable_dirty_ratio="0")
     world.ingest(build_versions(0, 8), topic="partitioned")
     world.compact(topic="partitioned")
@@ -193,7 +193,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
         fill_situations(world)
         readers = [reader for reader in ReaderName if reader is not ReaderName.TRINO]
         yield Programs(
-            {reader: {each: write_connection(world.ctx, each, reader) for each in SITUATIONS} for reader in readers},
+            {
+                reader: {each: write_connection(world.installation, each, reader) for each in SITUATIONS}
+                for reader in readers
+            },
             {each: [(found.value or b"")[-9:].decode() for found in world.read(topic=each)] for each in SITUATIONS},
             {each: write_latest_sql(world, each) for each in SITUATIONS},
             folder,
@@ -202,7 +205,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 def write_latest_sql(world: World, topic: str) -> str:
     table = choose_table(SqlEngine.CLICKHOUSE, DEFAULT_NAMESPACE, topic)
-    return build_latest_sql(SqlEngine.CLICKHOUSE, build_query(load_topic_view(world.ctx, topic), table))
+    return build_latest_sql(SqlEngine.CLICKHOUSE, build_query(load_topic_view(world.installation, topic), table))
 
 
 def test_topics_hold_the_records_that_are_expected_of_readers(programs: Programs) -> None:
@@ -311,7 +314,10 @@ def test_spark_prints_records_when_its_programs_are_pasted(programs: Programs, t
 def test_programs_for_azure_read_through_fsspec(programs: Programs, tmp_path: Path, reader: ReaderName) -> None:
     """As they are printed for Azure, over files: fsspec finds the store by the address."""
     with open_world(programs.folder) as world:
-        accesses = {each: describe_access(world.ctx.settings, load_topic_view(world.ctx, each)) for each in SITUATIONS}
+        accesses = {
+            each: describe_access(world.installation.settings, load_topic_view(world.installation, each))
+            for each in SITUATIONS
+        }
     texts = {each: WRITERS[reader](replace(access, store=StoreKind.AZURE)) for each, access in accesses.items()}
     assert all("fsspec" in text or "reader_override" in text for text in texts.values())
     for topic, answer in run_in_python(texts, tmp_path / "programs").items():
@@ -330,7 +336,7 @@ def test_python_readers_print_records_of_a_lake_on_s3(tmp_path: Path, monkeypatc
             world.create(2, "shop.orders")
             world.ingest([*build_versions(0, 4), *build_versions(0, 3, partition=1)], topic="shop.orders")
             programs = {
-                reader: {each: write_connection(world.ctx, each, reader) for each in ("empty", "shop.orders")}
+                reader: {each: write_connection(world.installation, each, reader) for each in ("empty", "shop.orders")}
                 for reader in (*RUN_HERE, ReaderName.DAFT)
             }
         expected = {"empty": [], "shop.orders": [f"value-0-{n}" for n in range(4)] + [f"value-1-{n}" for n in range(3)]}

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from winnow.engine import staging
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import create_topic, describe_topic
 
@@ -55,12 +55,14 @@ def write_lines(path: Path, lines: Iterable[Line]) -> str:
     return str(path)
 
 
-def make_topic(ctx: Context, folder: Path, topic: str, files: Sequence[Sequence[Line]], **config: str) -> None:
+def make_topic(
+    installation: Installation, folder: Path, topic: str, files: Sequence[Sequence[Line]], **config: str
+) -> None:
     """A topic of one partition, one commit and so one segment per file. Underscores in ``config`` stand for dots."""
-    create_topic(ctx, topic, 1, {key.replace("_", "."): value for key, value in config.items()})
+    create_topic(installation, topic, 1, {key.replace("_", "."): value for key, value in config.items()})
     for number, lines in enumerate(files):
         path = write_lines(folder / f"{topic}-{number}.jsonl", lines)
-        ingest_files(ctx, topic, [path], as_of_ms=lines[0].timestamp_ms)
+        ingest_files(installation, topic, [path], as_of_ms=lines[0].timestamp_ms)
 
 
 def build_old_lines(records: int, keys: int, *, start: int = 0, at_ms: int = 1_700_000_000_000) -> list[Line]:
@@ -71,20 +73,20 @@ def build_old_lines(records: int, keys: int, *, start: int = 0, at_ms: int = 1_7
     ]
 
 
-def lose_a_record(ctx: Context, topic: str) -> None:
+def lose_a_record(installation: Installation, topic: str) -> None:
     """What a broken disk or a bug would do to a staged file."""
-    run = ctx.store.runs.list_open(topic)[0]
+    run = installation.store.runs.list_open(topic)[0]
     manifest = staging.read_manifest(run.plan_uri, run.attempt)
     assert manifest is not None
     path = manifest.partitions[0].rewrites[0].outputs[0].path.removeprefix("file://")
     pq.write_table(pq.read_table(path).slice(1), path)
 
 
-def read_topic(ctx: Context, topic: str) -> list[dict[str, Any]]:
+def read_topic(installation: Installation, topic: str) -> list[dict[str, Any]]:
     """Every record that a reader of ``topic`` sees."""
-    return [record for batch in read_batches(ctx, topic) for record in batch.to_pylist()]
+    return [record for batch in read_batches(installation, topic) for record in batch.to_pylist()]
 
 
-def read_first_dirty_offsets(ctx: Context, topic: str) -> dict[int, int | None]:
+def read_first_dirty_offsets(installation: Installation, topic: str) -> dict[int, int | None]:
     """The cleaner checkpoint of each partition, as the table carries it."""
-    return {number: state.first_dirty_offset for number, state in describe_topic(ctx, topic).states.items()}
+    return {number: state.first_dirty_offset for number, state in describe_topic(installation, topic).states.items()}

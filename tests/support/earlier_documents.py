@@ -14,7 +14,7 @@ from winnow.log import document_copies
 from winnow.log import state as carried
 from winnow.log.document_copies import Document
 from winnow.log.document_places import DocumentKind, DocumentPlaces
-from winnow.values.model import TopicState
+from winnow.values.topic_state import TopicState
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_plan, read_ingest_result, write_ingest_plan, write_ingest_result
 from winnow.errors import WinnowError
 from winnow.files import storage
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.values import documents
 from winnow.values.ingest_plans import IngestPlan, IngestResult
 
 
-def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+def carry_out_in_process(installation: Installation, plan: IngestPlan, progress: Progress | None) -> IngestResult:
     """Stands where spark-submit is started; nobody follows the progress."""
     del progress
     planned = read_ingest_plan(*write_ingest_plan(plan))
@@ -24,15 +24,15 @@ def carry_out_in_process(ctx: Context, plan: IngestPlan, progress: Progress | No
     for unit in build_units("", planned):
         assert unit.ingest is not None
         part = documents.load_json(IngestPlan, documents.dump_json(unit.ingest))
-        results.append(run_ingest_task(part, unit.number, folder, ctx.budget))
+        results.append(run_ingest_task(part, unit.number, folder, installation.budget))
     outcome = write_ingest_result(plan, "app-1", results)
     assert outcome.sha256 is not None
     return read_ingest_result(plan, "app-1", outcome.sha256)
 
 
 def carry_out_plans_in_process(
-    ctx: Context, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
+    installation: Installation, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
 ) -> dict[str, IngestResult | WinnowError]:
     """Stands where one spark-submit is started for several plans."""
     del options
-    return {plan.plan_id: carry_out_in_process(ctx, plan, progress) for plan in plans}
+    return {plan.plan_id: carry_out_in_process(installation, plan, progress) for plan in plans}

@@ -11,12 +11,12 @@ from winnow.engine import staging
 from winnow.engine.compaction_job import build_units, run_unit, write_plan_manifest
 from winnow.engine.events import emit_outcomes, parse_event, parse_failure
 from winnow.pipeline.compaction import driver
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome, Progress
 from winnow.planning.plans import PlanReference
 
 
-def run_job(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
+def run_job(installation: Installation, plans: Sequence[PlanReference], attempt: str) -> str:
     """Carry out ``plans`` and give the last lines that the job would print."""
     documents, refused = staging.read_usable_plans(
         [staging.format_plan_argument(plan.uri, plan.sha256) for plan in plans]
@@ -27,7 +27,7 @@ def run_job(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
             uri,
             plan,
             attempt,
-            [run_unit(unit, attempt, ctx.budget, folder=f"{attempt}-t0") for unit in build_units(uri, plan)],
+            [run_unit(unit, attempt, installation.budget, folder=f"{attempt}-t0") for unit in build_units(uri, plan)],
         )
         for uri, plan in documents.items()
     ]
@@ -35,10 +35,12 @@ def run_job(ctx: Context, plans: Sequence[PlanReference], attempt: str) -> str:
     return stream.getvalue()
 
 
-def submit(ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None) -> JobOutcome:
+def submit(
+    installation: Installation, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
+) -> JobOutcome:
     """Stands where spark-submit is started."""
     failures = {}
-    for line in run_job(ctx, plans, attempt).splitlines():
+    for line in run_job(installation, plans, attempt).splitlines():
         event = parse_event(line)
         assert event is not None
         failure = parse_failure(event)

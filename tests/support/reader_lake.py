@@ -54,7 +54,7 @@ def build_lake(folder: Path) -> None:
             record(OTHERS + 3, b"gone", None, world.clock() + 3),
         ]
         world.ingest(new, topic="orders")
-        assess_topics(world.ctx, ["orders"], as_of_ms=world.clock())
+        assess_topics(world.installation, ["orders"], as_of_ms=world.clock())
 
 
 def _make_other(offset: int) -> Any:

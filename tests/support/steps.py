@@ -16,9 +16,9 @@ STEPS: Final[Mapping[str, Callable[[World], object]]] = MappingProxyType(
         "ingest": lambda world: world.ingest(build_versions(9, 1)),
         "compact": lambda world: world.compact(),
         "read": lambda world: world.read(),
-        "assess": lambda world: assess_topics(world.ctx, [TOPIC], as_of_ms=world.clock()),
-        "explain": lambda world: explain_compaction(world.ctx, TOPIC, as_of_ms=world.clock()),
-        "sweep": lambda world: sweep_topics(world.ctx, [TOPIC]),
+        "assess": lambda world: assess_topics(world.installation, [TOPIC], as_of_ms=world.clock()),
+        "explain": lambda world: explain_compaction(world.installation, TOPIC, as_of_ms=world.clock()),
+        "sweep": lambda world: sweep_topics(world.installation, [TOPIC]),
     }
 )
 """Each on :data:`tests.support.world.TOPIC`, whose log ends at offset 9."""

@@ -17,8 +17,9 @@ from psycopg import sql
 from sqlalchemy import Engine, event
 
 from winnow.store import Run, Store
-from winnow.values.model import Assessment, Cleaning, PartitionState, Reason, RetiredFile, Severity, Status, Uncleanable
+from winnow.values.model import Assessment, Reason, Severity, Status
 from winnow.values.results import Failure, PartitionReceipt, Receipt, Verdict
+from winnow.values.topic_state import Cleaning, PartitionState, RetiredFile, Uncleanable
 
 NOW_MS = 1_700_000_000_000
 BIG = 2**62 + 1

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from winnow.config.settings import load_settings
 from winnow.log.head import Change, Head
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.topics.definition import create_topic
-from winnow.values.model import Append, Cleaning, PartitionState, Reason, RetiredFile, Segment, Status
+from winnow.values.model import Reason, Segment, Status
 from winnow.values.results import PartitionReceipt, Receipt
+from winnow.values.topic_state import Append, Cleaning, PartitionState, RetiredFile
 
 DAY_MS = 86_400_000
 SEGMENT_RECORDS = 1_000_000
@@ -79,11 +80,11 @@ class Shape:
         )
 
 
-def add_topic(ctx: Context, topic: str, shape: Shape, **config: str) -> None:
+def add_topic(installation: Installation, topic: str, shape: Shape, **config: str) -> None:
     """Create ``topic`` and register its segments; keyword ``segment_bytes`` means ``segment.bytes``."""
-    create_topic(ctx, topic, shape.partitions, {name.replace("_", "."): text for name, text in config.items()})
-    now_ms = ctx.now_ms()
-    log = ctx.log.open(topic)
+    create_topic(installation, topic, shape.partitions, {name.replace("_", "."): text for name, text in config.items()})
+    now_ms = installation.now_ms()
+    log = installation.log.open(topic)
     states = {number: shape.state(number, now_ms) for number in range(shape.partitions)}
     bounds = [shape.segments * number // shape.appends for number in range(shape.appends + 1)]
     for begin, end in itertools.pairwise(bounds):
@@ -98,13 +99,13 @@ def add_topic(ctx: Context, topic: str, shape: Shape, **config: str) -> None:
 
         log.commit(append)
     for number in range(shape.receipts):
-        publish_receipt(ctx, topic, number, shape.partitions)
+        publish_receipt(installation, topic, number, shape.partitions)
 
 
-def publish_receipt(ctx: Context, topic: str, number: int, partitions: int) -> Receipt:
+def publish_receipt(installation: Installation, topic: str, number: int, partitions: int) -> Receipt:
     """Write down one publication of all partitions, as a commit without files."""
-    log = ctx.log.open(topic)
-    now_ms = ctx.now_ms()
+    log = installation.log.open(topic)
+    now_ms = installation.now_ms()
     plan_id = hashlib.sha256(f"{topic}/{number}".encode()).hexdigest()[:32]
 
     def change(head: Head) -> Change:
@@ -117,7 +118,7 @@ def publish_receipt(ctx: Context, topic: str, number: int, partitions: int) -> R
     committed = log.commit(change)
     assert committed.receipt is not None
     retired: list[RetiredFile] = []
-    ctx.store.projection.record_publication(committed.receipt, committed.state.partitions, retired, now_ms)
+    installation.store.projection.record_publication(committed.receipt, committed.state.partitions, retired, now_ms)
     return committed.receipt
 
 
@@ -151,9 +152,9 @@ def main() -> None:
     given = parser.parse_args()
     shape = Shape(given.partitions, given.segments, given.clean, given.appends, given.receipts, not given.no_timestamps)
     settings = load_settings(cwd=given.home, env={"WINNOW_HOME": str(given.home)})
-    with open_context(settings) as ctx:
+    with open_installation(settings) as installation:
         for number in range(given.topics):
-            add_topic(ctx, f"{given.name}-{number:05d}", shape)
+            add_topic(installation, f"{given.name}-{number:05d}", shape)
 
 
 if __name__ == "__main__":

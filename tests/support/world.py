@@ -26,18 +26,19 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.context import Context, open_context
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import create_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.planning.plans import PlanReference
 from winnow.store import RunState
 from winnow.values import documents
-from winnow.values.model import PartitionState, Record, Segment, TopicState
+from winnow.values.model import Record, Segment
 from winnow.values.results import Receipt, StagingManifest, Verdict
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import PartitionState, TopicState
 
 NOW_MS = 1_760_000_000_000
 TOPIC = "orders"
@@ -85,8 +86,8 @@ def write_jsonl(path: Path, records: Sequence[Record], *, with_offset: bool = Tr
 class World:
     """One topic and everything around it."""
 
-    def __init__(self, ctx: Context, clock: FakeClock, folder: Path) -> None:
-        self.ctx = ctx
+    def __init__(self, installation: Installation, clock: FakeClock, folder: Path) -> None:
+        self.installation = installation
         self.clock = clock
         self.folder = folder
         self.files = 0
@@ -94,11 +95,11 @@ class World:
     def create(self, partitions: int = 1, topic: str = TOPIC, **config: str) -> None:
         """Create a topic; keyword ``min_cleanable_dirty_ratio`` means ``min.cleanable.dirty.ratio``."""
         overrides = {name.replace("_", "."): value for name, value in config.items()}
-        create_topic(self.ctx, topic, partitions, overrides)
+        create_topic(self.installation, topic, partitions, overrides)
 
     def head(self, topic: str = TOPIC) -> Head:
         """The newest snapshot and its state."""
-        return self.ctx.log.open(topic).head()
+        return self.installation.log.open(topic).head()
 
     def state(self, partition: int = 0, topic: str = TOPIC) -> PartitionState:
         """The carried state of one partition."""
@@ -106,7 +107,7 @@ class World:
 
     def segments(self, partition: int = 0, topic: str = TOPIC) -> tuple[Segment, ...]:
         """Live segments of one partition."""
-        log = self.ctx.log.open(topic)
+        log = self.installation.log.open(topic)
         return log.segments(log.head()).get(partition, ())
 
     def snapshot_ids(self, topic: str = TOPIC) -> list[int]:
@@ -115,16 +116,16 @@ class World:
 
     def log_folder(self, topic: str = TOPIC) -> str:
         """The folder of a topic's table below the warehouse, as :meth:`listing` takes it."""
-        location = str(self.ctx.log.open(topic).load_table().location())
-        return location.removeprefix(f"{self.ctx.settings.warehouse}/")
+        location = str(self.installation.log.open(topic).load_table().location())
+        return location.removeprefix(f"{self.installation.settings.warehouse}/")
 
     def quarantine_folder(self, topic: str = TOPIC) -> str:
         """The folder of a topic's quarantine below the warehouse."""
-        return self.ctx.log.quarantine(topic).location.removeprefix(f"{self.ctx.settings.warehouse}/")
+        return self.installation.log.quarantine(topic).location.removeprefix(f"{self.installation.settings.warehouse}/")
 
     def listing(self, *, below: str = "") -> dict[str, bytes]:
         """Every file below the warehouse (or a part of it), with its bytes."""
-        root = Path(self.ctx.settings.warehouse.removeprefix("file://")) / below
+        root = Path(self.installation.settings.warehouse.removeprefix("file://")) / below
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
     def path(self) -> Path:
@@ -135,23 +136,25 @@ class World:
     def ingest(self, records: Sequence[Record], *, as_of_ms: int | None = None, topic: str = TOPIC) -> IngestReport:
         """Ingest records as one file."""
         path = write_jsonl(self.path(), records)
-        return ingest_files(self.ctx, topic, [path], as_of_ms=self.clock() if as_of_ms is None else as_of_ms)
+        return ingest_files(self.installation, topic, [path], as_of_ms=self.clock() if as_of_ms is None else as_of_ms)
 
     def plan(self, as_of_ms: int, attempt: str = "a1", topic: str = TOPIC) -> PlanReference | None:
         """Plan what is eligible."""
-        return plan_topic(self.ctx, topic, as_of_ms=as_of_ms, attempt=attempt)
+        return plan_topic(self.installation, topic, as_of_ms=as_of_ms, attempt=attempt)
 
     def stage(self, plan: PlanReference, attempt: str = "a1") -> StagingManifest:
         """Carry out a plan in process and write its staging manifest."""
         document = staging.read_plan(plan.uri)
-        self.ctx.store.runs.begin_attempt(plan.plan_id, attempt, self.clock())
+        self.installation.store.runs.begin_attempt(plan.plan_id, attempt, self.clock())
         parts = tuple(
-            compact_partition(document, partition, attempt=attempt, budget=self.ctx.budget, folder=f"{attempt}/t0")
+            compact_partition(
+                document, partition, attempt=attempt, budget=self.installation.budget, folder=f"{attempt}/t0"
+            )
             for partition in sorted(document.partitions, key=lambda p: p.partition)
         )
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE_NAME, __version__)
         staging.write_manifest(plan.uri, manifest)
-        self.ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, self.clock(), attempt=attempt)
+        self.installation.store.runs.set_state(plan.plan_id, RunState.STAGED, self.clock(), attempt=attempt)
         return manifest
 
     def accept(self, plan: PlanReference, attempt: str = "a1") -> None:
@@ -168,20 +171,20 @@ class World:
             manifest_digest=None if manifest is None else documents.compute_digest(manifest),
             plan_sha256=plan.sha256,
         )
-        self.ctx.store.verdicts.record(verdict)
-        self.ctx.store.runs.set_state(plan.plan_id, RunState.VALIDATED, self.clock(), attempt=attempt)
+        self.installation.store.verdicts.record(verdict)
+        self.installation.store.runs.set_state(plan.plan_id, RunState.VALIDATED, self.clock(), attempt=attempt)
 
     def compact(self, as_of_ms: int | None = None, topic: str = TOPIC, attempt: str = "a1") -> Receipt | None:
         """Settle, plan, stage, accept and publish; None when nothing is eligible."""
         as_of_ms = self.clock() if as_of_ms is None else as_of_ms
-        with hold_lease(self.ctx, topic):
-            settle_open_runs(self.ctx, topic)
+        with hold_lease(self.installation, topic):
+            settle_open_runs(self.installation, topic)
             plan = self.plan(as_of_ms, attempt, topic)
             if plan is None:
                 return None
             self.stage(plan, attempt)
             self.accept(plan, attempt)
-            return publish_attempt(self.ctx, plan.plan_id, attempt)
+            return publish_attempt(self.installation, plan.plan_id, attempt)
 
     def read(self, partition: int | None = None, from_offset: int | None = None, topic: str = TOPIC) -> list[Record]:
         """Every record a reader sees."""
@@ -195,7 +198,7 @@ class World:
                 timestamp_type=row["timestampType"],
                 partition=row["partition"],
             )
-            for batch in read_batches(self.ctx, topic, partition=partition, from_offset=from_offset)
+            for batch in read_batches(self.installation, topic, partition=partition, from_offset=from_offset)
             for row in batch.to_pylist()
         ]
 
@@ -251,8 +254,8 @@ def open_world(folder: Path, clock: FakeClock | None = None, lake: Mapping[str, 
     clock = clock or FakeClock()
     env = {"WINNOW_HOME": str(folder / "home"), "WINNOW_SPARK__MASTER": "local[2]", **(lake or {})}
     settings = load_settings(cwd=folder, env=env)
-    with open_context(settings, now_ms=clock) as ctx:
-        yield World(ctx, clock, folder)
+    with open_installation(settings, now_ms=clock) as installation:
+        yield World(installation, clock, folder)
 
 
 def define_world(

@@ -13,8 +13,9 @@ from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import Decision, assess, decide_eligibility
 from winnow.planning.next_change import find_next_change_ms
 from winnow.planning.plans import plan_partition
-from winnow.values.model import Append, PartitionState, Reason, Record, Segment, Uncleanable
+from winnow.values.model import Reason, Record, Segment
 from winnow.values.strategies import Strategy, name_total_order
+from winnow.values.topic_state import Append, PartitionState, Uncleanable
 
 BASE_MS = 1_700_000_000_000
 

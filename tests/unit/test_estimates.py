@@ -18,9 +18,10 @@ from winnow.planning.estimates import (
     estimate_plan,
     find_cleaned_offset,
 )
-from winnow.values.model import Cleaning, OffsetRange, PartitionPlan, Reason, Record, Segment, Status
+from winnow.values.model import OffsetRange, PartitionPlan, Reason, Record, Segment, Status
 from winnow.values.results import PartitionReceipt, Receipt
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Cleaning
 
 
 def segment(first: int, records: int, *, tombstones: int = 0, keyless: int = 0, size_bytes: int = 1000) -> Segment:

@@ -11,7 +11,8 @@ from winnow.kafka.cluster import BrokerOffsets, BrokerTopic
 from winnow.kafka.range_reader import BrokerRange
 from winnow.pipeline.ingest.kafka.reading import ReadingRules, plan_reading, skip_known
 from winnow.values.epochs import Epoch
-from winnow.values.model import OffsetRange, PartitionState, TopicState
+from winnow.values.model import OffsetRange
+from winnow.values.topic_state import PartitionState, TopicState
 
 BEGINS = ReadingRules(begins_epoch=True)
 

@@ -21,8 +21,9 @@ from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_re
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import assess
 from winnow.planning.plans import plan_partition
-from winnow.values.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Record, Segment
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Record, Segment
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Append, PartitionState
 
 HEADER = "v"
 LATE_MS = 6

@@ -115,7 +115,7 @@ def test_every_contract_holds(scripts: Path, root: Path) -> None:
             "import winnow_airflow.tasks.compaction_steps",
             "Airflow's tasks stand on steps",
         ),
-        ("plugins/winnow_airflow/page/breach.py", "import winnow.pipeline.context", "The page in Airflow's UI"),
+        ("plugins/winnow_airflow/page/breach.py", "import winnow.pipeline.installation", "The page in Airflow's UI"),
     ],
 )
 def test_a_breach_is_found_by_name(copy: Path, scripts: Path, module: str, line: str, contract: str) -> None:
@@ -161,7 +161,7 @@ def test_folders_without_a_package_import_only_what_they_may(root: Path, folder:
 @pytest.mark.parametrize(
     ("folder", "line"),
     [
-        ("dags", "from winnow.pipeline.context import Context"),
+        ("dags", "from winnow.pipeline.installation import Installation"),
         ("dags", "def task():\n    import winnow.store"),
         ("jobs", "import winnow.pipeline"),
         ("jobs", "import airflow"),

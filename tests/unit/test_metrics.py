@@ -18,8 +18,9 @@ from winnow.report.metrics import (
     sum_measurements,
 )
 from winnow.report.receipts import compare_with_plan, format_receipt
-from winnow.values.model import Assessment, PartitionState, Reason, RetiredFile, Status, TopicState, Uncleanable
+from winnow.values.model import Assessment, Reason, Status
 from winnow.values.results import PartitionReceipt, Receipt, RunFigures
+from winnow.values.topic_state import PartitionState, RetiredFile, TopicState, Uncleanable
 
 AS_OF_MS = 4_000_000_000_000
 

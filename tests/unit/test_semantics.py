@@ -22,8 +22,9 @@ from oracle.surviving_records import (
     prune_history,
     read_header_version,
 )
-from winnow.values.model import Cleaning, Headers, Reason, Record
+from winnow.values.model import Headers, Reason, Record
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Cleaning
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

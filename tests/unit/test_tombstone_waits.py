@@ -19,17 +19,9 @@ from winnow.engine.survivors import MAXIMUM_EXTENDED_RANGES, join_nearest_ranges
 from winnow.engine.task_resources import TaskBudget
 from winnow.pipeline.compaction.partition_states import MAXIMUM_HISTORY_ENTRIES, apply_cleaning
 from winnow.quality.recomputation import IndependentFacts, recompute_facts
-from winnow.values.model import (
-    Cleaning,
-    OffsetRange,
-    PartitionPlan,
-    PartitionState,
-    Plan,
-    Reason,
-    Record,
-    Segment,
-)
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Reason, Record, Segment
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Cleaning, PartitionState
 
 _rows = st.lists(
     st.tuples(

@@ -20,7 +20,8 @@ from winnow.sources.formats.encoding import EncodingEvidence, FieldEvidence, Rea
 from winnow.sources.layouts.all_layouts import get_layout
 from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, StoredObject
 from winnow.values.ingest_plans import FieldCounts, IngestPlan, OffsetExtent, PlannedObject, PlannedPart, TaskFindings
-from winnow.values.model import PartitionState, Segment, TopicState
+from winnow.values.model import Segment
+from winnow.values.topic_state import PartitionState, TopicState
 
 
 def plan_object(number: int, obj: ArchiveObject) -> PlannedObject:

@@ -21,7 +21,8 @@ from winnow.arrivals.spool import SpooledFile
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
-from winnow.values.model import Append, PartitionState, Segment
+from winnow.values.model import Segment
+from winnow.values.topic_state import Append, PartitionState
 
 if TYPE_CHECKING:
     pass

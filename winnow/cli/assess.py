@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.command_errors import exit_with, run_for_each_topic
-from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topics, choose_topics, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topics, choose_topics, open_for_command, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -40,15 +40,15 @@ _OUTLOOK_WORDS = {
 
 def show_forecast(topics: list[str] | None, as_of_ms: int | None, *, as_json: bool) -> None:
     """Print the outlook of every partition that has a deadline."""
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines
 
-        as_of_ms = resolve_as_of(ctx, as_of_ms)
+        as_of_ms = resolve_as_of(installation, as_of_ms)
         at_ms = as_of_ms
         outcome = run_for_each_topic(
-            choose_topics(ctx, topics), lambda topic: load_deadlines(ctx, topic, as_of_ms=at_ms)
+            choose_topics(installation, topics), lambda topic: load_deadlines(installation, topic, as_of_ms=at_ms)
         )
-        found = compute_forecast(ctx, outcome.results, as_of_ms=as_of_ms)
+        found = compute_forecast(installation, outcome.results, as_of_ms=as_of_ms)
     if as_json:
         if not outcome.all_failed:
             write_json(_make_forecast_document(found))
@@ -130,12 +130,12 @@ def assess(
     if forecast:
         show_forecast(topics, as_of, as_json=as_json)
         return
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.compaction.assess import open_assessor
 
-        as_of_ms = resolve_as_of(ctx, as_of)
-        names = choose_topics(ctx, topics)
-        with open_assessor(ctx, names, as_of_ms=as_of_ms, closes_active=include_active_segment) as look:
+        as_of_ms = resolve_as_of(installation, as_of)
+        names = choose_topics(installation, topics)
+        with open_assessor(installation, names, as_of_ms=as_of_ms, closes_active=include_active_segment) as look:
             outcome = run_for_each_topic(names, look)
     found = [assessment for per_topic in outcome.results for assessment in per_topic]
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.command_errors import exit_with
-from winnow.cli.options import Json, open_installation
+from winnow.cli.options import Json, open_for_command
 from winnow.cli.output import format_short_time, print_lines, print_message, print_table, write_json
 from winnow.errors import UsageError, ValidationFailedError
 
@@ -43,8 +43,8 @@ def list_entries(
     """
     from winnow.store.rows import Window
 
-    with open_installation(to_read=True) as ctx:
-        found = ctx.store.audit.list_entries(Window(size=limit), topic=topic, actor=actor, action=action)
+    with open_for_command(to_read=True) as installation:
+        found = installation.store.audit.list_entries(Window(size=limit), topic=topic, actor=actor, action=action)
     if as_json:
         write_json([asdict(entry) for entry in found.rows])
         return
@@ -70,8 +70,8 @@ def verify(expect: Expect = None, as_json: Json = False) -> None:
     Example: winnow audit verify --expect 9f2c...
     """
     expected = None if expect is None else _parse_digest(expect)
-    with open_installation(to_read=True) as ctx:
-        report = ctx.store.audit.verify_chain(expected)
+    with open_for_command(to_read=True) as installation:
+        report = installation.store.audit.verify_chain(expected)
     problems = _list_problems(report)
     if as_json:
         write_json({**asdict(report), "holds": not problems})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.command_errors import exit_with, print_error
-from winnow.cli.options import Json, Reason, open_installation
+from winnow.cli.options import Json, Reason, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -49,10 +49,10 @@ def create(destination: Destination, reason: Reason = None, as_json: Json = Fals
 
     Example: winnow backup create s3://backups/winnow
     """
-    with open_installation(reason=reason) as ctx, _Progress() as progress:
+    with open_for_command(reason=reason) as installation, _Progress() as progress:
         from winnow.pipeline.backup.create import create_backup
 
-        report = create_backup(ctx, destination, progress)
+        report = create_backup(installation, destination, progress)
     if as_json:
         write_json(asdict(report))
     else:
@@ -67,7 +67,7 @@ def verify(destination: Destination, backup: BackupId = None, as_json: Json = Fa
 
     Example: winnow backup verify s3://backups/winnow
     """
-    with open_installation(to_read=True), _Progress() as progress:
+    with open_for_command(to_read=True), _Progress() as progress:
         from winnow.pipeline.backup.verify import verify_backup
 
         report = verify_backup(destination, backup, progress)
@@ -87,10 +87,10 @@ def restore(destination: Destination, backup: BackupId = None, reason: Reason = 
 
     Example: winnow backup restore s3://backups/winnow
     """
-    with open_installation(reason=reason) as ctx, _Progress() as progress:
+    with open_for_command(reason=reason) as installation, _Progress() as progress:
         from winnow.pipeline.backup.restore import restore_backup
 
-        report = restore_backup(ctx, destination, backup, progress)
+        report = restore_backup(installation, destination, backup, progress)
     if as_json:
         write_json(asdict(report))
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.options import Topic, open_installation
+from winnow.cli.options import Topic, open_for_command
 from winnow.cli.output import format_count, print_message
 from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
 from winnow.errors import UsageError
@@ -77,15 +77,18 @@ def changes(
         raise UsageError("--text goes with JSON lines: a Parquet file holds the bytes as they are.")
     check_output(output_format, output)
     standard_output = sys.stdout
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.engine.key_changes import CHANGE_SCHEMA
         from winnow.pipeline.explain.changes import read_offset_changes, read_snapshot_changes
 
         found = (
-            read_snapshot_changes(ctx, topic, from_snapshot, to_snapshot)
+            read_snapshot_changes(installation, topic, from_snapshot, to_snapshot)
             if from_snapshot is not None
             else read_offset_changes(
-                ctx, topic, _parse_bounds("--from-offset", from_offset), _parse_bounds("--to-offset", to_offset)
+                installation,
+                topic,
+                _parse_bounds("--from-offset", from_offset),
+                _parse_bounds("--to-offset", to_offset),
             )
         )
         if output is None:

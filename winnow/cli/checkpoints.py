@@ -10,7 +10,7 @@ import typer
 
 from winnow.cli.command_errors import exit_with, guard_command, run_for_each_topic
 from winnow.cli.command_group import CommandGroup
-from winnow.cli.options import Json, OneTopic, Reason, Topics, choose_topics, open_installation
+from winnow.cli.options import Json, OneTopic, Reason, Topics, choose_topics, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_count,
@@ -23,8 +23,8 @@ from winnow.cli.output import (
 from winnow.values.epochs import describe_offset
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
-    from winnow.values.model import Cleaning
+    from winnow.pipeline.installation import Installation
+    from winnow.values.topic_state import Cleaning
 
 SHOW = "show"
 """The command behind ``winnow checkpoints [TOPIC]``; it is never typed."""
@@ -61,9 +61,9 @@ def show_checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
 
     Example: winnow checkpoints orders
     """
-    with open_installation(to_read=True) as ctx:
-        chosen = choose_topics(ctx, [topic] if topic else None)
-        outcome = run_for_each_topic(chosen, lambda name: list_checkpoints(ctx, name))
+    with open_for_command(to_read=True) as installation:
+        chosen = choose_topics(installation, [topic] if topic else None)
+        outcome = run_for_each_topic(chosen, lambda name: list_checkpoints(installation, name))
     found = [row for per_topic in outcome.results for row in per_topic]
     if as_json:
         if not outcome.all_failed:
@@ -73,7 +73,7 @@ def show_checkpoints(topic: OneTopic = None, as_json: Json = False) -> None:
     exit_with(outcome.exit_code)
 
 
-def list_checkpoints(ctx: Context, topic: str) -> list[dict[str, Any]]:
+def list_checkpoints(installation: Installation, topic: str) -> list[dict[str, Any]]:
     """One document per topic partition: the checkpoint from the metadata store, the log's ends from the log itself.
 
     The store learns of a partition when it is first cleaned, and of the log's ends only then.
@@ -81,9 +81,9 @@ def list_checkpoints(ctx: Context, topic: str) -> list[dict[str, Any]]:
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    stored = {row.partition: row for row in ctx.store.projection.list_checkpoints([topic])}
+    stored = {row.partition: row for row in installation.store.projection.list_checkpoints([topic])}
     found = []
-    head = ctx.log.open(topic).head().state
+    head = installation.log.open(topic).head().state
     for number, state in sorted(head.partitions.items()):
         row = stored.get(number)
         history: tuple[Cleaning, ...] = row.history if row is not None else ()
@@ -140,12 +140,14 @@ def import_file(file: CheckpointFile, reason: Reason = None, as_json: Json = Fal
 
     Example: winnow checkpoints import /var/lib/kafka/data/cleaner-offset-checkpoint
     """
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.admin.checkpoints import group_by_topic, import_checkpoints
         from winnow.sources.checkpoint_file import read_checkpoint_file
 
         entries = group_by_topic(read_checkpoint_file(file))
-        outcome = run_for_each_topic(list(entries), lambda topic: import_checkpoints(ctx, topic, entries[topic]))
+        outcome = run_for_each_topic(
+            list(entries), lambda topic: import_checkpoints(installation, topic, entries[topic])
+        )
     found = [row for per_topic in outcome.results for row in per_topic]
     if as_json:
         if not outcome.all_failed:
@@ -173,11 +175,13 @@ def export_file(file: CheckpointFile, topics: Topics = None) -> None:
 
     Example: winnow checkpoints export cleaner-offset-checkpoint orders
     """
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.pipeline.admin.checkpoints import export_checkpoints
         from winnow.sources.checkpoint_file import write_checkpoint_file
 
-        outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: export_checkpoints(ctx, topic))
+        outcome = run_for_each_topic(
+            choose_topics(installation, topics), lambda topic: export_checkpoints(installation, topic)
+        )
         entries = [entry for per_topic in outcome.results for entry in per_topic]
         if outcome.exit_code:
             print_message(f"{file} was not written, because it would be incomplete.")

@@ -14,7 +14,7 @@ from winnow.cli.options import (
     Simulate,
     Topics,
     choose_topics,
-    open_installation,
+    open_for_command,
     require_not_ahead,
     resolve_as_of,
 )
@@ -23,7 +23,7 @@ from winnow.cli.progress import CompactionProgress
 from winnow.cli.receipts import make_document
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
 
 _RECENT_RUNS = 20
 """Runs whose pace is expected of the next."""
@@ -47,27 +47,27 @@ def compact(
 
     Example: winnow compact orders
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         if not simulate:
-            require_not_ahead(ctx, as_of)
-        as_of_ms = resolve_as_of(ctx, as_of)
-        chosen = choose_topics(ctx, topics)
+            require_not_ahead(installation, as_of)
+        as_of_ms = resolve_as_of(installation, as_of)
+        chosen = choose_topics(installation, topics)
         from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
         from winnow.pipeline.topics.audit import record_request
         from winnow.store.audit import AuditAction
 
         outcome = CompactionOutcome()
         if chosen:
-            with CompactionProgress(_find_usual_pace(ctx)) as progress:
+            with CompactionProgress(_find_usual_pace(installation)) as progress:
                 outcome = compact_topics(
-                    ctx,
+                    installation,
                     chosen,
                     as_of_ms=as_of_ms,
                     progress=progress,
                     leave_held=not topics,
                     closes_active=include_active_segment,
                 )
-            record_request(ctx, AuditAction.COMPACT, topics or ())
+            record_request(installation, AuditAction.COMPACT, topics or ())
     for error in outcome.errors:
         print_error(error.error)
     if as_json:
@@ -91,11 +91,11 @@ def compact(
     exit_with(outcome.exit_code)
 
 
-def _find_usual_pace(ctx: Context) -> float | None:
+def _find_usual_pace(installation: Installation) -> float | None:
     """Find the bytes per second of recent runs, all tasks together; None if there is no terminal to show it."""
     if not sys.stderr.isatty():
         return None
     from winnow.report.forecast import measure_pace
 
-    per_task = measure_pace(ctx.store.projection.list_receipts(limit=_RECENT_RUNS))
-    return None if per_task is None else per_task * (ctx.settings.engine.tasks or os.cpu_count() or 1)
+    per_task = measure_pace(installation.store.projection.list_receipts(limit=_RECENT_RUNS))
+    return None if per_task is None else per_task * (installation.settings.engine.tasks or os.cpu_count() or 1)

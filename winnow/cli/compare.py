@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, Json, Topic, open_for_command, resolve_as_of
 from winnow.cli.output import (
     format_bytes,
     format_count,
@@ -55,13 +55,19 @@ def compare(
 
     Example: winnow compare orders --strategy timestamp
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.explain.compare import compare_strategies as compare_topic
 
-        as_of_ms = resolve_as_of(ctx, as_of)
+        as_of_ms = resolve_as_of(installation, as_of)
         with _Progress() as progress:
             found = compare_topic(
-                ctx, topic, strategy=strategy, header=header, as_of_ms=as_of_ms, sample=sample, progress=progress
+                installation,
+                topic,
+                strategy=strategy,
+                header=header,
+                as_of_ms=as_of_ms,
+                sample=sample,
+                progress=progress,
             )
     if as_json:
         write_json(make_document(found))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.options import Json, Topic, open_for_command
 from winnow.cli.output import print_lines, write_json
 from winnow.pipeline.latest.reader_names import ReaderName
 
@@ -28,10 +28,10 @@ def connect(
 
     Example: winnow connect orders --for trino
     """
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.pipeline.connect.connect import write_connection
 
-        written = write_connection(ctx, topic, reader)
+        written = write_connection(installation, topic, reader)
     if as_json:
         write_json({"topic": topic, "reader": reader.value, "text": written})
     else:

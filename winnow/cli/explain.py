@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from winnow.cli.assess import format_decision, format_legend
-from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topic, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topic, open_for_command, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -41,10 +41,12 @@ def explain(
 
     Example: winnow explain orders
     """
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.pipeline.explain.explain import explain_compaction as explain_topic
 
-        found = explain_topic(ctx, topic, as_of_ms=resolve_as_of(ctx, as_of), closes_active=include_active_segment)
+        found = explain_topic(
+            installation, topic, as_of_ms=resolve_as_of(installation, as_of), closes_active=include_active_segment
+        )
     if as_json:
         write_json(asdict(found))
         return

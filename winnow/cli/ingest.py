@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.command_errors import TopicOutcomes, exit_with, run_for_each_topic
-from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, Json, Topic, open_for_command, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_count,
@@ -26,9 +26,9 @@ from winnow.sources.choices import DELETES, EMPTY_VALUES, TOMBSTONES, Choices, c
 from winnow.sources.field_map import parse_field_map
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
     from winnow.pipeline.ingest.open import InputPaths
     from winnow.pipeline.ingest.request import IngestReport
+    from winnow.pipeline.installation import Installation
 
 Layout = Annotated[
     str,
@@ -200,12 +200,12 @@ def files(
         creates=create,
         partitions=partitions,
     )
-    with open_installation() as ctx:
-        as_of_ms = resolve_as_of(ctx, as_of)
-        outcome = _ingest_each(ctx, [topic, *(paths or ())], options, as_of_ms) if each_topic else None
+    with open_for_command() as installation:
+        as_of_ms = resolve_as_of(installation, as_of)
+        outcome = _ingest_each(installation, [topic, *(paths or ())], options, as_of_ms) if each_topic else None
         if outcome is None and not paths:
             raise UsageError("No path is named: winnow ingest files TOPIC PATH...")
-        report = None if outcome is not None else _ingest(ctx, topic, paths or [], options, as_of_ms)
+        report = None if outcome is not None else _ingest(installation, topic, paths or [], options, as_of_ms)
     if outcome is not None:
         _show_outcome(outcome, as_json=as_json)
         return
@@ -237,29 +237,29 @@ class IngestOptions:
     partitions: int | None
 
 
-def withdraw_created(ctx: Context, created: Mapping[str, str], topics: Iterable[str]) -> None:
+def withdraw_created(installation: Installation, created: Mapping[str, str], topics: Iterable[str]) -> None:
     """Remove those of ``topics`` that the refused call had created, and say so.
 
     ``created``: the uuid of the table of each topic that it created.
     """
     from winnow.pipeline.topics.deletion import withdraw_topics
 
-    for sentence in withdraw_topics(ctx, {topic: created[topic] for topic in topics if topic in created}):
+    for sentence in withdraw_topics(installation, {topic: created[topic] for topic in topics if topic in created}):
         print_message(sentence)
 
 
 @contextmanager
-def withdraw_if_refused(ctx: Context, created: Mapping[str, str]) -> Iterator[None]:
+def withdraw_if_refused(installation: Installation, created: Mapping[str, str]) -> Iterator[None]:
     """Remove the topics that the block created if it raises: a refused ingest leaves no topic."""
     try:
         yield
     except BaseException:
-        withdraw_created(ctx, created, created)
+        withdraw_created(installation, created, created)
         raise
 
 
 def _ingest(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     paths: list[str] | InputPaths,
     options: IngestOptions,
@@ -269,12 +269,12 @@ def _ingest(
 
     listed = InputPaths(paths) if isinstance(paths, list) else paths
     created: dict[str, str] = {}
-    with withdraw_if_refused(ctx, created):
-        return _create_and_ingest(ctx, topic, listed, options, as_of_ms, created)
+    with withdraw_if_refused(installation, created):
+        return _create_and_ingest(installation, topic, listed, options, as_of_ms, created)
 
 
 def _create_and_ingest(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     paths: InputPaths,
     options: IngestOptions,
@@ -287,7 +287,7 @@ def _create_and_ingest(
     partitions = None
     if options.creates:
         partitions = create_missing_topic(
-            ctx,
+            installation,
             topic,
             paths,
             created,
@@ -300,7 +300,7 @@ def _create_and_ingest(
             print_message(f"Created topic {topic} with {format_count(partitions, 'partition')}.")
     with ProgressBar(f"Reading {topic}") as bar:
         report = ingest_files(
-            ctx,
+            installation,
             topic,
             paths,
             as_of_ms=as_of_ms,
@@ -315,10 +315,14 @@ def _create_and_ingest(
         )
     if partitions is None:
         return report
-    return replace(report, notices=(*report.notices, *describe_default_policy(ctx, topic, report.records_appended)))
+    return replace(
+        report, notices=(*report.notices, *describe_default_policy(installation, topic, report.records_appended))
+    )
 
 
-def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_ms: int) -> TopicOutcomes[IngestReport]:
+def _ingest_each(
+    installation: Installation, paths: list[str], options: IngestOptions, as_of_ms: int
+) -> TopicOutcomes[IngestReport]:
     """Ingest every topic of the archive, listed once; one that fails does not stop the others.
 
     Where records alone name topics, they are found in one reading, and each topic reads the objects that hold it.
@@ -332,7 +336,7 @@ def _ingest_each(ctx: Context, paths: list[str], options: IngestOptions, as_of_m
     def ingest(topic: str) -> IngestReport:
         part, partitions = parts[topic]
         own = replace(options, source_topic=topic, partitions=options.partitions or partitions)
-        return _ingest(ctx, topic, listed.narrow(part), own, as_of_ms)
+        return _ingest(installation, topic, listed.narrow(part), own, as_of_ms)
 
     return run_for_each_topic(list(parts), ingest)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.options import Json, Reason, Topic, open_installation
+from winnow.cli.options import Json, Reason, Topic, open_for_command
 from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, print_table, write_json
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ def list_calls(
 
     Example: winnow ingest list orders
     """
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.pipeline.ingest.history import list_ingests
 
-        found = list_ingests(ctx, topic, limit=limit)
+        found = list_ingests(installation, topic, limit=limit)
     if as_json:
         write_json([{"topic": topic, **asdict(call)} for call in found.calls])
         return
@@ -55,10 +55,10 @@ def undo(
 
     Example: winnow ingest undo orders 4f1c8a5e7b3d4c0f9a2b6d8e1c3f5a70
     """
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.ingest.undo import undo_ingest
 
-        report = undo_ingest(ctx, topic, ingest_id)
+        report = undo_ingest(installation, topic, ingest_id)
     if as_json:
         write_json(asdict(report))
         return

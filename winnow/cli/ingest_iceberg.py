@@ -17,7 +17,7 @@ from winnow.cli.ingest import (
     show_partitions,
     withdraw_if_refused,
 )
-from winnow.cli.options import AsOf, Json, Topic, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, Json, Topic, open_for_command, resolve_as_of
 from winnow.cli.output import print_lines, print_message, write_json
 from winnow.cli.progress import ProgressBar
 from winnow.sources.choices import DELETES, Choices, check_choice
@@ -81,11 +81,13 @@ def iceberg(
         partitions=partitions,
     )
     with (
-        open_installation() as ctx,
-        withdraw_if_refused(ctx, request.created),
+        open_for_command() as installation,
+        withdraw_if_refused(installation, request.created),
         ProgressBar(f"Reading {topic}") as bar,
     ):
-        report = ingest_table(ctx, topic, request, as_of_ms=resolve_as_of(ctx, as_of), progress=bar.follow_reading)
+        report = ingest_table(
+            installation, topic, request, as_of_ms=resolve_as_of(installation, as_of), progress=bar.follow_reading
+        )
     for notice in report.notices:
         print_message(f"notice: {notice}")
     if as_json:

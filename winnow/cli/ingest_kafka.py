@@ -10,7 +10,7 @@ import typer
 
 from winnow.cli.command_errors import exit_with, report_problem
 from winnow.cli.ingest import show_partitions, withdraw_created, withdraw_if_refused
-from winnow.cli.options import AsOf, Json, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, Json, open_for_command, resolve_as_of
 from winnow.cli.output import format_count, print_lines, print_message, write_json
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError, find_worst_exit_code
@@ -209,34 +209,34 @@ def kafka(
         takes=sync_config, accepts=accept_kafka_config, keys=accept_key or [], is_one_topic=topic is not None
     )
     wanted = KafkaRequest(rules, creates=create, configuration=configuration)
-    with open_installation() as ctx:
-        source = ctx.settings.source
+    with open_for_command() as installation:
+        source = installation.settings.source
         servers = bootstrap_servers or source.bootstrap_servers
         properties = client_properties or (None if source.properties_file is None else str(source.properties_file))
         cluster = Cluster(read_client_settings(servers, properties))
-        as_of_ms = resolve_as_of(ctx, as_of)
+        as_of_ms = resolve_as_of(installation, as_of)
         if topic is None:
             topics = {name: name for name in choose_topics(cluster, topics_regex or "")}
         else:
             topics = {topic: source_topic or topic}
             asks = (new_epoch or diverged == TAKE) and not yes
             found = cluster.describe_topics(topics.values()).get(topics[topic]) if asks else None
-            if found is not None and topic in ctx.log.names():
+            if found is not None and topic in installation.log.names():
                 if new_epoch:
-                    previewed = preview_epoch(ctx, topic, cluster, found, rules)
+                    previewed = preview_epoch(installation, topic, cluster, found, rules)
                     _confirm_epoch(topic, describe_new_epoch(previewed))
                     wanted = replace(wanted, previewed=previewed)
                 else:
-                    taking = preview_taking(ctx, topic, cluster, found, rules)
+                    taking = preview_taking(installation, topic, cluster, found, rules)
                     wanted = replace(wanted, rules=replace(rules, agreed=_confirm_taking(taking)))
         with (
-            withdraw_if_refused(ctx, wanted.created),
+            withdraw_if_refused(installation, wanted.created),
             ProgressBar(f"Reading {topic or f'{len(topics)} topics'}", counts_records=True) as bar,
         ):
             outcome = ingest_kafka_topics(
-                ctx, cluster, topics, wanted, as_of_ms=as_of_ms, on=engine, progress=bar.follow_reading
+                installation, cluster, topics, wanted, as_of_ms=as_of_ms, on=engine, progress=bar.follow_reading
             )
-        withdraw_created(ctx, wanted.created, (each.topic for each in outcome.failures))
+        withdraw_created(installation, wanted.created, (each.topic for each in outcome.failures))
     _show_outcome(outcome, topic, as_json=as_json)
     exit_with(find_worst_exit_code([report_problem(each.error) for each in outcome.failures]))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.key_text import hint_if_none, parse_key
-from winnow.cli.options import Topic, open_installation
+from winnow.cli.options import Topic, open_for_command
 from winnow.cli.output import format_count, print_lines, print_message
 from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
 from winnow.errors import UsageError
@@ -112,11 +112,13 @@ def latest(
         _write_query(topic, sql, column or (), text=text)
         return
     standard_output = sys.stdout
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.pipeline.latest.records import make_state_schema, read_latest_batches, select_state
 
         values = _make_reader(column or (), avro_schema, confluent=confluent)
-        found = hint_if_none(read_latest_batches(ctx, topic, partition=partition, key=wanted_key, limit=limit), typed)
+        found = hint_if_none(
+            read_latest_batches(installation, topic, partition=partition, key=wanted_key, limit=limit), typed
+        )
         rows = select_state(found, values)
         if output is None:
             write_to_output(rows, standard_output, as_text=text)
@@ -138,12 +140,12 @@ def update_table(topic: Topic) -> None:
 
     Example: winnow latest-table update orders
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.latest.table import update_latest_table
         from winnow.pipeline.topics.leases import hold_lease
 
-        with hold_lease(ctx, topic):
-            done = update_latest_table(ctx, topic)
+        with hold_lease(installation, topic):
+            done = update_latest_table(installation, topic)
     if done.reflects is None:
         print_lines(f"Topic {topic} has no records yet; {done.table} is made when it has.")
         return
@@ -164,13 +166,13 @@ def drop_table(topic: Topic) -> None:
 
     Example: winnow latest-table drop orders
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.latest.table_files import drop_latest_table
         from winnow.pipeline.topics.leases import hold_lease
 
-        with hold_lease(ctx, topic):
-            deleted = drop_latest_table(ctx, topic)
-        name = ctx.log.latest_table(topic).name
+        with hold_lease(installation, topic):
+            deleted = drop_latest_table(installation, topic)
+        name = installation.log.latest_table(topic).name
     if deleted is None:
         print_lines(f"There is no table {name}.")
     else:
@@ -205,19 +207,19 @@ def _write_query(topic: str, engine: SqlEngine | None, columns: list[str] | tupl
     from winnow.pipeline.latest.value_columns import parse_columns
 
     parsed = parse_columns(columns)
-    with open_installation(to_read=engine is not None) as ctx:
+    with open_for_command(to_read=engine is not None) as installation:
         from winnow.pipeline.latest.records import build_query, choose_table
         from winnow.pipeline.latest.view import replace_view
         from winnow.pipeline.topics.topic_view import load_topic_view
 
-        view = load_topic_view(ctx, topic)
+        view = load_topic_view(installation, topic)
         if engine is None:
-            name = replace_view(ctx, view, parsed, as_text=text)
+            name = replace_view(installation, view, parsed, as_text=text)
             written = (
                 f"The view {name} shows the latest state of {topic}. After a change of its strategy, create it anew."
             )
         else:
-            query = build_query(view, choose_table(engine, ctx.log.namespaces.topics, topic), parsed)
+            query = build_query(view, choose_table(engine, installation.log.namespaces.topics, topic), parsed)
             head = f"-- The latest value of each key of {topic}, by {query.order.words}."
             settings = f"-- How to reach the table: winnow connect {topic} --for {engine.value}"
             written = f"{head}\n{settings}\n{build_latest_sql(engine, query, as_text=text)};"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.command_errors import exit_with, run_for_each_topic
-from winnow.cli.options import Json, Topics, choose_topics, open_installation
+from winnow.cli.options import Json, Topics, choose_topics, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -37,10 +37,10 @@ def watch(as_json: Json = False) -> None:
 
     Example: winnow watch
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.monitor.watch import watch_topics as look_around
 
-        done = look_around(ctx)
+        done = look_around(installation)
     if as_json:
         write_json(asdict(done))
         return
@@ -90,15 +90,15 @@ def scrub(
 
     Example: winnow scrub orders --max-bytes 20GiB --bytes-per-second 50MB
     """
-    with open_installation() as ctx, ProgressBar("Reading segments") as bar:
+    with open_for_command() as installation, ProgressBar("Reading segments") as bar:
         from winnow.pipeline.admin.scrub import Scrub
         from winnow.pipeline.topics.audit import record_request
         from winnow.store.audit import AuditAction
 
-        work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, progress=bar.move)
-        added = run_for_each_topic(choose_topics(ctx, topics), work.add)
+        work = Scrub(installation, max_bytes=max_bytes, bytes_per_second=bytes_per_second, progress=bar.move)
+        added = run_for_each_topic(choose_topics(installation, topics), work.add)
         reports = work.run()
-        record_request(ctx, AuditAction.SCRUB, topics or ())
+        record_request(installation, AuditAction.SCRUB, topics or ())
     if as_json:
         if not added.all_failed:
             write_json([asdict(report) for report in reports])
@@ -155,14 +155,14 @@ def sweep(topics: Topics = None, as_json: Json = False) -> None:
 
     Example: winnow sweep orders
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.admin.sweep import sweep_topics
         from winnow.pipeline.topics.audit import record_request
         from winnow.store.audit import AuditAction
 
-        chosen = choose_topics(ctx, topics) + ([] if topics else ctx.log.list_deleted())
-        outcome = run_for_each_topic(chosen, lambda topic: sweep_topics(ctx, [topic]))
-        record_request(ctx, AuditAction.SWEEP, topics or ())
+        chosen = choose_topics(installation, topics) + ([] if topics else installation.log.list_deleted())
+        outcome = run_for_each_topic(chosen, lambda topic: sweep_topics(installation, [topic]))
+        record_request(installation, AuditAction.SWEEP, topics or ())
     reports = [report for per_topic in outcome.results for report in per_topic]
     if as_json:
         if not outcome.all_failed:
@@ -182,10 +182,12 @@ def rebuild(topics: Topics = None) -> None:
 
     Example: winnow store rebuild
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.topics.stored_rows import rebuild_store
 
-        outcome = run_for_each_topic(choose_topics(ctx, topics), lambda topic: rebuild_store(ctx, [topic]))
+        outcome = run_for_each_topic(
+            choose_topics(installation, topics), lambda topic: rebuild_store(installation, [topic])
+        )
     rebuilt = [topic for per_topic in outcome.results for topic in per_topic]
     if rebuilt:
         print_lines(f"Rebuilt the metadata store for {format_names(rebuilt)}.\nNext: winnow checkpoints")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.command_errors import exit_with, run_for_each_topic
-from winnow.cli.options import AsOf, Json, Topics, choose_topics, open_installation, resolve_as_of
+from winnow.cli.options import AsOf, Json, Topics, choose_topics, open_for_command, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -47,12 +47,12 @@ def metrics(
             left="Nothing was done.",
             next="Give one of them.",
         )
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.monitor.metrics import measure_topic
 
-        as_of_ms = resolve_as_of(ctx, as_of)
+        as_of_ms = resolve_as_of(installation, as_of)
         outcome = run_for_each_topic(
-            choose_topics(ctx, topics), lambda topic: measure_topic(ctx, topic, as_of_ms=as_of_ms)
+            choose_topics(installation, topics), lambda topic: measure_topic(installation, topic, as_of_ms=as_of_ms)
         )
     found = outcome.results
     if outcome.all_failed:

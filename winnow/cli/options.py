@@ -17,7 +17,7 @@ from winnow.errors import UsageError
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
 
 
 def load_settings_in_force() -> Settings:
@@ -32,9 +32,9 @@ def load_settings_in_force() -> Settings:
 
 
 @contextlib.contextmanager
-def open_installation(
+def open_for_command(
     *, to_read: bool = False, reason: str | None = None, any_installation: bool = False
-) -> Iterator[Context]:
+) -> Iterator[Installation]:
     """Store and catalog of the settings in force; ``to_read``: the command changes nothing and needs no right to.
 
     ``reason``: why, for the audit log. ``any_installation``: it works on another installation's warehouse, too.
@@ -42,22 +42,24 @@ def open_installation(
     While it is open, what libraries print goes to standard error; standard output holds results only.
     """
     from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
-    from winnow.pipeline.context import open_context
+    from winnow.pipeline.installation import open_installation
 
     keep_pandas_out_of_pyarrow()
     settings = load_settings_in_force()
     with (
         contextlib.redirect_stdout(sys.stderr),
-        open_context(settings, to_read=to_read, reason=reason or "", any_installation=any_installation) as ctx,
+        open_installation(
+            settings, to_read=to_read, reason=reason or "", any_installation=any_installation
+        ) as installation,
     ):
-        yield ctx
+        yield installation
 
 
-def choose_topics(ctx: Context, topics: Sequence[str] | None) -> list[str]:
+def choose_topics(installation: Installation, topics: Sequence[str] | None) -> list[str]:
     """Return the named topics, or all; print a notice if there are none."""
     if topics:
         return list(topics)
-    found = ctx.log.names()
+    found = installation.log.names()
     if not found:
         print_message("There are no topics yet. Create one with: winnow topics create TOPIC --partitions N")
     return found
@@ -74,8 +76,8 @@ def parse_time(text: str) -> int:
 def complete_topic(incomplete: str) -> list[str]:
     """Return the topics that begin with ``incomplete``, for the shell's completion; none if they cannot be listed."""
     try:
-        with contextlib.redirect_stderr(io.StringIO()), open_installation(to_read=True) as ctx:
-            return [name for name in ctx.log.names() if name.startswith(incomplete)]
+        with contextlib.redirect_stderr(io.StringIO()), open_for_command(to_read=True) as installation:
+            return [name for name in installation.log.names() if name.startswith(incomplete)]
     except Exception:  # a shell has no place to show why
         return []
 
@@ -137,15 +139,15 @@ Simulate = Annotated[
 ]
 
 
-def require_not_ahead(ctx: Context, as_of_ms: int | None) -> None:
+def require_not_ahead(installation: Installation, as_of_ms: int | None) -> None:
     """Check that ``as_of_ms`` does not lie more than a minute ahead of the present, as a run that changes a log must.
 
     Raises:
         UsageError: it does; nothing was done.
     """
-    if as_of_ms is None or not ctx.is_simulated(as_of_ms):
+    if as_of_ms is None or not installation.is_simulated(as_of_ms):
         return
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     raise UsageError(
         f"--as-of {format_ms(as_of_ms)} lies {format_duration(as_of_ms - now_ms)} ahead of the present "
         f"({format_ms(now_ms)}). Such a run cleans what is not due yet, removes tombstones before their time and "
@@ -155,12 +157,12 @@ def require_not_ahead(ctx: Context, as_of_ms: int | None) -> None:
     )
 
 
-def resolve_as_of(ctx: Context, as_of_ms: int | None) -> int:
+def resolve_as_of(installation: Installation, as_of_ms: int | None) -> int:
     """Return the instant to decide as of. Print a notice first if it lies more than a minute ahead."""
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     if as_of_ms is None:
         return now_ms
-    if ctx.is_simulated(as_of_ms):
+    if installation.is_simulated(as_of_ms):
         print_message(
             f"simulated: everything is decided as of {format_ms(as_of_ms)}; the present is {format_ms(now_ms)}."
         )

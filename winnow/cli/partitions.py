@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winnow.cli.options import Json, Reason, Topic, open_installation
+from winnow.cli.options import Json, Reason, Topic, open_for_command
 from winnow.cli.output import MAXIMUM_ROWS, format_count, format_short_time, print_lines, print_table, write_json
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def list_all(topic: Topic, partition: Partitions = None, as_json: Json = False) 
 
     Example: winnow partitions list orders
     """
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.pipeline.topics.partitions import list_partitions
 
-        found = list_partitions(ctx, topic, partition)
+        found = list_partitions(installation, topic, partition)
     if as_json:
         write_json([_build_document(row) for row in found])
     else:
@@ -56,11 +56,11 @@ def pause(topic: Topic, partition: Partitions = None, by: By = None, as_json: Js
 
     Example: winnow partitions pause orders --partition 3 --by restore-42
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.topics.audit import get_user_name
         from winnow.pipeline.topics.partitions import pause_partitions
 
-        found = pause_partitions(ctx, topic, partition, by=get_user_name() if by is None else by)
+        found = pause_partitions(installation, topic, partition, by=get_user_name() if by is None else by)
     back = f"winnow partitions resume {topic}{_parse_partitions(partition)}" + (
         f" --by {shlex.quote(by)}" if by else ""
     )
@@ -80,11 +80,13 @@ def resume(
 
     Example: winnow partitions resume orders --partition 3 --by restore-42
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.topics.audit import get_user_name
         from winnow.pipeline.topics.partitions import resume_partitions
 
-        found = resume_partitions(ctx, topic, partition, by=get_user_name() if by is None else by, everybody=everybody)
+        found = resume_partitions(
+            installation, topic, partition, by=get_user_name() if by is None else by, everybody=everybody
+        )
     held = sorted({name for row in found for name in row.paused_by})
     hint = f"Next: winnow assess {topic}"
     if held:
@@ -104,13 +106,13 @@ def release(topic: Topic, partition: Partitions = None, reason: Reason = None, a
 
     Example: winnow partitions release orders --partition 3
     """
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.topics.audit import get_user_name
         from winnow.pipeline.topics.partitions import list_partitions, release_partitions
 
         by = f"released by {get_user_name()}"
-        released = release_partitions(ctx, topic, partition, why=f"{by}: {reason}" if reason else by)
-        found = list_partitions(ctx, topic, partition)
+        released = release_partitions(installation, topic, partition, why=f"{by}: {reason}" if reason else by)
+        found = list_partitions(installation, topic, partition)
     if as_json:
         write_json([_build_document(row) | {"changed": row.partition in released} for row in found])
         return

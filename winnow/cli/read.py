@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 import typer
 
 from winnow.cli.key_text import hint_if_none, parse_key
-from winnow.cli.options import Topic, open_installation, parse_time
+from winnow.cli.options import Topic, open_for_command, parse_time
 from winnow.cli.output import discard_output, format_count, print_message
 from winnow.errors import RunAgainError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
     from winnow.values.epochs import Epoch
 
 
@@ -122,10 +122,10 @@ def read(
     )
     _check_options(output_format, output, wanted, quarantined=quarantined, latest=latest, text=text)
     standard_output = sys.stdout
-    with open_installation(to_read=True) as ctx:
-        batches = hint_if_none(_read_wanted(ctx, topic, wanted, quarantined=quarantined, latest=latest), typed)
+    with open_for_command(to_read=True) as installation:
+        batches = hint_if_none(_read_wanted(installation, topic, wanted, quarantined=quarantined, latest=latest), typed)
         if not quarantined and output_format is Format.JSONL:
-            batches = _name_epochs(batches, ctx.log.open(topic).head().state.epochs)
+            batches = _name_epochs(batches, installation.log.open(topic).head().state.epochs)
         if output is None:
             write_to_output(batches, standard_output, as_text=text)
             return
@@ -188,22 +188,22 @@ def check_output(output_format: Format, output: Path | None) -> None:
 
 
 def _read_wanted(
-    ctx: Context, topic: str, wanted: Wanted, *, quarantined: bool, latest: bool
+    installation: Installation, topic: str, wanted: Wanted, *, quarantined: bool, latest: bool
 ) -> Iterator[pa.RecordBatch]:
     if quarantined:
-        return _read_quarantined(ctx, topic, wanted.partition, wanted.limit)
+        return _read_quarantined(installation, topic, wanted.partition, wanted.limit)
     if latest:
         from winnow.pipeline.latest.records import read_latest_batches
 
-        return read_latest_batches(ctx, topic, partition=wanted.partition, key=wanted.key, limit=wanted.limit)
-    return _read_published(ctx, topic, wanted)
+        return read_latest_batches(installation, topic, partition=wanted.partition, key=wanted.key, limit=wanted.limit)
+    return _read_published(installation, topic, wanted)
 
 
-def _read_published(ctx: Context, topic: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_published(installation: Installation, topic: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     from winnow.pipeline.read.records import read_batches
 
     try:
-        yield from read_batches(ctx, topic, **asdict(wanted))
+        yield from read_batches(installation, topic, **asdict(wanted))
     except FileNotFoundError as problem:
         raise RunAgainError(
             f"A segment of topic {topic} was swept while it was being read, so what was written is incomplete.",
@@ -231,10 +231,12 @@ def _name_epochs(batches: Iterator[pa.RecordBatch], epochs: Sequence[Epoch]) -> 
         yield found.append_column("sourceOffset", pa.array(offsets - bases))
 
 
-def _read_quarantined(ctx: Context, topic: str, partition: int | None, limit: int | None) -> Iterator[pa.RecordBatch]:
-    head = ctx.log.open(topic).head()
+def _read_quarantined(
+    installation: Installation, topic: str, partition: int | None, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    head = installation.log.open(topic).head()
     left = limit
-    for batch in ctx.log.quarantine(topic, head).read(head.state.quarantine_ingests):
+    for batch in installation.log.quarantine(topic, head).read(head.state.quarantine_ingests):
         wanted = batch
         if partition is not None:
             import pyarrow.compute as pc

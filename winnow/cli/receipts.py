@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from winnow.cli.command_errors import exit_with, run_for_each_topic
-from winnow.cli.options import Json, OneTopic, choose_topics, open_installation
+from winnow.cli.options import Json, OneTopic, choose_topics, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -20,7 +20,7 @@ from winnow.cli.output import (
 from winnow.errors import UnknownTopicError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
     from winnow.store import Run
     from winnow.values.model import Status
     from winnow.values.results import PartitionReceipt, Receipt
@@ -66,9 +66,9 @@ def receipts(topic: OneTopic = None, as_json: Json = False) -> None:
 
     Example: winnow receipts orders
     """
-    with open_installation(to_read=True) as ctx:
-        chosen = choose_topics(ctx, [topic] if topic else None)
-        outcome = run_for_each_topic(chosen, lambda name: list_receipts(ctx, name))
+    with open_for_command(to_read=True) as installation:
+        chosen = choose_topics(installation, [topic] if topic else None)
+        outcome = run_for_each_topic(chosen, lambda name: list_receipts(installation, name))
     found = [receipt for per_topic in outcome.results for receipt in per_topic]
     found.sort(key=lambda receipt: receipt.finished_at_ms, reverse=True)
     if as_json:
@@ -81,7 +81,7 @@ def receipts(topic: OneTopic = None, as_json: Json = False) -> None:
     exit_with(outcome.exit_code)
 
 
-def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
+def list_receipts(installation: Installation, topic: str) -> list[Receipt]:
     """Receipts of published plans, and one made from the run's row for each run that ended without publishing.
 
     Raises:
@@ -98,12 +98,12 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
         RunState.VOID: Status.REFUSED,
         RunState.UNKNOWN: Status.UNKNOWN,
     }
-    found = list(ctx.store.projection.list_receipts(topic))
+    found = list(installation.store.projection.list_receipts(topic))
     published = {receipt.plan_id for receipt in found}
-    for run in ctx.store.runs.list_runs(topic):
+    for run in installation.store.runs.list_runs(topic):
         if run.plan_id in published or (run.status not in ended and run.status is not RunState.SPARK_FAILED):
             continue
-        verdict = ctx.store.verdicts.find(run.plan_id, run.attempt)
+        verdict = installation.store.verdicts.find(run.plan_id, run.attempt)
         found.append(
             Receipt(
                 topic=topic,
@@ -119,7 +119,7 @@ def list_receipts(ctx: Context, topic: str) -> list[Receipt]:
             )
         )
     if not found:
-        _check_known(ctx, topic)
+        _check_known(installation, topic)
     return found
 
 
@@ -130,8 +130,8 @@ def _find_failed_status(run: Run) -> Status:
     return Status.INVALID if run.partitions_marked else Status.REFUSED
 
 
-def _check_known(ctx: Context, topic: str) -> None:
-    if topic not in ctx.log.names():
+def _check_known(installation: Installation, topic: str) -> None:
+    if topic not in installation.log.names():
         raise UnknownTopicError(
             f"There is no topic {topic}.",
             next=f"Create it with: winnow topics create {topic} --partitions N",

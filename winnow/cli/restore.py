@@ -12,7 +12,7 @@ import typer
 
 from winnow.cli.command_errors import exit_with
 from winnow.cli.ingest_kafka import BootstrapServers, ClientProperties
-from winnow.cli.options import Json, complete_topic, open_installation
+from winnow.cli.options import Json, complete_topic, open_for_command
 from winnow.cli.output import format_bytes, format_count, print_lines, print_message, print_table, write_json
 from winnow.cli.progress import JobBar
 from winnow.clock import parse_as_of
@@ -21,7 +21,7 @@ from winnow.errors import UsageError
 if TYPE_CHECKING:
     from winnow.cli.restore_topics import RestoreOutcomes
     from winnow.kafka.client_settings import ClientSettings
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
     from winnow.pipeline.restore.restore_request import RestoreReport
     from winnow.pipeline.restore.source_log import RestoreBound
 
@@ -160,9 +160,9 @@ def restore(
         drops = timestamps_before_1970 is EarlyTimestamps.DROP
         choices = {"bound": bound, "bytes_per_second": rate, "replication_factor": replication_factor}
         choices |= {"drops_timestamps": drops, "shares": shares}
-        with open_installation() as ctx:
-            settings = _read_settings(ctx, bootstrap_servers, client_properties)
-            outcomes = _restore_topics(ctx, settings, names, choices, abandon=abandon)
+        with open_for_command() as installation:
+            settings = _read_settings(installation, bootstrap_servers, client_properties)
+            outcomes = _restore_topics(installation, settings, names, choices, abandon=abandon)
         for given_up in outcomes.given_up:
             _show_abandoned(*given_up)
         if as_json and not abandon:
@@ -176,11 +176,11 @@ def restore(
         raise UsageError("--target-prefix goes with --topics-regex.", next="For one topic: --target-topic NAME")
     target = target_topic or topic
     validate_topic_name(target)
-    with open_installation() as ctx:
+    with open_for_command() as installation:
         from winnow.pipeline.restore.restore import abandon_restore, restore_topic
         from winnow.pipeline.restore.restore_request import RestoreRequest
 
-        settings = _read_settings(ctx, bootstrap_servers, client_properties)
+        settings = _read_settings(installation, bootstrap_servers, client_properties)
         report = None
         request = RestoreRequest(
             topic,
@@ -188,17 +188,17 @@ def restore(
             offsets or Path(f"{target}.offsets.parquet"),
             _parse_bound(until_offset, until_time),
             snapshot,
-            None if groups is None else _read_groups(ctx, topic, groups),
+            None if groups is None else _read_groups(installation, topic, groups),
             rate,
             replication_factor,
             drops_timestamps=timestamps_before_1970 is EarlyTimestamps.DROP,
             shares=shares,
         )
         if abandon:
-            abandon_restore(ctx, topic, target, settings)
+            abandon_restore(installation, topic, target, settings)
         else:
             with _Progress() as progress:
-                report = restore_topic(ctx, request, settings, progress)
+                report = restore_topic(installation, request, settings, progress)
     if report is None:
         _show_abandoned(topic, target)
     elif as_json:
@@ -232,7 +232,7 @@ def _require_regex(pattern: str | None, named: Mapping[str, object]) -> str:
 
 
 def _restore_topics(
-    ctx: Context,
+    installation: Installation,
     settings: ClientSettings,
     names: TopicNames,
     choices: Mapping[str, Any],
@@ -250,20 +250,20 @@ def _restore_topics(
             "--target-topic and --target-prefix exclude each other.",
             left="Nothing was restored.",
         )
-    targets = map_topics(ctx.log.names(), names.pattern, prefix=names.prefix, template=names.template)
+    targets = map_topics(installation.log.names(), names.pattern, prefix=names.prefix, template=names.template)
     if abandon:
         given_up = RestoreOutcomes()
         for topic, target in targets.items():
             with given_up.collect(topic, target):
-                abandon_restore(ctx, topic, target, settings)
+                abandon_restore(installation, topic, target, settings)
                 given_up.given_up.append((topic, target))
         return given_up
 
     def restore_one(topic: str, target: str, progress: TopicsProgress) -> RestoreReport:
         request = RestoreRequest(topic, target, Path(f"{target}.offsets.parquet"), **choices)
-        return restore_topic(ctx, request, settings, progress)
+        return restore_topic(installation, request, settings, progress)
 
-    return restore_each(targets, measure_logs(ctx, targets), restore_one, make_document)
+    return restore_each(targets, measure_logs(installation, targets), restore_one, make_document)
 
 
 def _show_abandoned(topic: str, target: str) -> None:
@@ -273,20 +273,20 @@ def _show_abandoned(topic: str, target: str) -> None:
     )
 
 
-def _read_settings(ctx: Context, servers: str | None, properties: str | None) -> ClientSettings:
+def _read_settings(installation: Installation, servers: str | None, properties: str | None) -> ClientSettings:
     from winnow.kafka.client_settings import read_client_settings
 
-    source = ctx.settings.source
+    source = installation.settings.source
     if servers is not None or source.properties_file is None:
         # The source's user and password are not shown to another cluster.
         return read_client_settings(servers or source.bootstrap_servers, properties)
     return read_client_settings(source.bootstrap_servers, properties or str(source.properties_file))
 
 
-def _read_groups(ctx: Context, topic: str, path: Path) -> Any:
+def _read_groups(installation: Installation, topic: str, path: Path) -> Any:
     from winnow.pipeline.restore.offset_translation import read_group_file
 
-    head = ctx.log.open(topic).head()
+    head = installation.log.open(topic).head()
     names = {topic, *(epoch.topic for epoch in head.state.epochs if epoch.topic is not None)}
     return read_group_file(path, names, len(head.state.partitions))
 

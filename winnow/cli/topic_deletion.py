@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.options import Json, Reason, Topic, open_installation
+from winnow.cli.options import Json, Reason, Topic, open_for_command
 from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, write_json
 from winnow.errors import UsageError
 
@@ -32,12 +32,12 @@ def delete(
 
     Example: winnow topics delete orders
     """
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.topics.deletion import delete_topic, describe_contents
 
         if now and not yes:
-            _confirm(describe_contents(ctx, topic))
-        report = delete_topic(ctx, topic, now=now)
+            _confirm(describe_contents(installation, topic))
+        report = delete_topic(installation, topic, now=now)
     if as_json:
         write_json(asdict(report))
         return
@@ -51,10 +51,10 @@ def restore(topic: Topic, reason: Reason = None) -> None:
 
     Example: winnow topics restore orders
     """
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.topics.deletion import restore_topic
 
-        restored = restore_topic(ctx, topic)
+        restored = restore_topic(installation, topic)
     done = f"Restored topic {topic}." if restored else f"Topic {topic} is not deleted; nothing was changed."
     print_lines(f"{done}\nNext: winnow topics describe {topic}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.command_errors import exit_with, print_error
-from winnow.cli.options import Json, Reason, Topic, open_installation
+from winnow.cli.options import Json, Reason, Topic, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_count,
@@ -66,10 +66,10 @@ def recover(
 
     Example: winnow topics recover orders --yes --reason "catalog restored from Tuesday's backup"
     """
-    with open_installation(to_read=not yes, reason=reason) as ctx:
+    with open_for_command(to_read=not yes, reason=reason) as installation:
         from winnow.pipeline.topics.recovery import recover_topic
 
-        report = recover_topic(ctx, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
+        report = recover_topic(installation, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
     _show(report, f"recover {topic}{' --rebuild-state' if rebuild_state else ''}", as_json=as_json)
 
 
@@ -110,17 +110,17 @@ def adopt(
             "Name a topic and the folder of its table, or give --all.",
             left="Nothing was changed.",
         )
-    with open_installation(to_read=not yes, reason=reason, any_installation=take_over) as ctx:
-        from winnow.pipeline.installation import take_warehouse_from_others
+    with open_for_command(to_read=not yes, reason=reason, any_installation=take_over) as installation:
+        from winnow.pipeline.installation_takeover import take_warehouse_from_others
         from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
 
         if take_over and yes:
-            take_warehouse_from_others(ctx)
+            take_warehouse_from_others(installation)
 
         if topic is None or location is None:
-            outcomes = [each for _, each in adopt_all(ctx, run=yes)]
+            outcomes = [each for _, each in adopt_all(installation, run=yes)]
         else:
-            outcomes = [adopt_topic(ctx, topic, location, metadata=metadata, rebuild=rebuild_state, run=yes)]
+            outcomes = [adopt_topic(installation, topic, location, metadata=metadata, rebuild=rebuild_state, run=yes)]
     if every or isinstance(outcomes[0], WinnowError):
         _show_all(outcomes, as_json=as_json, was_run=yes)
         return

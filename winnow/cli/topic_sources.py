@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from winnow.cli.options import Reason, Topic, open_installation
+from winnow.cli.options import Reason, Topic, open_for_command
 from winnow.cli.output import format_short_time, print_lines
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def follow(topic: Topic, reason: Reason = None) -> None:
 
 
 def _set_following(topic: str, reason: str | None, *, follows: bool) -> None:
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.monitor.missing_records import is_followed
         from winnow.pipeline.topics.sources import set_following
 
-        is_named = is_followed(ctx.settings, topic)
-        changed = set_following(ctx, topic, follows=follows)
+        is_named = is_followed(installation.settings, topic)
+        changed = set_following(installation, topic, follows=follows)
     if follows:
         print_lines(f"Topic {topic} {'is followed again' if changed else 'was not unfollowed; nothing was changed'}.")
         if not is_named:

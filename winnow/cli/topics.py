@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.command_errors import exit_with
-from winnow.cli.options import Config, Json, Reason, Topic, choose_topics, open_installation, parse_config
+from winnow.cli.options import Config, Json, Reason, Topic, choose_topics, open_for_command, parse_config
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -25,7 +25,7 @@ from winnow.cli.topic_sources import format_source
 from winnow.errors import ServiceError, UsageError, WinnowError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context
+    from winnow.pipeline.installation import Installation
     from winnow.pipeline.topics.definition import TopicDescription
 
 
@@ -43,10 +43,10 @@ def create(
     Example: winnow topics create orders --partitions 3 --config delete.retention.ms=3600000
     """
     overrides = parse_config(config)
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.topics.definition import create_topic
 
-        found = create_topic(ctx, topic, partitions, overrides)
+        found = create_topic(installation, topic, partitions, overrides)
     _print_notices(found)
     print_lines(
         f"Created topic {topic} with {format_count(partitions, 'partition')} at {found.location}\n"
@@ -69,12 +69,12 @@ def list_all(
     Example: winnow topics list
     """
     exit_code = 0
-    with open_installation(to_read=True) as ctx:
-        found = choose_topics(ctx, None)
-        deleted = ctx.log.list_deleted()
-        documents = _make_topic_documents(ctx, found) if as_json and is_long else None
+    with open_for_command(to_read=True) as installation:
+        found = choose_topics(installation, None)
+        deleted = installation.log.list_deleted()
+        documents = _make_topic_documents(installation, found) if as_json and is_long else None
         try:
-            rows = [] if as_json or names else _make_topic_rows(ctx, found)
+            rows = [] if as_json or names else _make_topic_rows(installation, found)
         except ServiceError as problem:
             print_message(f"Only names can be shown: {problem}")
             rows, exit_code = [[topic, "", "", "", "", ""] for topic in found], problem.exit_code
@@ -91,13 +91,13 @@ def list_all(
     exit_with(exit_code)
 
 
-def _make_topic_documents(ctx: Context, topics: list[str]) -> dict[str, dict[str, object]]:
+def _make_topic_documents(installation: Installation, topics: list[str]) -> dict[str, dict[str, object]]:
     """Make the document of each topic.
 
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
-    recorded = ctx.store.overview.list_recorded(ctx.now_ms())
+    recorded = installation.store.overview.list_recorded(installation.now_ms())
     documents: dict[str, dict[str, object]] = {}
     for topic in topics:
         found, state = recorded.get(topic, (None, None))
@@ -111,13 +111,13 @@ def _make_topic_documents(ctx: Context, topics: list[str]) -> dict[str, dict[str
     return documents
 
 
-def _make_topic_rows(ctx: Context, topics: list[str]) -> list[list[str]]:
+def _make_topic_rows(installation: Installation, topics: list[str]) -> list[list[str]]:
     """Make the row of each topic.
 
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
-    recorded = ctx.store.overview.list_recorded(ctx.now_ms())
+    recorded = installation.store.overview.list_recorded(installation.now_ms())
     rows = []
     for topic in topics:
         if topic in recorded:
@@ -125,13 +125,13 @@ def _make_topic_rows(ctx: Context, topics: list[str]) -> list[list[str]]:
             figures = [f"{found.partitions:,}", f"{found.records:,}", format_bytes(found.size_bytes), state.value]
             rows.append([topic, *figures, format_short_time(found.as_of_ms)])
         else:
-            rows.append([topic, _count_partitions(ctx, topic), "", "", "not checked yet", ""])
+            rows.append([topic, _count_partitions(installation, topic), "", "", "not checked yet", ""])
     return rows
 
 
-def _count_partitions(ctx: Context, topic: str) -> str:
+def _count_partitions(installation: Installation, topic: str) -> str:
     try:
-        return f"{ctx.log.open(topic).partitions():,}"
+        return f"{installation.log.open(topic).partitions():,}"
     except WinnowError:
         return ""  # whoever works on the topic is told what is wrong with it
 
@@ -143,10 +143,10 @@ def describe(topic: Topic, as_json: Json = False) -> None:
 
     Example: winnow topics describe orders
     """
-    with open_installation(to_read=True) as ctx:
+    with open_for_command(to_read=True) as installation:
         from winnow.pipeline.topics.definition import describe_topic
 
-        found = describe_topic(ctx, topic)
+        found = describe_topic(installation, topic)
     if as_json:
         write_json(_build_document(found))
         return
@@ -245,11 +245,11 @@ def alter(
     if not alters:
         print_lines(f"Next: winnow assess {topic}")
         return
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.topics.definition import alter_topic
 
         found = alter_topic(
-            ctx, topic, changes, delete_config or [], partitions=partitions, accept_present=accept_config
+            installation, topic, changes, delete_config or [], partitions=partitions, accept_present=accept_config
         )
     _print_notices(found)
     changed = {*changes, *(delete_config or [])}
@@ -261,18 +261,18 @@ def alter(
 
 
 def _accept_kafka_config(topic: str, reason: str | None) -> None:
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.ingest.kafka.configuration import accept_held
 
-        notices = accept_held(ctx, topic)
+        notices = accept_held(installation, topic)
     print_lines("\n".join(notices))
 
 
 def _accept_older_head(topic: str, reason: str) -> None:
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.admin.older_head import accept_older_head, describe_accepted
 
-        accepted = accept_older_head(ctx, topic, reason=reason)
+        accepted = accept_older_head(installation, topic, reason=reason)
     print_lines(describe_accepted(accepted))
 
 
@@ -302,13 +302,13 @@ def delete_records(
 
     Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
     """
-    with open_installation(reason=reason) as ctx:
+    with open_for_command(reason=reason) as installation:
         from winnow.pipeline.admin.delete_records import delete_records as delete
         from winnow.pipeline.admin.delete_records import describe_caution
 
-        log = ctx.log.open(topic)
+        log = installation.log.open(topic)
         before = _parse_before(before_offset, partition, log.partitions())
-        found = delete(ctx, topic, before)
+        found = delete(installation, topic, before)
         notice = describe_caution(log.config())
     if notice:
         print_message(f"notice: {notice}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from winnow.cli.key_text import KeyForm, TypedKey, parse_key
-from winnow.cli.options import Json, Topic, open_installation
+from winnow.cli.options import Json, Topic, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_count,
@@ -68,15 +68,15 @@ def why(
     Example: winnow why orders --partition 0 --offset 12
     """
     typed = _parse_key(key, partition, offset, everywhere=everywhere)
-    with open_installation(to_read=True) as ctx, ProgressBar("Searching segments") as bar:
+    with open_for_command(to_read=True) as installation, ProgressBar("Searching segments") as bar:
         from winnow.pipeline.explain.why import explain_key, explain_offset
         from winnow.pipeline.explain.why_answer import FoundVerdict
 
-        as_of_ms = ctx.now_ms()
+        as_of_ms = installation.now_ms()
         if typed is not None:
             explain = partial(
                 explain_key,
-                ctx,
+                installation,
                 topic,
                 partition=partition,
                 everywhere=everywhere,
@@ -92,7 +92,7 @@ def why(
         else:
             assert partition is not None
             assert offset is not None
-            found = explain_offset(ctx, topic, partition, offset, as_of_ms=as_of_ms, progress=bar.move)
+            found = explain_offset(installation, topic, partition, offset, as_of_ms=as_of_ms, progress=bar.move)
     if as_json:
         write_json(asdict(found))
     else:

@@ -49,7 +49,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class InstalledFiles:
     """What was done: how many files were written, how many were there already, how many of an earlier one went."""
 
     placements: tuple[Placement, ...]
@@ -90,7 +90,7 @@ def list_placements(dags: Path, plugins: Path) -> tuple[Placement, ...]:
     )
 
 
-def install(dags: Path, plugins: Path, *, link: bool) -> Installation:
+def install(dags: Path, plugins: Path, *, link: bool) -> InstalledFiles:
     """Copy or link Winnow's files into Airflow's folders; a second call changes nothing.
 
     What is not Winnow's, or was changed by hand, is found before anything is written.
@@ -194,7 +194,7 @@ def _is_own_link(placement: Placement) -> bool:
     return there == placement.source or "/winnow/_bundled/" in there.as_posix()
 
 
-def _copy_all(placements: tuple[Placement, ...]) -> Installation:
+def _copy_all(placements: tuple[Placement, ...]) -> InstalledFiles:
     written = unchanged = removed = 0
     for placement in placements:
         if placement.target.is_symlink():
@@ -222,10 +222,10 @@ def _copy_all(placements: tuple[Placement, ...]) -> Installation:
                 removed += 1
         if before != wanted:
             _write_record(record, wanted)
-    return Installation(placements, is_linked=False, written=written, unchanged=unchanged, removed=removed)
+    return InstalledFiles(placements, is_linked=False, written=written, unchanged=unchanged, removed=removed)
 
 
-def _link_all(placements: tuple[Placement, ...]) -> Installation:
+def _link_all(placements: tuple[Placement, ...]) -> InstalledFiles:
     written = unchanged = removed = 0
     for placement in placements:
         target = placement.target
@@ -240,7 +240,7 @@ def _link_all(placements: tuple[Placement, ...]) -> Installation:
         draft.symlink_to(placement.source)
         draft.replace(target)
         written += 1
-    return Installation(placements, is_linked=True, written=written, unchanged=unchanged, removed=removed)
+    return InstalledFiles(placements, is_linked=True, written=written, unchanged=unchanged, removed=removed)
 
 
 def _copy_file(source: Path, target: Path) -> None:

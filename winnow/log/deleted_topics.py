@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.typedef import Identifier
 
-    from winnow.values.model import TopicState
+    from winnow.values.topic_state import TopicState
 
 _SUFFIX = ".deleted"
 _MARK = "~"

@@ -13,8 +13,9 @@ from winnow.log import recorded_configuration as recorded
 from winnow.log.document_places import DocumentPlaces
 from winnow.log.recorded_configuration import ConfigurationDifference
 from winnow.log.table import FENCE_PROPERTY
-from winnow.values.model import Segment, TopicState
+from winnow.values.model import Segment
 from winnow.values.results import Receipt
+from winnow.values.topic_state import TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -24,7 +24,7 @@ from winnow.log import reference_chains
 from winnow.log.head import Head
 from winnow.log.newer_metadata import find_newer_metadata, read_fence, read_sequence_number
 from winnow.log.warehouse_survey import FoundMetadata
-from winnow.values.model import TopicHead
+from winnow.values.topic_state import TopicHead
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -16,7 +16,8 @@ from winnow.log.document_places import make_copies_name
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY
 from winnow.log.state import STATE_PROPERTY
 from winnow.log.table import LOG_SCHEMA, LOG_SPEC, TOPIC_PROPERTY
-from winnow.values.model import Segment, SegmentDigest, TopicState
+from winnow.values.model import Segment
+from winnow.values.topic_state import SegmentDigest, TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -13,14 +13,14 @@ from typing import Final
 
 from winnow.errors import ConfigurationError, FormatVersionError
 from winnow.files import storage
-from winnow.values.model import Installation
+from winnow.values.model import InstallationIdentity
 
 FORMAT_VERSION: Final = 1
 SETTLING_SECONDS: Final = 0.2
 """How long the creator of the document waits before it reads it again where two may create it at once."""
 
 
-def read_installation(uri: str) -> Installation | None:
+def read_installation(uri: str) -> InstallationIdentity | None:
     """Read the document at ``uri``; None: there is none.
 
     Raises:
@@ -36,7 +36,7 @@ def read_installation(uri: str) -> Installation | None:
     try:
         document = json.loads(data)
         version = int(document["format_version"])
-        found = Installation(str(document["installation_id"]), int(document["created_at_ms"]))
+        found = InstallationIdentity(str(document["installation_id"]), int(document["created_at_ms"]))
     except (ValueError, KeyError, TypeError):
         raise ConfigurationError(
             f"The document {uri} does not say which installation of Winnow the warehouse belongs to: it is damaged, "
@@ -56,7 +56,7 @@ def read_installation(uri: str) -> Installation | None:
     return found
 
 
-def create_installation(uri: str, installation: Installation) -> Installation:
+def create_installation(uri: str, installation: InstallationIdentity) -> InstallationIdentity:
     """Write ``installation`` to ``uri`` unless there is one; return the one that is there now.
 
     Raises:
@@ -69,12 +69,12 @@ def create_installation(uri: str, installation: Installation) -> Installation:
     return there or read_installation(uri) or installation
 
 
-def replace_installation(uri: str, installation: Installation) -> None:
+def replace_installation(uri: str, installation: InstallationIdentity) -> None:
     """Write ``installation`` to ``uri`` in place of the one that is there."""
     storage.write_bytes(uri, _encode(installation))
 
 
-def _encode(installation: Installation) -> bytes:
+def _encode(installation: InstallationIdentity) -> bytes:
     document = {
         "format_version": FORMAT_VERSION,
         "installation_id": installation.installation_id,

@@ -19,7 +19,7 @@ from winnow.log.document_places import DocumentKind, DocumentPlaces, make_ledger
 from winnow.log.state import CHAIN_FORMAT
 from winnow.values import documents
 from winnow.values.epochs import KAFKA_LAYOUT
-from winnow.values.model import ChainReference, IngestLedger, IngestReference, ReceiptReference, TopicState
+from winnow.values.topic_state import ChainReference, IngestLedger, IngestReference, ReceiptReference, TopicState
 
 R = TypeVar("R", ReceiptReference, IngestReference)
 

@@ -18,7 +18,7 @@ from winnow.log.snapshot_expiry import find_state_path
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from winnow.values.model import TopicState
+    from winnow.values.topic_state import TopicState
 
 _METADATA_SUFFIX = ".metadata.json"
 

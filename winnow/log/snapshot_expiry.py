@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from winnow.log.latest_tables import LatestTable
-    from winnow.values.model import TopicState
+    from winnow.values.topic_state import TopicState
 
 
 @dataclass

@@ -14,8 +14,8 @@ from winnow.errors import DamagedMetadataError, ForeignTableError
 from winnow.log.document_copies import Document, read_document, write_document
 from winnow.log.document_places import DocumentKind, DocumentPlaces
 from winnow.values import documents
-from winnow.values.model import PartitionState, ReceiptReference, TopicState
 from winnow.values.results import Receipt
+from winnow.values.topic_state import PartitionState, ReceiptReference, TopicState
 
 STATE_PROPERTY = "winnow.state"
 PLAN_PROPERTY = "winnow.plan-id"

@@ -23,8 +23,9 @@ from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_configur
 from winnow.log.state import PLAN_PROPERTY, STATE_PROPERTY
 from winnow.log.table_recovery import ChosenMetadata, find_missing_segments
 from winnow.log.warehouse_survey import FoundMetadata
-from winnow.values.model import Append, PartitionState, Segment, TopicState
+from winnow.values.model import Segment
 from winnow.values.results import Receipt
+from winnow.values.topic_state import Append, PartitionState, TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

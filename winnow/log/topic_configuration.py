@@ -10,12 +10,12 @@ from winnow.errors import ConfigurationError
 from winnow.log import recorded_configuration as recorded
 from winnow.log.head import Change
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_overrides
-from winnow.values.model import PartitionsAdded, PartitionState
+from winnow.values.topic_state import PartitionsAdded, PartitionState
 
 if TYPE_CHECKING:
     from winnow.log.head import Committed, Head
     from winnow.log.topic_log import TopicLog
-    from winnow.values.model import TopicState
+    from winnow.values.topic_state import TopicState
 
 
 def add_partitions(log: TopicLog, count: int, *, now_ms: int) -> Committed:

@@ -46,8 +46,9 @@ from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_override
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import declare_sort_order
 from winnow.log.warehouse_survey import WarehouseSurvey, survey_table
-from winnow.values.model import ReceiptReference, Segment, TopicState
+from winnow.values.model import Segment
 from winnow.values.results import Receipt
+from winnow.values.topic_state import ReceiptReference, TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -26,7 +26,7 @@ from winnow.log.places import is_below, is_same_place
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY
 from winnow.log.state import STATE_PROPERTY, StateReference, read_state
 from winnow.log.table import FENCE_PROPERTY
-from winnow.values.model import TopicState
+from winnow.values.topic_state import TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -14,10 +14,10 @@ from winnow.files.storage_health import make_service_error
 from winnow.log_reader import consequences, ingest_calls, records
 from winnow.log_reader.documents import Document
 from winnow.log_reader.question import Answer, Parameters
-from winnow.pipeline.context import Context, open_context
+from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.topics.rights import require_right
 
-QUESTIONS: Final[Mapping[str, Callable[[Context, str, Parameters], Answer]]] = {
+QUESTIONS: Final[Mapping[str, Callable[[Installation, str, Parameters], Answer]]] = {
     "browse": records.browse,
     "record": records.show_record,
     "why": records.explain_record,
@@ -44,10 +44,10 @@ def answer_request(request: Mapping[str, Any], memory_bytes: int) -> tuple[str, 
     ask = QUESTIONS.get(parameters.text("question"))
     if ask is None:
         raise UsageError("There is no such question.")
-    with open_context(_limit_engine(load_settings(), memory_bytes), to_read=True) as ctx:
+    with open_installation(_limit_engine(load_settings(), memory_bytes), to_read=True) as installation:
         if "user" in request:
-            require_right(ctx, [parameters.text("topic")], parameters.text("user"))
-        found = ask(ctx, parameters.text("topic"), parameters)
+            require_right(installation, [parameters.text("topic")], parameters.text("user"))
+        found = ask(installation, parameters.text("topic"), parameters)
     return found.seen, found.document
 
 

@@ -10,8 +10,8 @@ from winnow.config.topic import TopicConfig, list_entries
 from winnow.errors import ConfigurationError, UsageError
 from winnow.log_reader.documents import Document, describe
 from winnow.log_reader.question import Answer, Parameters
-from winnow.pipeline.context import Context
 from winnow.pipeline.explain.explain import Explanation, explain_compaction, explain_view
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines
 from winnow.pipeline.topics.definition import preview_config
 from winnow.report.receipts import explain_reason
@@ -27,9 +27,11 @@ _SUMMED: Final = (
 _ESTIMATED: Final = ("expected_records_kept", "expected_bytes_out", "reclaimed_bytes")
 
 
-def explain(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+def explain(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Explain what a run would read, write and remove now; ``closes_active``: with active segments closed."""
-    found = explain_compaction(ctx, topic, as_of_ms=ctx.now_ms(), closes_active=parameters.flag("closes_active"))
+    found = explain_compaction(
+        installation, topic, as_of_ms=installation.now_ms(), closes_active=parameters.flag("closes_active")
+    )
     return Answer(_describe_explanation(found))
 
 
@@ -51,10 +53,10 @@ def _describe_explanation(found: Explanation) -> Document:
     }
 
 
-def forecast(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+def forecast(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Forecast which partitions of the topic will miss their deadline at the pace of its recent runs."""
-    as_of_ms = ctx.now_ms()
-    found = compute_forecast(ctx, [load_deadlines(ctx, topic, as_of_ms=as_of_ms)], as_of_ms=as_of_ms)
+    as_of_ms = installation.now_ms()
+    found = compute_forecast(installation, [load_deadlines(installation, topic, as_of_ms=as_of_ms)], as_of_ms=as_of_ms)
     prospects = [{**describe(each), "late_by_ms": each.late_by_ms} for each in found.prospects[:MAXIMUM_PARTITIONS]]
     counts: dict[str, int] = {}
     for each in found.prospects:
@@ -62,7 +64,7 @@ def forecast(ctx: Context, topic: str, parameters: Parameters) -> Answer:
     return Answer({**describe(found), "topic": topic, "prospects": prospects, "counts": counts})
 
 
-def preview(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+def preview(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Check a change of configuration as ``winnow topics alter`` does, and show what it changes; changes nothing.
 
     ``error``: why the change is refused; then there is no ``before`` and ``after``.
@@ -73,7 +75,7 @@ def preview(ctx: Context, topic: str, parameters: Parameters) -> Answer:
     if not _is_map_of_texts(changes) or not _is_list_of_texts(deletions):
         raise UsageError("config must map names to texts, and reset must list names.")
     try:
-        found = preview_config(ctx, topic, changes, deletions)
+        found = preview_config(installation, topic, changes, deletions)
     except ConfigurationError as problem:
         return Answer({"topic": topic, "error": str(problem), "changes": [], "notices": []})
     as_of_ms = found.before.now_ms
@@ -82,8 +84,8 @@ def preview(ctx: Context, topic: str, parameters: Parameters) -> Answer:
         "error": None,
         "changes": list(_list_changes(found.before.config, found.after.config)),
         "notices": list(found.notices),
-        "before": _describe_explanation(explain_view(ctx, found.before, as_of_ms=as_of_ms)),
-        "after": _describe_explanation(explain_view(ctx, found.after, as_of_ms=as_of_ms)),
+        "before": _describe_explanation(explain_view(installation, found.before, as_of_ms=as_of_ms)),
+        "after": _describe_explanation(explain_view(installation, found.after, as_of_ms=as_of_ms)),
     }
     return Answer(document)
 

@@ -10,9 +10,9 @@ from winnow.log_reader.key_text import KeyEncoding, parse_key
 from winnow.log_reader.masking import Masks
 from winnow.log_reader.question import Answer, Parameters
 from winnow.log_reader.shown_records import ShownRecords
-from winnow.pipeline.context import Context
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.explain.why_answer import WhyAnswer
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.browse import BrowsedPartition, open_partition
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 
@@ -26,17 +26,17 @@ MAXIMUM_SHOWN_VERSIONS: Final = 20
 """Versions of a key that are shown with their values, the newest ones."""
 
 
-def browse(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+def browse(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Show records of a partition: from an offset, from an instant, before an offset, or the newest ones.
 
     Parameters: ``partition``, ``limit``, and one of ``offset``, ``timestamp_ms`` and ``before``; none: the newest.
     """
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     browsed = open_partition(view, parameters.number("partition"))
     limit = max(1, min(parameters.number("limit"), MAXIMUM_RECORDS))
     start = _find_start(browsed, parameters, limit)
     before = parameters.optional_number("before")
-    shown = _collect(ctx, view, MAXIMUM_LISTED_VALUE_BYTES)
+    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES)
     shown.add(browsed.read_from(start, limit))
     records = shown.documents
     if before is not None:
@@ -72,24 +72,24 @@ def _find_start(browsed: BrowsedPartition, parameters: Parameters, limit: int) -
     return browsed.find_page_start(named.get("before", browsed.log_end_offset), limit)
 
 
-def show_record(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+def show_record(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Show the record at ``offset`` of ``partition`` in full; ``record`` None: there is none."""
     partition, offset = parameters.number("partition"), parameters.number("offset")
-    view = load_topic_view(ctx, topic)
-    found = _read_records(ctx, view, open_partition(view, partition), [offset], MAXIMUM_VALUE_BYTES)
+    view = load_topic_view(installation, topic)
+    found = _read_records(installation, view, open_partition(view, partition), [offset], MAXIMUM_VALUE_BYTES)
     document = {"topic": topic, "record": found[0] if found else None}
     return Answer(document, _describe_seen(topic, partition, found))
 
 
-def explain_record(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+def explain_record(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Explain why there is a record at ``offset`` of ``partition``, or none, and show the versions of its key."""
     partition, offset = parameters.number("partition"), parameters.number("offset")
-    found = explain_offset(ctx, topic, partition, offset, as_of_ms=ctx.now_ms())
-    versions = _read_versions(ctx, load_topic_view(ctx, topic), found)
+    found = explain_offset(installation, topic, partition, offset, as_of_ms=installation.now_ms())
+    versions = _read_versions(installation, load_topic_view(installation, topic), found)
     return Answer({"versions": versions, "why": describe(found)}, _describe_seen(topic, partition, versions))
 
 
-def show_key(ctx: Context, topic: str, parameters: Parameters) -> Answer:
+def show_key(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Find the versions of a key that are in the log, and which of them wins by which rule in which run.
 
     Parameters: ``key``, ``encoding``, ``partition`` (none: where it is likeliest, then the others), ``everywhere``.
@@ -99,11 +99,11 @@ def show_key(ctx: Context, topic: str, parameters: Parameters) -> Answer:
     except ValueError:
         raise UsageError(f"A key is given as {', '.join(KeyEncoding)}.") from None
     first, *others = parse_key(parameters.text("key"), encoding)
-    found, compacted = _find_key(ctx, topic, first, parameters), False
+    found, compacted = _find_key(installation, topic, first, parameters), False
     for key in others:
         if not found.present:
-            found, compacted = _find_key(ctx, topic, key, parameters), True
-    versions = _read_versions(ctx, load_topic_view(ctx, topic), found)
+            found, compacted = _find_key(installation, topic, key, parameters), True
+    versions = _read_versions(installation, load_topic_view(installation, topic), found)
     document = {
         "versions": versions,
         "why": describe(found),
@@ -112,18 +112,18 @@ def show_key(ctx: Context, topic: str, parameters: Parameters) -> Answer:
     return Answer(document, _describe_key_search(topic, found, versions))
 
 
-def _find_key(ctx: Context, topic: str, key: bytes, parameters: Parameters) -> WhyAnswer:
+def _find_key(installation: Installation, topic: str, key: bytes, parameters: Parameters) -> WhyAnswer:
     return explain_key(
-        ctx,
+        installation,
         topic,
         key,
         partition=parameters.optional_number("partition"),
         everywhere=parameters.flag("everywhere"),
-        as_of_ms=ctx.now_ms(),
+        as_of_ms=installation.now_ms(),
     )
 
 
-def _read_versions(ctx: Context, view: TopicView, found: WhyAnswer) -> list[Document]:
+def _read_versions(installation: Installation, view: TopicView, found: WhyAnswer) -> list[Document]:
     if found.partition is None:
         return []
     # Records may have come or gone between the two looks at the log: what is gone is left out.
@@ -131,20 +131,20 @@ def _read_versions(ctx: Context, view: TopicView, found: WhyAnswer) -> list[Docu
     for winner in (found.winner, found.next_winner):
         offsets += [] if winner is None or winner.offset in offsets else [winner.offset]
     browsed = open_partition(view, found.partition)
-    return _read_records(ctx, view, browsed, sorted(offsets), MAXIMUM_LISTED_VALUE_BYTES)
+    return _read_records(installation, view, browsed, sorted(offsets), MAXIMUM_LISTED_VALUE_BYTES)
 
 
 def _read_records(
-    ctx: Context, view: TopicView, browsed: BrowsedPartition, offsets: list[int], maximum_value_bytes: int
+    installation: Installation, view: TopicView, browsed: BrowsedPartition, offsets: list[int], maximum_value_bytes: int
 ) -> list[Document]:
-    shown = _collect(ctx, view, maximum_value_bytes)
+    shown = _collect(installation, view, maximum_value_bytes)
     for offset in offsets:
         shown.add(browsed.read_from(offset, 1))
     return [each for each in shown.documents if int(each["offset"]) in offsets]
 
 
-def _collect(ctx: Context, view: TopicView, maximum_value_bytes: int) -> ShownRecords:
-    page = ctx.settings.page
+def _collect(installation: Installation, view: TopicView, maximum_value_bytes: int) -> ShownRecords:
+    page = installation.settings.page
     return ShownRecords(
         masks=Masks.parse(page.masked_patterns, page.masked_fields),
         epochs=view.head.state.epochs,

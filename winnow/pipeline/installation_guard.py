@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from winnow.errors import OtherInstallationError, ServiceError, WinnowError
 from winnow.log.installation import create_installation, read_installation
-from winnow.values.model import Installation
+from winnow.values.model import InstallationIdentity
 
 if TYPE_CHECKING:
     from winnow.clock import Clock
@@ -117,7 +117,7 @@ class InstallationGuard:
         self._confirmed_at_ms = self._now_ms()
         return taken_over
 
-    def _create(self, own: Installation) -> Installation:
+    def _create(self, own: InstallationIdentity) -> InstallationIdentity:
         try:
             _ = self._logs.catalog  # with vended credentials it makes the table in whose folder the document lies
             return create_installation(self.document, own)
@@ -126,13 +126,13 @@ class InstallationGuard:
             raise ServiceError(f"{what} {problem.what}", problem.left, problem.next) from problem
 
 
-def make_installation(now_ms: int) -> Installation:
+def make_installation(now_ms: int) -> InstallationIdentity:
     """Make a new installation's id."""
-    return Installation(str(uuid.uuid4()), now_ms)
+    return InstallationIdentity(str(uuid.uuid4()), now_ms)
 
 
 def make_installation_error(
-    settings: Settings, document: str, own: Installation | None, there: Installation
+    settings: Settings, document: str, own: InstallationIdentity | None, there: InstallationIdentity
 ) -> OtherInstallationError:
     """Make the error about a warehouse of another installation: which id is where, and the ways on."""
     known = (
@@ -153,7 +153,7 @@ def make_installation_error(
     )
 
 
-def find_installation_to_read(settings: Settings) -> Installation | None:
+def find_installation_to_read(settings: Settings) -> InstallationIdentity | None:
     """Find the id in the metadata store of ``settings`` without making a store; None: there is none.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from winnow.clock import Clock
 from winnow.store import Store
-from winnow.values.model import TopicHead
+from winnow.values.topic_state import TopicHead
 
 
 @dataclass(frozen=True, slots=True)

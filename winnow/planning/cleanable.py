@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from winnow.values.model import (
-    Append,
-    PartitionState,
-    Segment,
-)
+from winnow.values.model import Segment
 from winnow.values.strategies import Strategy, name_total_order
+from winnow.values.topic_state import Append, PartitionState
 
 MAXIMUM_LONG = 2**63 - 1
 

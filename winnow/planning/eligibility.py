@@ -23,16 +23,9 @@ from winnow.planning.cleanable import (
     is_whole_log_dirty,
     list_dirty_segments,
 )
-from winnow.values.model import (
-    ELIGIBLE_REASONS,
-    Assessment,
-    Cleaning,
-    OffsetRange,
-    PartitionState,
-    Reason,
-    Segment,
-)
+from winnow.values.model import ELIGIBLE_REASONS, Assessment, OffsetRange, Reason, Segment
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Cleaning, PartitionState
 
 
 @dataclass(frozen=True, slots=True)

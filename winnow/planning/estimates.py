@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from winnow.values.model import Cleaning, OffsetRange, PartitionPlan, Segment, Status
+from winnow.values.model import OffsetRange, PartitionPlan, Segment, Status
 from winnow.values.results import PartitionReceipt, Receipt
+from winnow.values.topic_state import Cleaning
 
 MAXIMUM_EARLIER_RUNS = 5
 """Maximum newest receipts of a topic that an estimate reads: smooths one odd run, cheap for 10,000 partitions."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from winnow.planning import cleanable
 from winnow.values.ingest_plans import OFFSETS_END, IngestRange, OffsetExtent
-from winnow.values.model import OffsetRange, PartitionState, Segment
+from winnow.values.model import OffsetRange, Segment
+from winnow.values.topic_state import PartitionState
 
 MINIMUM_RANGE_BYTES = 16 << 20
 """Below it, starting a task and a segment costs more than idle cores."""

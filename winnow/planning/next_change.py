@@ -22,7 +22,8 @@ from winnow.planning.cleanable import (
     list_dirty_segments,
 )
 from winnow.planning.eligibility import Decision, find_covering_entries
-from winnow.values.model import PartitionState, Segment
+from winnow.values.model import Segment
+from winnow.values.topic_state import PartitionState
 
 
 def find_next_change_ms(log: PartitionLog, rules: Rules, decision: Decision, *, decided_ms: int) -> int | None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from winnow.values.model import STATES_HIDDEN_BY_PAUSE, Assessment, OverviewState, Reason, Status, TopicState
+from winnow.values.model import STATES_HIDDEN_BY_PAUSE, Assessment, OverviewState, Reason, Status
 from winnow.values.results import NO_FIGURES, Receipt, RunFigures, sum_figures
+from winnow.values.topic_state import TopicState
 
 Value = float | int | None
 """None: unknown, or nothing to measure; the metric is left out."""

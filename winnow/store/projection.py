@@ -20,8 +20,9 @@ from winnow.store.rows import CheckpointRow
 from winnow.store.table_health import TableHealthTable
 from winnow.store.topic_rows import is_former_life, remove_rows
 from winnow.values.documents import dump_json, load_json
-from winnow.values.model import Cleaning, PartitionState, RetiredFile, TopicPartition, Uncleanable
+from winnow.values.model import TopicPartition
 from winnow.values.results import Receipt
+from winnow.values.topic_state import Cleaning, PartitionState, RetiredFile, Uncleanable
 
 
 def read_checkpoints(session: Session, topics: Sequence[str]) -> list[CheckpointRow]:

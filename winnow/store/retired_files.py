@@ -15,7 +15,7 @@ from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.row_values import read_value
 from winnow.store.rows import RETIRED_KINDS, RetiredRow
 from winnow.store.topic_rows import is_former_life
-from winnow.values.model import RetiredFile
+from winnow.values.topic_state import RetiredFile
 
 
 @dataclass(frozen=True, slots=True)

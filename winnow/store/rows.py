@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from winnow.values.model import Cleaning, OverviewState
+from winnow.values.model import OverviewState
 from winnow.values.results import Receipt
+from winnow.values.topic_state import Cleaning
 
 RETIRED_KINDS = frozenset({"data", "manifest", "manifest_list", "state", "metadata", "attempts"})
 """The kinds of retired files; ``attempts``: the folder of a plan whose unused attempts are deleted."""

@@ -38,8 +38,9 @@ from winnow.store.rows import (
     Run,
     TopicOverview,
 )
-from winnow.values.model import Assessment, Cleaning, Installation, TopicHead
+from winnow.values.model import Assessment, InstallationIdentity
 from winnow.values.results import Delivery
+from winnow.values.topic_state import Cleaning, TopicHead
 
 _TYPES: Final[dict[str, type[TypeEngine[Any]]]] = {"int": BigInteger, "float": Double, "bool": Boolean}
 """The type of a column by its field's; what is not here (members of enumerations, JSON) is text."""
@@ -138,7 +139,7 @@ PARTITION: Final = ("topic", "partition")
 """The primary key of tables with a row per topic partition."""
 
 
-class InstallationTable(Base, of=Installation, key=["only"]):
+class InstallationTable(Base, of=InstallationIdentity, key=["only"]):
     """The installation that the store belongs to. ``only``: 1, the key of the only row."""
 
     __tablename__ = "winnow_installation"

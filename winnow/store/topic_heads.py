@@ -17,7 +17,7 @@ from winnow.store.database import StorePart, lock_topic_rows
 from winnow.store.row_values import list_fields, read_value
 from winnow.store.rows import RunState
 from winnow.store.topic_rows import remove_rows
-from winnow.values.model import TopicHead
+from winnow.values.topic_state import TopicHead
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects.postgresql import Insert

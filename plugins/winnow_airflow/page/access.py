@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from winnow.config.owners import may_act
 from winnow.config.settings import Settings
 from winnow_airflow.dag_ids import get_prefix, name_dag
-from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, ShownInstallation
 from winnow_airflow.page.responses import Document
 
 ACTION_DAGS: Final = {
@@ -90,24 +90,24 @@ def may_read_records(user: BaseUser, settings: Settings) -> bool:
 
 
 @router.get("/api/me")
-def get_me(user: GetUserDep, lake: LakeDep, now_ms: NowDep) -> Document:
+def get_me(user: GetUserDep, installation: InstallationDep, now_ms: NowDep) -> Document:
     """Return the user and the actions to offer; ``read_records``: whether they may see keys and values.
 
     ``dag_prefix``: what stands before the ids of this installation's DAGs. ``topics_of_others``: topics that the user
     may not act on by the setting ``owners``, each with its owner; the DAGs' tasks check it again.
     """
     can = {action: may_trigger(user, name_dag(name)) for action, name in ACTION_DAGS.items()}
-    can["read_records"] = may_read_records(user, lake.settings)
+    can["read_records"] = may_read_records(user, installation.settings)
     return {
         "user": user.get_name(),
         "now_ms": now_ms,
         "can": can,
         "dag_prefix": get_prefix(),
-        "topics_of_others": _find_topics_of_others(lake, user.get_name()),
+        "topics_of_others": _find_topics_of_others(installation, user.get_name()),
     }
 
 
-def _find_topics_of_others(lake: Lake, user: str) -> dict[str, str]:
-    owners = lake.settings.owners
+def _find_topics_of_others(installation: ShownInstallation, user: str) -> dict[str, str]:
+    owners = installation.settings.owners
     others = [owner for owner in owners if not may_act(owners, owner, user)]
-    return lake.store.overview.find_owned(others) if others else {}
+    return installation.store.overview.find_owned(others) if others else {}

@@ -22,7 +22,7 @@ from winnow.store.audit import AuditAction
 from winnow.store.rows import AuditEntry, HandledAlert
 from winnow.values.results import OpenAlert
 from winnow_airflow.page.access import may_view, own_request, require_right_to
-from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep, WindowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, ShownInstallation, WindowDep
 from winnow_airflow.page.request_body import RequestBody
 from winnow_airflow.page.responses import Document, describe, describe_page
 from winnow_airflow.page.runbook import FILE, load_sections
@@ -52,7 +52,7 @@ class MuteBody(AlertsBody):
 
 @router.get("")
 def list_alerts(
-    lake: LakeDep,
+    installation: InstallationDep,
     now_ms: NowDep,
     window: WindowDep,
     topic: Topic = None,
@@ -60,21 +60,21 @@ def list_alerts(
     state: AlertState | None = None,
 ) -> Document:
     """Return a page of the open alerts, the newest first, with the number of those in each state."""
-    handling = lake.store.alert_handling
+    handling = installation.store.alert_handling
     found = handling.list_alerts(window, now_ms, topic=topic, kind=kind, state=state)
     page = describe_page("alerts", found, window, _describe_alert)
     return {"now_ms": now_ms, "counts": asdict(handling.count(now_ms)), **page}
 
 
 @router.get("/count")
-def count_alerts(lake: LakeDep, now_ms: NowDep) -> Document:
+def count_alerts(installation: InstallationDep, now_ms: NowDep) -> Document:
     """Return the numbers of open alerts; ``new``: neither acknowledged nor muted."""
-    return asdict(lake.store.alert_handling.count(now_ms))
+    return asdict(installation.store.alert_handling.count(now_ms))
 
 
 @router.get("/history")
 def list_events(
-    lake: LakeDep,
+    installation: InstallationDep,
     now_ms: NowDep,
     window: WindowDep,
     topic: Topic = None,
@@ -82,7 +82,7 @@ def list_events(
     event: AlertEventKind | None = None,
 ) -> Document:
     """Return a page of what happened to alerts, the newest first."""
-    found = lake.store.alert_history.list_events(window, topic=topic, kind=kind, event=event)
+    found = installation.store.alert_history.list_events(window, topic=topic, kind=kind, event=event)
     return {"now_ms": now_ms, **describe_page("events", found, window, describe)}
 
 
@@ -96,37 +96,39 @@ def get_runbook(section: str) -> Document:
 
 
 @router.post("/acknowledge", dependencies=[own_request, require_right_to("change")])
-def acknowledge(lake: LakeDep, now_ms: NowDep, user: GetUserDep, body: AlertsBody) -> Document:
+def acknowledge(installation: InstallationDep, now_ms: NowDep, user: GetUserDep, body: AlertsBody) -> Document:
     """Note that the user deals with open alerts; return how many."""
-    _require_owner_right(lake, user.get_name(), body.keys)
-    changed = lake.store.alert_handling.acknowledge(body.keys, now_ms, by=user.get_name(), why=body.reason)
-    return _finish(lake, changed, AuditAction.ALERT_ACKNOWLEDGE, now_ms, user.get_name(), body.reason)
+    _require_owner_right(installation, user.get_name(), body.keys)
+    changed = installation.store.alert_handling.acknowledge(body.keys, now_ms, by=user.get_name(), why=body.reason)
+    return _finish(installation, changed, AuditAction.ALERT_ACKNOWLEDGE, now_ms, user.get_name(), body.reason)
 
 
 @router.post("/mute", dependencies=[own_request, require_right_to("change")])
-def mute(lake: LakeDep, now_ms: NowDep, user: GetUserDep, body: MuteBody) -> Document:
+def mute(installation: InstallationDep, now_ms: NowDep, user: GetUserDep, body: MuteBody) -> Document:
     """Keep open alerts from every channel until an instant; return how many."""
     if not now_ms < body.until_ms <= now_ms + MAXIMUM_MUTE_MS:
         raise HTTPException(422, "Mute an alert until a time within the next 90 days. Nothing was changed.")
     by = user.get_name()
-    _require_owner_right(lake, by, body.keys)
-    changed = lake.store.alert_handling.mute(body.keys, body.until_ms, now_ms, by=by, why=body.reason)
-    return _finish(lake, changed, AuditAction.ALERT_MUTE, now_ms, by, body.reason, f" until {format_ms(body.until_ms)}")
+    _require_owner_right(installation, by, body.keys)
+    changed = installation.store.alert_handling.mute(body.keys, body.until_ms, now_ms, by=by, why=body.reason)
+    return _finish(
+        installation, changed, AuditAction.ALERT_MUTE, now_ms, by, body.reason, f" until {format_ms(body.until_ms)}"
+    )
 
 
 @router.post("/unmute", dependencies=[own_request, require_right_to("change")])
-def unmute(lake: LakeDep, now_ms: NowDep, user: GetUserDep, body: AlertsBody) -> Document:
+def unmute(installation: InstallationDep, now_ms: NowDep, user: GetUserDep, body: AlertsBody) -> Document:
     """End mutes; return how many. The next watch sends those that are still open."""
-    _require_owner_right(lake, user.get_name(), body.keys)
-    changed = lake.store.alert_handling.unmute(body.keys, now_ms, by=user.get_name(), why=body.reason)
-    return _finish(lake, changed, AuditAction.ALERT_UNMUTE, now_ms, user.get_name(), body.reason)
+    _require_owner_right(installation, user.get_name(), body.keys)
+    changed = installation.store.alert_handling.unmute(body.keys, now_ms, by=user.get_name(), why=body.reason)
+    return _finish(installation, changed, AuditAction.ALERT_UNMUTE, now_ms, user.get_name(), body.reason)
 
 
-def _require_owner_right(lake: Lake, user: str, keys: Sequence[str]) -> None:
+def _require_owner_right(installation: ShownInstallation, user: str, keys: Sequence[str]) -> None:
     """Refuse a user who may not act for the owner of one of the topics; that of a topic that is gone is unknown."""
     topics = {key.split(":")[1] for key in keys if ":" in key}
-    known = lake.store.overview.find_owners(topics) if lake.settings.owners else {}
-    forbidden = sorted(each for each in topics if not may_act(lake.settings.owners, known.get(each), user))
+    known = installation.store.overview.find_owners(topics) if installation.settings.owners else {}
+    forbidden = sorted(each for each in topics if not may_act(installation.settings.owners, known.get(each), user))
     if forbidden:
         raise HTTPException(
             403,
@@ -144,7 +146,13 @@ def _describe_alert(alert: HandledAlert) -> Document:
 
 
 def _finish(
-    lake: Lake, changed: Sequence[OpenAlert], action: AuditAction, now_ms: int, by: str, reason: str, more: str = ""
+    installation: ShownInstallation,
+    changed: Sequence[OpenAlert],
+    action: AuditAction,
+    now_ms: int,
+    by: str,
+    reason: str,
+    more: str = "",
 ) -> Document:
     if not changed:
         raise HTTPException(409, "None of these alerts is open any more, or none is muted. Nothing was changed.")
@@ -156,7 +164,7 @@ def _finish(
         )
         detail = f"{kind} of {format_partitions(topic, numbers)}{more}"
         try:
-            lake.store.audit.record(AuditEntry(now_ms, by, action.value, topic, reason, "page", detail))
+            installation.store.audit.record(AuditEntry(now_ms, by, action.value, topic, reason, "page", detail))
         except WinnowError as problem:
             # The history of the alert has it too; what was done is done.
             log.warning("The audit log did not get that %s did %s (%s): %s", by, action, detail, problem)

@@ -11,7 +11,7 @@ from winnow.store.audit import AuditAction
 from winnow.store.rows import AuditEntry
 from winnow.values.model import AIRFLOW_HOLDER
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.dependencies import LakeDep, NowDep, WindowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
 
 router = APIRouter(prefix="/api/audit", dependencies=[may_view])
@@ -21,7 +21,7 @@ Text = Annotated[str | None, Query(max_length=249)]
 
 @router.get("")
 def list_entries(
-    lake: LakeDep,
+    installation: InstallationDep,
     now_ms: NowDep,
     window: WindowDep,
     topic: Text = None,
@@ -32,7 +32,7 @@ def list_entries(
 
     ``origin``: page, shell or airflow; ``dag_run``: the DAG run that did it, None for the other two.
     """
-    found = lake.store.audit.list_entries(window, topic=topic, actor=actor, action=action)
+    found = installation.store.audit.list_entries(window, topic=topic, actor=actor, action=action)
     return {"now_ms": now_ms, **describe_page("entries", found, window, _describe_entry)}
 
 

@@ -13,7 +13,7 @@ from winnow.config.topic import TopicConfig
 from winnow.config.values import OneOf, ValueType
 from winnow.errors import ConfigurationError
 from winnow_airflow.page.access import may_view, own_request, require_right_to
-from winnow_airflow.page.dependencies import LakeDep
+from winnow_airflow.page.dependencies import InstallationDep
 from winnow_airflow.page.request_body import RequestBody
 from winnow_airflow.page.responses import Document
 
@@ -32,9 +32,9 @@ class WantedTopic(RequestBody):
 
 
 @router.get("")
-def list_keys(lake: LakeDep) -> Document:
+def list_keys(installation: InstallationDep) -> Document:
     """Return every key with its type, its valid values and its default on this installation."""
-    defaults = lake.settings.topic_defaults
+    defaults = installation.settings.topic_defaults
     return {
         "keys": [
             _describe_key(each, defaults[each.name].text if each.name in defaults else None) for each in DEFINITIONS
@@ -43,14 +43,14 @@ def list_keys(lake: LakeDep) -> Document:
 
 
 @router.post("/check", dependencies=[own_request, require_right_to("configure")])
-def check_topic(lake: LakeDep, wanted: WantedTopic) -> Document:
+def check_topic(installation: InstallationDep, wanted: WantedTopic) -> Document:
     """Check name and configuration of a topic that does not exist yet. ``error`` None: both are valid."""
     try:
         validate_topic_name(wanted.topic)
-        TopicConfig.parse(wanted.config, lake.settings.topic_defaults)
+        TopicConfig.parse(wanted.config, installation.settings.topic_defaults)
     except ConfigurationError as problem:
         return {"error": str(problem)}
-    if lake.store.overview.find_recorded(wanted.topic) is not None:
+    if installation.store.overview.find_recorded(wanted.topic) is not None:
         return {"error": f"Topic {wanted.topic} exists already."}
     return {"error": None}
 

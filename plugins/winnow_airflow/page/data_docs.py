@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 
 from winnow.config.settings import Settings
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.dependencies import LakeDep
+from winnow_airflow.page.dependencies import InstallationDep
 
 _EXTERNAL_PARTS: Final = (
     re.compile(r"<script\b.*?</script\s*>", re.DOTALL | re.IGNORECASE),
@@ -51,12 +51,12 @@ router = APIRouter(dependencies=[may_view])
 
 
 @router.get("/data-docs/{path:path}")
-def serve_data_docs(request: Request, lake: LakeDep, path: str) -> Response:
+def serve_data_docs(request: Request, installation: InstallationDep, path: str) -> Response:
     """Serve a file of the site. Its index needs scripts, so the page's own view of validation results replaces it."""
     root = request.scope.get("root_path", "")
     if path in {"", INDEX}:
         return RedirectResponse(f"{root}/page#/quality")
-    found = find_file(lake.settings.data_docs / SITE, path)
+    found = find_file(installation.settings.data_docs / SITE, path)
     if found is None:
         raise HTTPException(
             404,

@@ -19,7 +19,7 @@ MAXIMUM_PAGE_NUMBER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Lake:
+class ShownInstallation:
     """The installation that the page shows."""
 
     settings: Settings
@@ -30,10 +30,10 @@ Search = Annotated[str, Query(max_length=249)]
 """Part of a topic's name; names have at most 249 characters."""
 
 _opening = threading.Lock()
-_opened: list[Lake] = []
+_opened: list[ShownInstallation] = []
 
 
-def open_lake() -> Lake:
+def open_shown_installation() -> ShownInstallation:
     """Return the installation of the process's settings; the first request that needs its store opens it.
 
     The next request retries a store that could not be opened.
@@ -45,7 +45,7 @@ def open_lake() -> Lake:
         with _opening:
             if not _opened:
                 settings = load_settings()
-                _opened.append(Lake(settings, Store.open(settings.store_url)))
+                _opened.append(ShownInstallation(settings, Store.open(settings.store_url)))
     return _opened[0]
 
 
@@ -88,7 +88,7 @@ def parse_run_filter(
     return RunFilter(topic=topic, search=search, status=status, dag_id=dag_id, dag_run_id=dag_run_id)
 
 
-LakeDep = Annotated[Lake, Depends(open_lake)]
+InstallationDep = Annotated[ShownInstallation, Depends(open_shown_installation)]
 WindowDep = Annotated[Window, Depends(parse_window)]
 NowDep = Annotated[int, Depends(read_wall_clock_ms)]
 TopicFilterDep = Annotated[TopicFilter, Depends(parse_topic_filter)]

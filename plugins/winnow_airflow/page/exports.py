@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from winnow.clock import format_ms
 from winnow.store.rows import RunView, TopicSummary
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.dependencies import LakeDep, NowDep, RunFilterDep, TopicFilterDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, RunFilterDep, TopicFilterDep
 
 _FORMULA_SIGNS: Final = ("=", "+", "-", "@", "\t", "\r")
 router = APIRouter(prefix="/api", dependencies=[may_view])
@@ -54,16 +54,16 @@ RUN_COLUMNS: Final = (
 
 
 @router.get("/topics.csv")
-def export_topics(lake: LakeDep, now_ms: NowDep, only: TopicFilterDep) -> StreamingResponse:
+def export_topics(installation: InstallationDep, now_ms: NowDep, only: TopicFilterDep) -> StreamingResponse:
     """Return all topics that match, one line each, by name."""
-    found = lake.store.overview.stream_topics(now_ms, only=only)
+    found = installation.store.overview.stream_topics(now_ms, only=only)
     return _respond("topics.csv", TOPIC_COLUMNS, map(_list_topic_values, found))
 
 
 @router.get("/runs.csv")
-def export_runs(lake: LakeDep, only: RunFilterDep) -> StreamingResponse:
+def export_runs(installation: InstallationDep, only: RunFilterDep) -> StreamingResponse:
     """Return all runs that match, one line each, the one planned last first."""
-    return _respond("runs.csv", RUN_COLUMNS, map(_list_run_values, lake.store.run_history.stream_runs(**only)))
+    return _respond("runs.csv", RUN_COLUMNS, map(_list_run_values, installation.store.run_history.stream_runs(**only)))
 
 
 def _respond(name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> StreamingResponse:

@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from winnow_airflow.page.access import may_view, own_request, require_right_to
-from winnow_airflow.page.dependencies import Lake, LakeDep
+from winnow_airflow.page.dependencies import InstallationDep, ShownInstallation
 from winnow_airflow.page.reader_process import readers
 from winnow_airflow.page.request_body import RequestBody
 
@@ -29,31 +29,37 @@ class PreviewBody(RequestBody):
 
 @router.get("/explain")
 async def explain(
-    request: Request, lake: LakeDep, user: GetUserDep, topic: str, closes_active: bool = False
+    request: Request, installation: InstallationDep, user: GetUserDep, topic: str, closes_active: bool = False
 ) -> Response:
     """Return what a run would read, write and remove now; ``closes_active``: with active segments closed."""
     parameters = {"topic": topic, "closes_active": closes_active}
-    return await _ask(request, lake, user, "explain", parameters)
+    return await _ask(request, installation, user, "explain", parameters)
 
 
 @router.get("/forecast")
-async def forecast(request: Request, lake: LakeDep, user: GetUserDep, topic: str) -> Response:
+async def forecast(request: Request, installation: InstallationDep, user: GetUserDep, topic: str) -> Response:
     """Return which partitions will miss their deadline at the pace of recent runs."""
-    return await _ask(request, lake, user, "forecast", {"topic": topic})
+    return await _ask(request, installation, user, "forecast", {"topic": topic})
 
 
 @router.get("/ingests")
-async def list_ingests(request: Request, lake: LakeDep, user: GetUserDep, topic: str, limit: Limit = 50) -> Response:
+async def list_ingests(
+    request: Request, installation: InstallationDep, user: GetUserDep, topic: str, limit: Limit = 50
+) -> Response:
     """Return the newest ingest calls of a topic, newest first."""
-    return await _ask(request, lake, user, "ingests", {"topic": topic, "limit": limit})
+    return await _ask(request, installation, user, "ingests", {"topic": topic, "limit": limit})
 
 
 @router.post("/preview", dependencies=[own_request, require_right_to("configure")])
-async def preview(request: Request, lake: LakeDep, user: GetUserDep, topic: str, body: PreviewBody) -> Response:
+async def preview(
+    request: Request, installation: InstallationDep, user: GetUserDep, topic: str, body: PreviewBody
+) -> Response:
     """Check a change of configuration and return what it would do; changes nothing."""
     parameters = {"topic": topic, **body.model_dump()}
-    return await _ask(request, lake, user, "preview", parameters)
+    return await _ask(request, installation, user, "preview", parameters)
 
 
-async def _ask(request: Request, lake: Lake, user: BaseUser, question: str, parameters: dict[str, Any]) -> Response:
-    return (await readers.ask(request, lake.settings, user.get_name(), question, parameters)).respond()
+async def _ask(
+    request: Request, installation: ShownInstallation, user: BaseUser, question: str, parameters: dict[str, Any]
+) -> Response:
+    return (await readers.ask(request, installation.settings, user.get_name(), question, parameters)).respond()

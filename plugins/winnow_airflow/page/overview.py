@@ -10,7 +10,7 @@ from winnow.store.deadlines import DeadlineDay
 from winnow.store.receipt_figures import RunRank
 from winnow.store.rows import Window
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, ShownInstallation
 from winnow_airflow.page.responses import Document, describe
 
 router = APIRouter(prefix="/api/overview", dependencies=[may_view])
@@ -24,9 +24,9 @@ MAXIMUM_LISTED: Final = 5
 
 
 @router.get("")
-def get_overview(lake: LakeDep, now_ms: NowDep) -> Document:
+def get_overview(installation: InstallationDep, now_ms: NowDep) -> Document:
     """Return the lake at a glance. ``runs_failed``: of 24 hours; ``longest`` and ``dearest`` runs: of 30 days."""
-    store = lake.store
+    store = installation.store
     summary = store.lake_summary.summarize(now_ms, failed_since_ms=now_ms - DAY_MS, limit=MAXIMUM_LISTED)
     alerts = store.quality.list_alerts(Window(1, MAXIMUM_LISTED))
     since_ms = (now_ms // DAY_MS - HISTORY_DAYS + 1) * DAY_MS
@@ -42,16 +42,16 @@ def get_overview(lake: LakeDep, now_ms: NowDep) -> Document:
                 for run in summary.runs_working
             ],
         },
-        "deadlines": _describe_deadlines(lake, since_ms, now_ms),
+        "deadlines": _describe_deadlines(installation, since_ms, now_ms),
         **{name: [describe(each) for each in found] for name, found in ranked.items()},
     }
 
 
-def _describe_deadlines(lake: Lake, since_ms: int, now_ms: int) -> Document:
-    grace_ms = lake.settings.alert.deadline_grace_ms
-    found = {day.day_ms: day for day in lake.store.deadlines.count_by_day(since_ms, now_ms, grace_ms=grace_ms)}
+def _describe_deadlines(installation: ShownInstallation, since_ms: int, now_ms: int) -> Document:
+    grace_ms = installation.settings.alert.deadline_grace_ms
+    found = {day.day_ms: day for day in installation.store.deadlines.count_by_day(since_ms, now_ms, grace_ms=grace_ms)}
     days = [found.get(at_ms, DeadlineDay(at_ms, 0, 0)) for at_ms in range(since_ms, now_ms + 1, DAY_MS)]
-    missed = lake.store.deadlines.list_missed(since_ms, now_ms, grace_ms=grace_ms, limit=MAXIMUM_LISTED)
+    missed = installation.store.deadlines.list_missed(since_ms, now_ms, grace_ms=grace_ms, limit=MAXIMUM_LISTED)
     return {
         "grace_ms": grace_ms,
         "kept": sum(day.kept for day in days),

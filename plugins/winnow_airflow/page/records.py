@@ -16,7 +16,7 @@ from starlette.responses import Response
 from winnow.store.audit import AuditAction
 from winnow.store.rows import AuditEntry
 from winnow_airflow.page.access import RECORDS_VIEW, may_read_records, may_view, own_request
-from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, ShownInstallation
 from winnow_airflow.page.reader_process import readers
 from winnow_airflow.page.request_body import RequestBody
 
@@ -67,10 +67,10 @@ class KeyBody(RequestBody):
     everywhere: bool = False
 
 
-def require_record_reader(user: GetUserDep, lake: LakeDep) -> str:
+def require_record_reader(user: GetUserDep, installation: InstallationDep) -> str:
     """Return the name of the user, who may read records."""
     name = user.get_name()
-    if not may_read_records(user, lake.settings):
+    if not may_read_records(user, installation.settings):
         raise HTTPException(
             403,
             f"{name} may not read records. Nobody may by default: name the user in page.record_readers "
@@ -84,36 +84,36 @@ ReaderDep = Annotated[str, Depends(require_record_reader)]
 
 @router.post("")
 async def browse(
-    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: BrowseBody
+    request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: BrowseBody
 ) -> Response:
     """Return some records of a partition, in offset order."""
     parameters = body.model_dump(exclude_none=True)
     parameters |= {name: int(parameters[name]) for name in ("offset", "before") if name in parameters}
-    return await _answer(request, lake, now_ms, reader, topic, "browse", parameters)
+    return await _answer(request, installation, now_ms, reader, topic, "browse", parameters)
 
 
 @router.post("/record")
 async def get_record(
-    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
+    request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
 ) -> Response:
     """Return one record in full."""
-    return await _answer(request, lake, now_ms, reader, topic, "record", _describe_place(body))
+    return await _answer(request, installation, now_ms, reader, topic, "record", _describe_place(body))
 
 
 @router.post("/why")
 async def explain_record(
-    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
+    request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
 ) -> Response:
     """Return why there is a record at an offset, or none, with the versions of its key."""
-    return await _answer(request, lake, now_ms, reader, topic, "why", _describe_place(body))
+    return await _answer(request, installation, now_ms, reader, topic, "why", _describe_place(body))
 
 
 @router.post("/key")
 async def find_key(
-    request: Request, lake: LakeDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: KeyBody
+    request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: KeyBody
 ) -> Response:
     """Return the versions of a key that are in the log, and which of them wins."""
-    return await _answer(request, lake, now_ms, reader, topic, "key", body.model_dump(exclude_none=True))
+    return await _answer(request, installation, now_ms, reader, topic, "key", body.model_dump(exclude_none=True))
 
 
 def _describe_place(body: RecordBody) -> dict[str, Any]:
@@ -121,12 +121,18 @@ def _describe_place(body: RecordBody) -> dict[str, Any]:
 
 
 async def _answer(
-    request: Request, lake: Lake, now_ms: int, reader: str, topic: str, question: str, parameters: dict[str, Any]
+    request: Request,
+    installation: ShownInstallation,
+    now_ms: int,
+    reader: str,
+    topic: str,
+    question: str,
+    parameters: dict[str, Any],
 ) -> Response:
     """Read, write the audit entry, then answer; without the entry there is no answer."""
     # The reader process asks the topic's own configuration for its owner: what the store has of it may be older.
     asked = {**parameters, "topic": topic, "user": reader}
-    found = await readers.ask(request, lake.settings, reader, question, asked)
+    found = await readers.ask(request, installation.settings, reader, question, asked)
     entry = AuditEntry(now_ms, reader, AuditAction.RECORDS_READ.value, topic=topic, origin="page", detail=found.seen)
-    await run_in_threadpool(lake.store.audit.record, entry)
+    await run_in_threadpool(installation.store.audit.record, entry)
     return found.respond()

@@ -6,7 +6,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter
 
 from winnow_airflow.page.access import may_change_tasks, may_view
-from winnow_airflow.page.dependencies import LakeDep, NowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep
 from winnow_airflow.page.responses import Document, describe
 from winnow_airflow.page.run_stages import build_stages
 
@@ -14,14 +14,14 @@ router = APIRouter(prefix="/api/runs", dependencies=[may_view])
 
 
 @router.get("/{plan_id}/progress")
-def get_progress(lake: LakeDep, now_ms: NowDep, user: GetUserDep, plan_id: str) -> Document:
+def get_progress(installation: InstallationDep, now_ms: NowDep, user: GetUserDep, plan_id: str) -> Document:
     """Return how far a run is.
 
     ``stages``: empty for a run of an older Winnow. ``job``: its latest Spark application, None before the first;
     ``own``: what that has done of this run; ``topics``: all that the application compacts. ``may_cancel``: whether the
     user may fail the Airflow task that submitted it; False where a shell did.
     """
-    found = lake.store.job_progress.find(plan_id)
+    found = installation.store.job_progress.find(plan_id)
     job = found.job
     return {
         "now_ms": now_ms,

@@ -13,7 +13,7 @@ from winnow.values.model import AIRFLOW_HOLDER
 from winnow.values.results import PartitionReceipt, RunFigures, Verdict, sum_figures
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.data_docs import find_page
-from winnow_airflow.page.dependencies import Lake, LakeDep, RunFilterDep, WindowDep
+from winnow_airflow.page.dependencies import InstallationDep, RunFilterDep, ShownInstallation, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
 
 router = APIRouter(prefix="/api", dependencies=[may_view])
@@ -21,34 +21,36 @@ router = APIRouter(prefix="/api", dependencies=[may_view])
 
 @router.get("/runs")
 def list_runs(
-    lake: LakeDep,
+    installation: InstallationDep,
     window: WindowDep,
     only: RunFilterDep,
 ) -> Document:
     """Return a page of runs, the latest activity first."""
-    found = lake.store.run_history.list_runs(window, **only)
+    found = installation.store.run_history.list_runs(window, **only)
     return describe_page("runs", found, window, _describe_run)
 
 
 @router.get("/topics/{topic}/runs")
-def list_topic_runs(lake: LakeDep, window: WindowDep, topic: str) -> Document:
+def list_topic_runs(installation: InstallationDep, window: WindowDep, topic: str) -> Document:
     """Return a page of a topic's runs, the latest activity first."""
-    return describe_page("runs", lake.store.run_history.list_runs(window, topic=topic), window, _describe_run)
+    return describe_page("runs", installation.store.run_history.list_runs(window, topic=topic), window, _describe_run)
 
 
 @router.get("/runs/{plan_id}")
-def get_run(lake: LakeDep, plan_id: str) -> Document:
+def get_run(installation: InstallationDep, plan_id: str) -> Document:
     """Return one run: its receipt and the verdicts on its attempts."""
-    seen = lake.store.run_history.find_run(plan_id)
+    seen = installation.store.run_history.find_run(plan_id)
     if seen is None:
         raise HTTPException(
             404,
             f"There is no run of plan {plan_id}, or a sweep removed it. The page of a topic lists its runs.",
         )
-    verdicts = [_describe_verdict(lake, each) for each in lake.store.run_history.list_verdicts_of_plan(plan_id)]
+    verdicts = [
+        _describe_verdict(installation, each) for each in installation.store.run_history.list_verdicts_of_plan(plan_id)
+    ]
     receipt = seen.receipt
-    overview = lake.store.overview.find_recorded(seen.run.topic)
-    own = find_page(lake.settings, receipt.data_docs) if receipt is not None else None
+    overview = installation.store.overview.find_recorded(seen.run.topic)
+    own = find_page(installation.settings, receipt.data_docs) if receipt is not None else None
     parts = receipt.partitions if receipt is not None else ()
     return {
         **_describe_run(seen),
@@ -61,10 +63,10 @@ def get_run(lake: LakeDep, plan_id: str) -> Document:
 
 
 @router.get("/topics/{topic}/verdicts")
-def verdicts(lake: LakeDep, window: WindowDep, topic: str) -> Document:
+def verdicts(installation: InstallationDep, window: WindowDep, topic: str) -> Document:
     """Return a page of a topic's verdicts, the newest first."""
-    found = lake.store.run_history.list_verdicts(topic, window)
-    return describe_page("verdicts", found, window, lambda verdict: _describe_verdict(lake, verdict))
+    found = installation.store.run_history.list_verdicts(topic, window)
+    return describe_page("verdicts", found, window, lambda verdict: _describe_verdict(installation, verdict))
 
 
 def _describe_run(seen: RunView) -> Document:
@@ -110,9 +112,9 @@ def _describe_part(part: PartitionReceipt) -> Document:
     }
 
 
-def _describe_verdict(lake: Lake, verdict: Verdict) -> Document:
+def _describe_verdict(installation: ShownInstallation, verdict: Verdict) -> Document:
     """Describe a verdict. ``data_docs``: a path below ``data-docs/``."""
     return {
         **describe(verdict, without=("manifest_digest", "plan_sha256")),
-        "data_docs": find_page(lake.settings, verdict.data_docs),
+        "data_docs": find_page(installation.settings, verdict.data_docs),
     }

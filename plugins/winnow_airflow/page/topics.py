@@ -11,7 +11,7 @@ from winnow.report.receipts import explain_reason
 from winnow.store.rows import PartitionView, TopicSort, TopicSummary
 from winnow.values.model import OverviewState, Reason
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.dependencies import LakeDep, NowDep, TopicFilterDep, WindowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, TopicFilterDep, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
 
 WEEK_MS = 7 * 86_400_000
@@ -22,7 +22,7 @@ State = Annotated[OverviewState | None, Query()]
 
 @router.get("")
 def list_topics(
-    lake: LakeDep,
+    installation: InstallationDep,
     now_ms: NowDep,
     window: WindowDep,
     only: TopicFilterDep,
@@ -30,35 +30,35 @@ def list_topics(
     order: Literal["asc", "desc"] = "asc",
 ) -> Document:
     """Return a page of topics, and ``counts``: the topics that match the search by state, regardless of ``state``."""
-    seen = lake.store.overview.list_topics(now_ms, window, only=only, sort=sort, descending=order == "desc")
+    seen = installation.store.overview.list_topics(now_ms, window, only=only, sort=sort, descending=order == "desc")
     page = describe_page("topics", seen.listed, window, _describe_topic)
     return {"now_ms": now_ms, "counts": seen.counts, **page}
 
 
 @labels.get("")
-def list_labels(lake: LakeDep) -> Document:
+def list_labels(installation: InstallationDep) -> Document:
     """Return the owners and the tags that topics have."""
-    return describe(lake.store.overview.list_labels())
+    return describe(installation.store.overview.list_labels())
 
 
 @router.get("/{topic}")
-def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Document:
+def topic(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document:
     """Return one topic with everything except its partitions.
 
     ``scrub`` None: no file of it was ever checked. ``ingest_lag`` None: it was not ingested from Kafka's brokers.
     ``source`` None: as far as is known its Kafka topic is there and followed, or never was.
     """
-    seen = lake.store.overview.find_topic(topic, now_ms)
+    seen = installation.store.overview.find_topic(topic, now_ms)
     if seen is None:
         raise _build_not_found(topic)
-    checks = lake.store.segment_checks.summarize(topic)
-    lag = lake.store.ingest_lags.summarize(topic)
-    source = lake.store.source_states.find(topic)
+    checks = installation.store.segment_checks.summarize(topic)
+    lag = installation.store.ingest_lags.summarize(topic)
+    source = installation.store.source_states.find(topic)
     return {
         **_describe_topic(seen),
         "table": {"name": seen.overview.table_name, "location": seen.overview.location},
         "configuration": json.loads(seen.overview.configuration),
-        "failing_expectations_7d": lake.store.run_history.list_failing_expectations(topic, now_ms - WEEK_MS),
+        "failing_expectations_7d": installation.store.run_history.list_failing_expectations(topic, now_ms - WEEK_MS),
         "scrub": None if checks is None else describe(checks),
         "ingest_lag": None if lag is None else describe(lag, without=("partitions",)),
         "source": None if source is None else {"state": source.kind, "since_ms": source.since_ms},
@@ -66,12 +66,14 @@ def topic(lake: LakeDep, now_ms: NowDep, topic: str) -> Document:
 
 
 @router.get("/{topic}/partitions")
-def list_partitions(lake: LakeDep, now_ms: NowDep, window: WindowDep, topic: str, state: State = None) -> Document:
+def list_partitions(
+    installation: InstallationDep, now_ms: NowDep, window: WindowDep, topic: str, state: State = None
+) -> Document:
     """Return a page of a topic's partitions, ordered by partition."""
-    recorded = lake.store.overview.find_recorded(topic)
+    recorded = installation.store.overview.find_recorded(topic)
     if recorded is None:
         raise _build_not_found(topic)
-    listed = lake.store.overview.list_partitions(topic, now_ms, window, state=state)
+    listed = installation.store.overview.list_partitions(topic, now_ms, window, state=state)
     threshold = recorded.threshold
     page = describe_page("partitions", listed, window, lambda row: _describe_partition(row, threshold))
     return {"now_ms": now_ms, **page}

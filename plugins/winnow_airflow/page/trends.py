@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Query
 from winnow.store.receipt_figures import DayFigures
 from winnow.store.samples import ALL_TOPICS, Sample
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.dependencies import Lake, LakeDep, NowDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep, ShownInstallation
 from winnow_airflow.page.responses import Document, describe
 
 router = APIRouter(prefix="/api", dependencies=[may_view])
@@ -27,27 +27,27 @@ Days = Annotated[int, Query(ge=1, le=MAXIMUM_DAYS)]
 
 
 @router.get("/trends")
-def get_trends(lake: LakeDep, now_ms: NowDep, days: Days = 30) -> Document:
+def get_trends(installation: InstallationDep, now_ms: NowDep, days: Days = 30) -> Document:
     """Return the trends of all topics together over the last days, in UTC; today is the last."""
-    return _describe_trends(lake, now_ms, days, ALL_TOPICS)
+    return _describe_trends(installation, now_ms, days, ALL_TOPICS)
 
 
 @router.get("/topics/{topic}/trends")
-def get_topic_trends(lake: LakeDep, now_ms: NowDep, topic: str, days: Days = 30) -> Document:
+def get_topic_trends(installation: InstallationDep, now_ms: NowDep, topic: str, days: Days = 30) -> Document:
     """Return the trends of one topic over the last days, in UTC; today is the last."""
-    if lake.store.overview.find_recorded(topic) is None:
+    if installation.store.overview.find_recorded(topic) is None:
         raise _build_not_found(topic)
-    return _describe_trends(lake, now_ms, days, topic)
+    return _describe_trends(installation, now_ms, days, topic)
 
 
 @router.get("/topics/{topic}/health")
-def get_table_health(lake: LakeDep, now_ms: NowDep, topic: str) -> Document:
+def get_table_health(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document:
     """Return the health of a topic's table. ``health`` None: not yet known. ``sweep``, ``scrub`` None: never done."""
-    if lake.store.overview.find_recorded(topic) is None:
+    if installation.store.overview.find_recorded(topic) is None:
         raise _build_not_found(topic)
-    health = lake.store.table_health.find(topic)
-    sweep = lake.store.table_health.find_sweep(topic)
-    checks = lake.store.segment_checks.summarize(topic)
+    health = installation.store.table_health.find(topic)
+    sweep = installation.store.table_health.find_sweep(topic)
+    checks = installation.store.segment_checks.summarize(topic)
     return {
         "now_ms": now_ms,
         "health": None if health is None else describe(health, without=("topic",)),
@@ -62,10 +62,10 @@ def _build_not_found(topic: str) -> HTTPException:
     )
 
 
-def _describe_trends(lake: Lake, now_ms: int, days: int, topic: str) -> Document:
+def _describe_trends(installation: ShownInstallation, now_ms: int, days: int, topic: str) -> Document:
     since_ms = (now_ms // DAY_MS - days + 1) * DAY_MS
-    samples = _thin(lake.store.samples.list_samples(topic, since_ms), (now_ms - since_ms) // MAXIMUM_SAMPLES)
-    figures = lake.store.receipt_figures.sum_by_day(since_ms, topic or None)
+    samples = _thin(installation.store.samples.list_samples(topic, since_ms), (now_ms - since_ms) // MAXIMUM_SAMPLES)
+    figures = installation.store.receipt_figures.sum_by_day(since_ms, topic or None)
     found = {day.day_ms: day for day in figures}
     empty = (0, 0, 0, 0, 0, 0.0, 0.0)
     return {

@@ -29,7 +29,7 @@ from winnow_airflow.xcom_values import (
 )
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.pipeline.monitor.watermark import Watermark
     from winnow.planning.plans import PlanReference
     from winnow.store import Run
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("airflow.task")
 
 
-def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
+def plan_topics(installation: Installation, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
     """Plan every eligible topic and pack the plans into batches, most urgent first. Planned topics stay locked.
 
     A topic that cannot be planned becomes a batch of its own that carries the reason. Batches beyond
@@ -53,26 +53,26 @@ def plan_topics(ctx: Pipeline, checks: Iterable[TopicCheck], *, as_of_ms: int) -
     from winnow.pipeline.topics.leases import release_lease, renew_leases
 
     name = create_attempt_name()
-    results = TaskResults(ctx)
+    results = TaskResults(installation)
     due = [found["topic"] for found in checks if found["eligible"]]
-    with renew_leases(ctx) as leases:
+    with renew_leases(installation) as leases:
 
         def plan(topic: str) -> PlanReference | None:
             with results.collect(topic):
-                return lock_and_plan(ctx, topic, leases, as_of_ms=as_of_ms, attempt=name)[0]
+                return lock_and_plan(installation, topic, leases, as_of_ms=as_of_ms, attempt=name)[0]
             return None
 
         plans = [planned for planned in map_parallel(plan, due) if planned is not None]
     away = [problem for _, problem in results.errors if isinstance(problem, ServiceError)]
     if away:
         for planned in plans:
-            release_lease(ctx, planned.topic)
+            release_lease(installation, planned.topic)
         raise away[0]
     failed = [_build_failed_batch(share, name) for share in split_evenly(results.errors, MAXIMUM_FAILED_TASKS)]
     packed = pack_batches(plans)
     room = MAXIMUM_MAPPED_TASKS - len(failed)
     for batch in packed[room:]:
-        _release_plans(ctx, batch.plans)
+        _release_plans(installation, batch.plans)
     rows = [
         BatchRow(
             label=build_label([p.topic for p in batch.plans]),
@@ -91,7 +91,7 @@ def _build_failed_batch(errors: Sequence[tuple[str, Exception]], attempt: str) -
     return BatchRow(label=build_label([topic for topic, _ in errors]), attempt=attempt, plans=[], error="\n".join(said))
 
 
-def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
+def _release_plans(installation: Installation, plans: Iterable[PlanReference]) -> None:
     from winnow.pipeline.compaction.open_runs import close_run
     from winnow.pipeline.topics.leases import release_lease
 
@@ -101,11 +101,11 @@ def _release_plans(ctx: Pipeline, plans: Iterable[PlanReference]) -> None:
             "more urgent. Nothing of it was done; the next run takes it."
         )
         log.warning("%s", text)
-        close_run(ctx, ctx.store.runs.find(planned.plan_id), text)
-        release_lease(ctx, planned.topic)
+        close_run(installation, installation.store.runs.find(planned.plan_id), text)
+        release_lease(installation, planned.topic)
 
 
-def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
+def validate_batch(installation: Installation, batch: BatchRow) -> list[str]:
     """Validate what the batch staged, topic by topic. Returns a sentence per topic that passed.
 
     Plans that were not staged are skipped: the Spark task reports those. Published plans are skipped too: they need no
@@ -118,16 +118,16 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
 
     def find(row: PlanRow) -> PlanAttempt | None:
         attempt = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
-        if attempt is None or _may_be_published(ctx, row["plan_id"]):
+        if attempt is None or _may_be_published(installation, row["plan_id"]):
             return None
         return PlanAttempt(read_plan_row(row), attempt)
 
     attempts = [each for each in map_parallel(find, batch["plans"]) if each is not None]
-    results = TaskResults(ctx)
+    results = TaskResults(installation)
     passed: list[str] = []
     # Its DAG run holds the topics already, unless a task was cleared after the report released them.
-    with renew_leases(ctx) as leases:
-        for each, verdict in validate_plans(ctx, attempts, results, leases):
+    with renew_leases(installation) as leases:
+        for each, verdict in validate_plans(installation, attempts, results, leases):
             topic = each.plan.topic
             passed.append(f"{topic}: attempt {each.attempt} passed {verdict.expectations} expectations.")
             for failure in verdict.failures:
@@ -136,7 +136,7 @@ def validate_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     return passed
 
 
-def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
+def publish_batch(installation: Installation, batch: BatchRow) -> list[str]:
     """Publish the plans that passed, commit and checkpoint, topic by topic. Returns the ids of the published plans.
 
     The metadata store says whether a topic passed, so a failed validation of another topic in the batch does not
@@ -147,34 +147,36 @@ def publish_batch(ctx: Pipeline, batch: BatchRow) -> list[str]:
     from winnow.pipeline.topics.leases import renew_leases
 
     def find(row: PlanRow) -> PlanAttempt | None:
-        attempt = _find_passed_attempt(ctx, row, batch["attempt"])
-        if attempt is None and not _may_be_published(ctx, row["plan_id"]):
+        attempt = _find_passed_attempt(installation, row, batch["attempt"])
+        if attempt is None and not _may_be_published(installation, row["plan_id"]):
             return None
         return PlanAttempt(read_plan_row(row), attempt or "")
 
     attempts = [each for each in map_parallel(find, batch["plans"]) if each is not None]
-    results = TaskResults(ctx)
-    with renew_leases(ctx) as leases:
-        published = [receipt.plan_id for receipt in publish_plans(ctx, attempts, results, leases) if receipt.plan_id]
+    results = TaskResults(installation)
+    with renew_leases(installation) as leases:
+        published = [
+            receipt.plan_id for receipt in publish_plans(installation, attempts, results, leases) if receipt.plan_id
+        ]
     results.close(published, nothing="Nothing of this batch passed validation, so there is nothing to publish.")
     return published
 
 
-def _find_passed_attempt(ctx: Pipeline, row: PlanRow, base: str) -> str | None:
+def _find_passed_attempt(installation: Installation, row: PlanRow, base: str) -> str | None:
     for attempt in list_staged_attempts(row["uri"], base):
-        verdict = ctx.store.verdicts.find(row["plan_id"], attempt)
+        verdict = installation.store.verdicts.find(row["plan_id"], attempt)
         if verdict is not None and verdict.passed:
             return attempt
     return None
 
 
-def _may_be_published(ctx: Pipeline, plan_id: str) -> bool:
-    run = ctx.store.runs.find(plan_id)
+def _may_be_published(installation: Installation, plan_id: str) -> bool:
+    run = installation.store.runs.find(plan_id)
     return run is not None and run.status.may_be_published
 
 
 def report_batch(
-    ctx: Pipeline, batch: BatchRow, *, last_try: bool = False
+    installation: Installation, batch: BatchRow, *, last_try: bool = False
 ) -> tuple[list[str], list[tuple[Receipt, Watermark]]]:
     """Return one paragraph per topic of the batch, and what this run published with its watermark. Releases the topics.
 
@@ -186,26 +188,28 @@ def report_batch(
     from winnow.pipeline.topics.leases import release_lease
     from winnow.report.receipts import format_receipt
 
-    results = TaskResults(ctx)
+    results = TaskResults(installation)
 
     def report(row: PlanRow) -> tuple[str | None, tuple[Receipt, Watermark] | None]:
         paragraph, mark = None, None
         with results.collect(row["topic"]):
             try:
-                topic_log = ctx.log.open(row["topic"])
+                topic_log = installation.log.open(row["topic"])
                 head = topic_log.head()
                 receipt = topic_log.find_receipt(row["plan_id"], head)
-                run = ctx.store.runs.find(row["plan_id"])
-                if receipt is not None and (run is None or run.holder in {None, ctx.holder}):
-                    mark = (receipt, compute_watermark(topic_log, now_ms=ctx.now_ms(), head=head))
-                paragraph = format_receipt(receipt) if receipt is not None else _explain_unpublished(ctx, row, run)
+                run = installation.store.runs.find(row["plan_id"])
+                if receipt is not None and (run is None or run.holder in {None, installation.holder}):
+                    mark = (receipt, compute_watermark(topic_log, now_ms=installation.now_ms(), head=head))
+                paragraph = (
+                    format_receipt(receipt) if receipt is not None else _explain_unpublished(installation, row, run)
+                )
             except UnknownTopicError:
                 paragraph = (
                     f"Topic {row['topic']} was dropped since plan {row['plan_id']} was made. There is nothing left to "
                     "report, and no event of it is sent."
                 )
         with results.collect(row["topic"]):
-            release_lease(ctx, row["topic"])
+            release_lease(installation, row["topic"])
         return paragraph, mark
 
     reported = map_parallel(report, batch["plans"])
@@ -223,14 +227,14 @@ def report_batch(
     return paragraphs, published
 
 
-def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
+def _explain_unpublished(installation: Installation, row: PlanRow, run: Run | None) -> str:
     from winnow.pipeline.compaction.open_runs import close_run
     from winnow.pipeline.topics.leases import is_held_by_another
     from winnow.store import RunState
 
     if run is not None and run.status.is_closed:
         return run.message
-    if is_held_by_another(ctx, row["topic"]):
+    if is_held_by_another(installation, row["topic"]):
         return f"Topic {row['topic']} was not compacted by this run: another run has it, and it is left to that one."
     text = (
         f"Topic {row['topic']} was not compacted: plan {row['plan_id']} was not published. Readers see the log as "
@@ -238,6 +242,6 @@ def _explain_unpublished(ctx: Pipeline, row: PlanRow, run: Run | None) -> str:
     )
     # A cleared task may still validate what is staged; the next run closes runs that were not resumed.
     if run is not None and run.status in {RunState.PLANNED, RunState.COMPACTING}:
-        close_run(ctx, run, text)
+        close_run(installation, run, text)
         return run.message or text
     return text

@@ -16,9 +16,9 @@ from winnow_airflow.tasks.topic_results import TaskResults
 from winnow_airflow.xcom_values import TopicCheck
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
     from winnow.pipeline.explain.compare import Comparison
     from winnow.pipeline.explain.explain import Explanation, PartitionExplanation
+    from winnow.pipeline.installation import Installation
     from winnow.values.strategies import Strategy
 
 log = logging.getLogger("airflow.task")
@@ -28,16 +28,18 @@ MAXIMUM_SAMPLE_KEYS = 3
 
 
 @contextmanager
-def open_previews(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
+def open_previews(
+    installation: Installation, topics: Sequence[str], *, as_of_ms: int
+) -> Iterator[Callable[[str], TopicCheck]]:
     """Open the checks for a dry run, in place of :func:`winnow_airflow.tasks.eligibility_steps.open_checks`."""
-    yield lambda topic: preview_compaction(ctx, topic, as_of_ms=as_of_ms)
+    yield lambda topic: preview_compaction(installation, topic, as_of_ms=as_of_ms)
 
 
-def preview_compaction(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+def preview_compaction(installation: Installation, topic: str, *, as_of_ms: int) -> TopicCheck:
     """Return what compacting ``topic`` now would do. Leaves no plan, row, lease or assessment behind."""
     from winnow.pipeline.explain.explain import explain_compaction
 
-    found = explain_compaction(ctx, topic, as_of_ms=as_of_ms)
+    found = explain_compaction(installation, topic, as_of_ms=as_of_ms)
     reasons = Counter(each.reason.value for each in found.partitions)
     text = _describe_preview(found, reasons)
     log.info("%s", text)
@@ -99,7 +101,7 @@ def _describe_removals(due: Sequence[PartitionExplanation]) -> str:
     return f"remove {max(least, 0):,} to {max(most, 0):,} records{about}"
 
 
-def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:
+def compare_strategies(installation: Installation, topics: Sequence[str], strategy: str, *, as_of_ms: int) -> list[str]:
     """Compare ``strategy`` with each topic's own: return a sentence per topic about what it would keep instead.
 
     Runs one Spark application per topic that has cleanable records and another strategy.
@@ -107,22 +109,22 @@ def compare_strategies(ctx: Pipeline, topics: Sequence[str], strategy: str, *, a
     from winnow.values.strategies import Strategy
 
     done: list[str] = []
-    results = TaskResults(ctx)
+    results = TaskResults(installation)
     for topic in topics:
         with results.collect(topic):
-            text = _compare_one_topic(ctx, topic, Strategy(strategy), as_of_ms)
+            text = _compare_one_topic(installation, topic, Strategy(strategy), as_of_ms)
             log.info("%s", text)
             done.append(text)
     results.raise_errors()
     return done
 
 
-def _compare_one_topic(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: int) -> str:
+def _compare_one_topic(installation: Installation, topic: str, strategy: Strategy, as_of_ms: int) -> str:
     from winnow.pipeline.explain.compare import compare_strategies as compare_topic
     from winnow.pipeline.topics.topic_view import load_topic_view
     from winnow.values.strategies import Strategy as All
 
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     if not view.config.compacts:
         return f"{topic} was not compared: its policy has no compact, so no strategy chooses between its records."
     if view.rules.strategy is strategy:
@@ -133,7 +135,7 @@ def _compare_one_topic(ctx: Pipeline, topic: str, strategy: Strategy, as_of_ms: 
             f"try one with: winnow compare {topic} --strategy header --header NAME"
         )
     found = compare_topic(
-        ctx,
+        installation,
         topic,
         strategy=strategy,
         header=None,

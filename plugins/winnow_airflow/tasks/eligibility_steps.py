@@ -24,7 +24,7 @@ from winnow_airflow.tasks.topic_results import TaskResults
 from winnow_airflow.xcom_values import MAXIMUM_MAPPED_TASKS, TopicCheck, split_evenly
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 log = logging.getLogger("airflow.task")
 
@@ -35,7 +35,9 @@ MAXIMUM_TOPICS_PER_TASK = 500
 """Maximum topics that one task looks at: some seconds of work, several times what starting its process takes."""
 
 
-def split_topics(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int, looks_at_all: bool) -> list[list[str]]:
+def split_topics(
+    installation: Installation, topics: Sequence[str], *, as_of_ms: int, looks_at_all: bool
+) -> list[list[str]]:
     """Split the topics that have to be looked at into one share per task.
 
     A topic that was idle at the last check and cannot have anything due since is in none of them, unless the run
@@ -43,7 +45,7 @@ def split_topics(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int, looks_a
     """
     from winnow.pipeline.compaction.idle_topics import find_idle_topics
 
-    idle = {} if looks_at_all else find_idle_topics(ctx, topics, as_of_ms=as_of_ms)
+    idle = {} if looks_at_all else find_idle_topics(installation, topics, as_of_ms=as_of_ms)
     log.info("As of %s: %s.", format_ms(as_of_ms), _count_topics(len(topics)))
     if idle:
         reasons: Counter[str] = Counter()
@@ -57,14 +59,14 @@ def split_topics(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int, looks_a
 
 
 def check_share(
-    ctx: Pipeline, context: Mapping[str, Any], topics: Sequence[str], *, as_of_ms: int
+    installation: Installation, context: Mapping[str, Any], topics: Sequence[str], *, as_of_ms: int
 ) -> tuple[TaskResults, list[TopicCheck]]:
     """Check the topics of one task and log what is due; return the failures, and the checks that later tasks need."""
-    results = TaskResults(ctx)
+    results = TaskResults(installation)
     is_dry_run = context["params"]["dry_run"]
     if not is_dry_run:
-        release_topics_of_ended_runs(ctx, context, topics)
-    checks = (dry_run.open_previews if is_dry_run else open_checks)(ctx, topics, as_of_ms=as_of_ms)
+        release_topics_of_ended_runs(installation, context, topics)
+    checks = (dry_run.open_previews if is_dry_run else open_checks)(installation, topics, as_of_ms=as_of_ms)
     found = _check_all(topics, results, checks)
     # A backfill may wait for a topic that another run is working on; any other run leaves it.
     waits = context["dag_run"].run_type == "backfill"
@@ -138,7 +140,9 @@ def format_reasons(reasons: Mapping[str, int]) -> str:
 
 
 @contextmanager
-def open_checks(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Iterator[Callable[[str], TopicCheck]]:
+def open_checks(
+    installation: Installation, topics: Sequence[str], *, as_of_ms: int
+) -> Iterator[Callable[[str], TopicCheck]]:
     """Clean up what earlier runs of ``topics`` left open, then assess the topics and record the decisions together.
 
     Yields a function that checks one of ``topics`` and raises that topic's own error.
@@ -146,12 +150,12 @@ def open_checks(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Itera
     from winnow.pipeline.compaction.assess import open_assessor
 
     problems: dict[str, Exception] = {}
-    for topic in sorted(ctx.store.runs.list_open_topics().intersection(topics)):
+    for topic in sorted(installation.store.runs.list_open_topics().intersection(topics)):
         try:
-            _settle_topic(ctx, topic)
+            _settle_topic(installation, topic)
         except Exception as problem:  # raised when that topic is checked
             problems[topic] = problem
-    with open_assessor(ctx, topics, as_of_ms=as_of_ms) as assess:
+    with open_assessor(installation, topics, as_of_ms=as_of_ms) as assess:
 
         def check(topic: str) -> TopicCheck:
             if topic in problems:
@@ -163,17 +167,17 @@ def open_checks(ctx: Pipeline, topics: Sequence[str], *, as_of_ms: int) -> Itera
         yield check
 
 
-def _settle_topic(ctx: Pipeline, topic: str) -> None:
+def _settle_topic(installation: Installation, topic: str) -> None:
     from winnow.pipeline.compaction.open_runs import settle_topic
 
     try:
-        for receipt in settle_topic(ctx, topic):
+        for receipt in settle_topic(installation, topic):
             log.info("Settled an earlier run of %s: plan %s is published.", topic, receipt.plan_id)
     except TopicBusyError as problem:
         log.info("%s", problem)
 
 
-def check_topic(ctx: Pipeline, topic: str, *, as_of_ms: int) -> TopicCheck:
+def check_topic(installation: Installation, topic: str, *, as_of_ms: int) -> TopicCheck:
     """Check one topic like :func:`open_checks`."""
-    with open_checks(ctx, [topic], as_of_ms=as_of_ms) as check:
+    with open_checks(installation, [topic], as_of_ms=as_of_ms) as check:
         return check(topic)

@@ -13,26 +13,28 @@ from typing import TYPE_CHECKING, Any
 from winnow.values.model import AIRFLOW_HOLDER
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 log = logging.getLogger("airflow.task")
 
 ENDED_STATES = ("success", "failed")
 
 
-def release_topics_of_ended_runs(ctx: Pipeline, context: Mapping[str, Any], topics: Sequence[str]) -> list[str]:
+def release_topics_of_ended_runs(
+    installation: Installation, context: Mapping[str, Any], topics: Sequence[str]
+) -> list[str]:
     """Release those of ``topics`` whose holder is a DAG run that has ended; return them.
 
     A run whose state cannot be found out, because it was deleted or belongs to another Airflow, keeps its topics.
     """
     released: list[str] = []
     states: dict[str, str | None] = {}
-    for topic, lease in ctx.store.leases.find_many(topics).items():
-        if lease.holder == ctx.holder or not lease.holder.startswith(AIRFLOW_HOLDER):
+    for topic, lease in installation.store.leases.find_many(topics).items():
+        if lease.holder == installation.holder or not lease.holder.startswith(AIRFLOW_HOLDER):
             continue
         if lease.holder not in states:
             states[lease.holder] = _find_state(context, lease.holder)
-        if states[lease.holder] in ENDED_STATES and ctx.store.leases.release(lease):
+        if states[lease.holder] in ENDED_STATES and installation.store.leases.release(lease):
             log.info("Topic %s is released: %s, which held it, has ended.", topic, lease.holder)
             released.append(topic)
     return released

@@ -18,7 +18,7 @@ from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, IngestRow, build_in
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
     from winnow.kafka.cluster import Cluster
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.values.failures import TopicFailure
 
 log = logging.getLogger("airflow.task")
@@ -68,7 +68,7 @@ def list_file_rows(params: Mapping[str, Any]) -> list[IngestRow]:
     return build_ingest_rows(params)
 
 
-def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: int) -> list[list[str]]:
+def ingest_from_kafka(installation: Installation, context: Mapping[str, Any], *, as_of_ms: int) -> list[list[str]]:
     """Append to all topics of the run what is new at the brokers.
 
     Topics of owners for whom whoever triggered the run may not act are left out, or refused if the run names them.
@@ -83,24 +83,26 @@ def ingest_from_kafka(ctx: Pipeline, context: Mapping[str, Any], *, as_of_ms: in
     """
     from winnow.pipeline.topics.leases import hold_lease
 
-    source = ctx.settings.source
-    release_topics_of_ended_runs(ctx, context, [LEASE])
+    source = installation.settings.source
+    release_topics_of_ended_runs(installation, context, [LEASE])
     try:
-        with hold_lease(ctx, LEASE):
-            cluster = _open_cluster(ctx)
-            chosen = _choose_topics(ctx, cluster, context["params"], source.topics_regex)
+        with hold_lease(installation, LEASE):
+            cluster = _open_cluster(installation)
+            chosen = _choose_topics(installation, cluster, context["params"], source.topics_regex)
             if chosen.follows:
-                chosen = replace(chosen, names=keep_permitted(ctx, context, chosen.names))
+                chosen = replace(chosen, names=keep_permitted(installation, context, chosen.names))
             else:
-                require_right(ctx, context, chosen.names)
-            failures = _follow(ctx, cluster, chosen, context["params"], as_of_ms=as_of_ms)
+                require_right(installation, context, chosen.names)
+            failures = _follow(installation, cluster, chosen, context["params"], as_of_ms=as_of_ms)
     except TopicBusyError:
         log.info("Another run reads from Kafka; what is new is left to it and to the next run.")
         return []
     return split_evenly([failure.topic for failure in failures], MAXIMUM_FAILED_TASKS)
 
 
-def try_topics_again(ctx: Pipeline, context: Mapping[str, Any], topics: Sequence[str], *, as_of_ms: int) -> None:
+def try_topics_again(
+    installation: Installation, context: Mapping[str, Any], topics: Sequence[str], *, as_of_ms: int
+) -> None:
     """Try topics again that failed when all topics were followed, so that the failure of each is its own task's.
 
     Raises:
@@ -109,13 +111,13 @@ def try_topics_again(ctx: Pipeline, context: Mapping[str, Any], topics: Sequence
     params = context["params"]
     named = bool(params["kafka_topics"] or params["kafka_topics_regex"])
     chosen = ChosenTopics(topics, None, follows=not named)
-    failures = _follow(ctx, _open_cluster(ctx), chosen, params, as_of_ms=as_of_ms)
+    failures = _follow(installation, _open_cluster(installation), chosen, params, as_of_ms=as_of_ms)
     if failures:
         raise combine_errors([(failure.topic, failure.error) for failure in failures])
 
 
 def _follow(
-    ctx: Pipeline, cluster: Cluster, chosen: ChosenTopics, params: Mapping[str, Any], *, as_of_ms: int
+    installation: Installation, cluster: Cluster, chosen: ChosenTopics, params: Mapping[str, Any], *, as_of_ms: int
 ) -> Sequence[TopicFailure]:
     """Follow topics, log what was done, and return the failures by topic."""
     from winnow.pipeline.ingest.kafka.following import follow_topics
@@ -123,14 +125,14 @@ def _follow(
     from winnow.pipeline.topics.deletion import withdraw_topics
     from winnow.planning.kafka_configuration import TakingRules
 
-    source = ctx.settings.source
+    source = installation.settings.source
     wanted = KafkaRequest(
         creates=source.create if params["create"] is None else params["create"],
         configuration=TakingRules(takes=source.sync_config),
         follows=chosen.follows,
         begins_epochs=source.recreated == "new_epoch",
     )
-    found = follow_topics(ctx, cluster, chosen.names, wanted, as_of_ms=as_of_ms, missing=chosen.missing)
+    found = follow_topics(installation, cluster, chosen.names, wanted, as_of_ms=as_of_ms, missing=chosen.missing)
     for report in found.reports:
         for notice in report.notices:
             log.info("%s: %s", report.topic, notice)
@@ -142,16 +144,18 @@ def _follow(
         log.warning("Topic %s is gone at Kafka; see: winnow topics describe %s", topic, topic)
     log.info("%s", found.sentence)
     refused = {each.topic for each in found.failures}
-    for sentence in withdraw_topics(ctx, {name: each for name, each in wanted.created.items() if name in refused}):
+    for sentence in withdraw_topics(
+        installation, {name: each for name, each in wanted.created.items() if name in refused}
+    ):
         log.info("%s", sentence)
     return sorted(found.failures, key=lambda failure: failure.topic)
 
 
-def _open_cluster(ctx: Pipeline) -> Cluster:
+def _open_cluster(installation: Installation) -> Cluster:
     from winnow.kafka.client_settings import read_client_settings
     from winnow.kafka.cluster import Cluster
 
-    source = ctx.settings.source
+    source = installation.settings.source
     if not source.bootstrap_servers and source.properties_file is None:
         raise UsageError(
             "Nothing was ingested: the settings name no brokers.",
@@ -174,7 +178,9 @@ class ChosenTopics:
     follows: bool
 
 
-def _choose_topics(ctx: Pipeline, cluster: Cluster, params: Mapping[str, Any], followed: str | None) -> ChosenTopics:
+def _choose_topics(
+    installation: Installation, cluster: Cluster, params: Mapping[str, Any], followed: str | None
+) -> ChosenTopics:
     """Choose the topics of a run: those that its Params name, else those that the settings follow."""
     from winnow.pipeline.ingest.kafka.ingest import choose_topics
     from winnow.pipeline.topics.sources import list_missing_topics
@@ -194,5 +200,5 @@ def _choose_topics(ctx: Pipeline, cluster: Cluster, params: Mapping[str, Any], f
         # A cluster may have no such topic yet.
         matching = []
         log.info("No topic of the cluster matches %s.", pattern)
-    missing = list_missing_topics(ctx, pattern, matching) if follows else None
+    missing = list_missing_topics(installation, pattern, matching) if follows else None
     return ChosenTopics([*named, *(name for name in matching if name not in named)], missing, follows)

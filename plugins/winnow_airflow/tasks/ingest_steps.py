@@ -11,12 +11,12 @@ from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.xcom_values import IngestRow
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 log = logging.getLogger("airflow.task")
 
 
-def ingest_entries(ctx: Pipeline, entries: Sequence[IngestRow], *, as_of_ms: int) -> list[str]:
+def ingest_entries(installation: Installation, entries: Sequence[IngestRow], *, as_of_ms: int) -> list[str]:
     """Append the files of each entry, one commit each. Returns a sentence per entry.
 
     Raises:
@@ -31,7 +31,7 @@ def ingest_entries(ctx: Pipeline, entries: Sequence[IngestRow], *, as_of_ms: int
             log.warning("%s: an entry was not tried, because the one before it failed.", topic)
             continue
         try:
-            done.append(_ingest_entry(ctx, entry, as_of_ms=as_of_ms))
+            done.append(_ingest_entry(installation, entry, as_of_ms=as_of_ms))
         except Exception as problem:  # raised when the other entries are done
             errors[topic] = problem
             known = isinstance(problem, WinnowError)
@@ -41,12 +41,14 @@ def ingest_entries(ctx: Pipeline, entries: Sequence[IngestRow], *, as_of_ms: int
     return done
 
 
-def _ingest_entry(ctx: Pipeline, entry: IngestRow, *, as_of_ms: int) -> str:
+def _ingest_entry(installation: Installation, entry: IngestRow, *, as_of_ms: int) -> str:
     from winnow.pipeline.ingest.ingest import ingest_files
     from winnow.sources.ingest_roots import check_ingest_paths
 
-    check_ingest_paths(entry["paths"], ctx.settings.ingest.roots)
-    done = ingest_files(ctx, entry["topic"], entry["paths"], as_of_ms=as_of_ms, source_topic=entry.get("source_topic"))
+    check_ingest_paths(entry["paths"], installation.settings.ingest.roots)
+    done = ingest_files(
+        installation, entry["topic"], entry["paths"], as_of_ms=as_of_ms, source_topic=entry.get("source_topic")
+    )
     for notice in done.notices:
         log.warning("%s: %s", done.topic, notice)
     text = (

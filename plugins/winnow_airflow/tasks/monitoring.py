@@ -33,9 +33,11 @@ def send_run_metrics(context: Mapping[str, Any]) -> int:
     """
     wanted = context["params"]["topics"]
     try:
-        with task_start.open_task_pipeline(context) as ctx:
+        with task_start.open_task_installation(context) as installation:
             # Who triggered the run decides what it does, not what is told about topics.
-            return send_gauges(ctx, list(dict.fromkeys(wanted)) or ctx.log.names(), together=not wanted)
+            return send_gauges(
+                installation, list(dict.fromkeys(wanted)) or installation.log.names(), together=not wanted
+            )
     except (Exception, AirflowTaskTimeout) as problem:
         log.warning("No metrics were sent: %s", describe_metrics_error(problem))
         return 0
@@ -52,8 +54,8 @@ def watch_topics(context: Mapping[str, Any]) -> str:
     away = explain_not_present(context, now_ms=read_wall_clock_ms())
     if away is not None:
         raise AirflowSkipException(away)
-    with task_start.open_task_pipeline(context) as ctx:
-        done = look_around(ctx)
+    with task_start.open_task_installation(context) as installation:
+        done = look_around(installation)
     log.info("%s", done.sentence)
     return done.sentence
 

@@ -16,14 +16,14 @@ from winnow.errors import WinnowError
 from winnow_airflow import lineage
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.older_airflow import AirflowException, AirflowFailException
-from winnow_airflow.task_context import open_pipeline
+from winnow_airflow.task_context import open_run_installation
 from winnow_airflow.task_defaults import SPARK_CONNECTION
 from winnow_airflow.tasks.topic_results import TaskResults
 from winnow_airflow.xcom_values import BatchRow, list_staged_attempts, read_plan_row
 
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.pipeline.spark.progress import JobRecorder
     from winnow.pipeline.spark.submit import JobOutcome, JobOutput
     from winnow.planning.plans import PlanReference
@@ -74,26 +74,30 @@ class CompactOperator(SparkSubmitOperator):
         if error:
             raise AirflowFailException(error)
         attempt = f"{batch['attempt']}-{context['ti'].try_number}"
-        with open_pipeline(context) as ctx, log_pipeline_events(ctx):
-            results = TaskResults(ctx)
+        with open_run_installation(context) as installation, log_pipeline_events(installation):
+            results = TaskResults(installation)
             plans: list[PlanReference] = []
             # Spark may run longer than a lease lasts; the report releases the topics.
-            with renew_leases(ctx) as leases:
-                for plan in list_pending_plans(ctx, batch):
+            with renew_leases(installation) as leases:
+                for plan in list_pending_plans(installation, batch):
                     with results.collect(plan.topic, plan.plan_id, attempt):
-                        leases.add(lock_for_plan(ctx, plan))
-                        reopen_run(ctx, plan, attempt)
+                        leases.add(lock_for_plan(installation, plan))
+                        reopen_run(installation, plan, attempt)
                         plans.append(plan)
                 if not plans and not results.failures:
                     self.log.info("Every plan of this batch is staged or published already; Spark is not needed.")
                     return
                 staged = stage_plans(
-                    ctx, plans, attempt, results, lambda reading: self._submit_recorded(ctx, reading, attempt, context)
+                    installation,
+                    plans,
+                    attempt,
+                    results,
+                    lambda reading: self._submit_recorded(installation, reading, attempt, context),
                 )
             results.close(staged, nothing="Nothing of this batch was staged.")
 
     def _submit_recorded(
-        self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context
+        self, installation: Installation, plans: Sequence[PlanReference], attempt: str, context: Context
     ) -> JobOutcome:
         """Run Spark on ``plans``, and record how far it is for the page."""
         from winnow.pipeline.spark.progress import AirflowTask, record_progress
@@ -101,16 +105,18 @@ class CompactOperator(SparkSubmitOperator):
         ti = context["ti"]
         index = -1 if ti.map_index is None else ti.map_index
         task = AirflowTask(ti.dag_id, ti.run_id, ti.task_id, index, ti.try_number)
-        with record_progress(ctx, plans, attempt, task) as recorder:
+        with record_progress(installation, plans, attempt, task) as recorder:
             self._recorder = recorder
             try:
-                outcome = self._submit(ctx, plans, attempt, context)
+                outcome = self._submit(installation, plans, attempt, context)
             finally:
                 self._recorder = None
             recorder.end(outcome)
         return outcome
 
-    def _submit(self, ctx: Pipeline, plans: Sequence[PlanReference], attempt: str, context: Context) -> JobOutcome:
+    def _submit(
+        self, installation: Installation, plans: Sequence[PlanReference], attempt: str, context: Context
+    ) -> JobOutcome:
         """Run Spark on ``plans`` through the provider's operator, and wait for it."""
         from winnow.pipeline.compaction.stage import JOB_NAME, build_job_arguments
         from winnow.pipeline.spark.submit import (
@@ -122,14 +128,14 @@ class CompactOperator(SparkSubmitOperator):
 
         self._output = JobOutput([plan.plan_id for plan in plans])
         try:
-            self.conf = build_spark_conf(ctx.settings)
+            self.conf = build_spark_conf(installation.settings)
             self.name = f"winnow {attempt}"
-            self.env_vars = _build_driver_environment(ctx.settings)
+            self.env_vars = _build_driver_environment(installation.settings)
             self.application = find_job_file(JOB_NAME)
-            self.application_args = build_job_arguments(ctx.settings, plans, attempt)
+            self.application_args = build_job_arguments(installation.settings, plans, attempt)
             with ExitStack() as files:
                 # Read when the command line is built: lineage may have added properties by then.
-                self._file_of = lambda conf: files.enter_context(open_properties_file(ctx.settings, conf))
+                self._file_of = lambda conf: files.enter_context(open_properties_file(installation.settings, conf))
                 super().execute(context)
         except AirflowException:
             return self._output.end(self._find_exit_code())
@@ -188,17 +194,17 @@ class CompactOperator(SparkSubmitOperator):
             process.stdout.close()
 
 
-def list_pending_plans(ctx: Pipeline, batch: BatchRow) -> list[PlanReference]:
+def list_pending_plans(installation: Installation, batch: BatchRow) -> list[PlanReference]:
     """Return the plans of ``batch`` that need an attempt.
 
     Plans are left out when they are published, possibly published, or staged and not validated yet.
     """
     found = []
     for row in batch["plans"]:
-        run = ctx.store.runs.find(row["plan_id"])
+        run = installation.store.runs.find(row["plan_id"])
         done = run is not None and run.status.may_be_published
         newest = next(list_staged_attempts(row["uri"], batch["attempt"]), None)
-        unjudged = newest is not None and ctx.store.verdicts.find(row["plan_id"], newest) is None
+        unjudged = newest is not None and installation.store.verdicts.find(row["plan_id"], newest) is None
         if not done and not unjudged:
             found.append(read_plan_row(row))
     return found

@@ -10,7 +10,7 @@ from winnow.errors import UsageError
 from winnow_airflow.xcom_values import ChangeRow
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.pipeline.topics.partitions import PartitionRow
 
 log = logging.getLogger("airflow.task")
@@ -19,7 +19,7 @@ MAXIMUM_NAMED_PARTITIONS = 20
 """Maximum partitions that a sentence names; above it gives their number."""
 
 
-def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
+def change_partitions(installation: Installation, row: ChangeRow) -> str:
     """Pause, resume or release partitions of a topic; return a sentence about what changed. Idempotent.
 
     Raises:
@@ -32,11 +32,11 @@ def change_partitions(ctx: Pipeline, row: ChangeRow) -> str:
 
     topic, chosen, reason = row["topic"], row["partitions"], row["reason"]
     if row["action"] == "pause":
-        text = _describe_pause(topic, step.pause_partitions(ctx, topic, chosen, by=reason), reason)
+        text = _describe_pause(topic, step.pause_partitions(installation, topic, chosen, by=reason), reason)
     elif row["action"] == "resume":
-        text = _describe_resume(topic, step.resume_partitions(ctx, topic, chosen, by=reason), reason)
+        text = _describe_resume(topic, step.resume_partitions(installation, topic, chosen, by=reason), reason)
     elif row["action"] == "release":
-        text = _describe_release(topic, step.release_partitions(ctx, topic, chosen, why=reason))
+        text = _describe_release(topic, step.release_partitions(installation, topic, chosen, why=reason))
     else:
         raise UsageError(
             f"There is no action {row['action']}.",

@@ -12,10 +12,10 @@ from airflow.sdk import get_current_context
 from winnow.errors import DamagedSegmentError
 from winnow_airflow import pool_checks
 from winnow_airflow.older_airflow import AirflowRescheduleException
-from winnow_airflow.tasks.task_start import open_task_pipeline, record_manual_run, select_topics
+from winnow_airflow.tasks.task_start import open_task_installation, record_manual_run, select_topics
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 log = logging.getLogger("airflow.task")
 
@@ -30,13 +30,13 @@ def list_run_topics() -> list[str]:
     """Return the topics of the running DAG run: those of its Param, or all. Fails when a pool is missing."""
     context = get_current_context()
     pool_checks.require_pools(context)
-    with open_task_pipeline(context) as ctx:
-        found = select_topics(ctx, context, context["params"]["topics"])
-        record_manual_run(ctx, context, "scrub")
+    with open_task_installation(context) as installation:
+        found = select_topics(installation, context, context["params"]["topics"])
+        record_manual_run(installation, context, "scrub")
         return found
 
 
-def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> list[str]:
+def scrub_topics(installation: Installation, names: Sequence[str], *, started_ms: int) -> list[str]:
     """Check the files that were not checked since the run began. Returns a sentence per topic.
 
     Raises:
@@ -46,12 +46,12 @@ def scrub_topics(ctx: Pipeline, names: Sequence[str], *, started_ms: int) -> lis
     from winnow.pipeline.admin.scrub import find_budget_free_at_ms
     from winnow.pipeline.admin.scrub import open_scrub as step
 
-    reports = step(ctx, names, checked_before_ms=started_ms)
+    reports = step(installation, names, checked_before_ms=started_ms)
     for report in reports:
         log.info("%s", report.message)
     is_left = not all(report.is_checked_since(started_ms) for report in reports)
-    if is_left and ctx.now_ms() - started_ms < MAXIMUM_SCRUB_RUN_MS:
-        again_ms = max(find_budget_free_at_ms(ctx), ctx.now_ms() + MINIMUM_SCRUB_WAIT_MS)
+    if is_left and installation.now_ms() - started_ms < MAXIMUM_SCRUB_RUN_MS:
+        again_ms = max(find_budget_free_at_ms(installation), installation.now_ms() + MINIMUM_SCRUB_WAIT_MS)
         raise AirflowRescheduleException(  # type: ignore[no-untyped-call]
             datetime.fromtimestamp(again_ms / 1000, UTC)
         )

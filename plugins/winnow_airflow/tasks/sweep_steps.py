@@ -10,11 +10,11 @@ from airflow.sdk import get_current_context
 
 from winnow.errors import TopicBusyError
 from winnow_airflow import pool_checks, topic_rights
-from winnow_airflow.tasks.task_start import open_task_pipeline, record_manual_run, select_topics
+from winnow_airflow.tasks.task_start import open_task_installation, record_manual_run, select_topics
 from winnow_airflow.tasks.topic_results import TaskResults
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 log = logging.getLogger("airflow.task")
 
@@ -24,17 +24,17 @@ def list_swept_topics() -> list[str]:
     context = get_current_context()
     pool_checks.require_pools(context)
     named = context["params"]["topics"]
-    with open_task_pipeline(context) as ctx:
-        deleted = [name for name in ctx.log.list_deleted() if not named or name in named]
+    with open_task_installation(context) as installation:
+        deleted = [name for name in installation.log.list_deleted() if not named or name in named]
         others = [name for name in named if name not in deleted]
         if named:
-            topic_rights.require_right(ctx, context, deleted)
-        deleted = topic_rights.keep_permitted(ctx, context, deleted)
-        record_manual_run(ctx, context, "sweep")
-        return [*(select_topics(ctx, context, others) if others or not named else []), *deleted]
+            topic_rights.require_right(installation, context, deleted)
+        deleted = topic_rights.keep_permitted(installation, context, deleted)
+        record_manual_run(installation, context, "sweep")
+        return [*(select_topics(installation, context, others) if others or not named else []), *deleted]
 
 
-def sweep_topics(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list[str]:
+def sweep_topics(installation: Installation, names: Sequence[str], *, last_try: bool) -> list[str]:
     """Sweep topics one by one. Returns a sentence per topic.
 
     Raises:
@@ -43,11 +43,11 @@ def sweep_topics(ctx: Pipeline, names: Sequence[str], *, last_try: bool) -> list
     """
     from winnow.pipeline.admin import sweep as step
 
-    results = TaskResults(ctx)
+    results = TaskResults(installation)
     done = []
     for topic in names:
         with results.collect(topic):
-            for swept in step.sweep_topics(ctx, [topic]):
+            for swept in step.sweep_topics(installation, [topic]):
                 log.info("%s", swept.message)
                 done.append(swept.message)
     results.raise_errors()

@@ -13,38 +13,42 @@ from winnow_airflow import params, topic_rights
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.older_airflow import CronTriggerTimetable
-from winnow_airflow.task_context import open_pipeline
+from winnow_airflow.task_context import open_run_installation
 from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 
 @contextmanager
-def open_task_pipeline(context: Mapping[str, Any]) -> Iterator[Pipeline]:
+def open_task_installation(context: Mapping[str, Any]) -> Iterator[Installation]:
     """Open settings, store and catalog for one task; its DAG run holds the leases, and events go to the task's log."""
-    with open_pipeline(context) as ctx, ctx.store.keep_open(), log_pipeline_events(ctx):
-        yield ctx
+    with (
+        open_run_installation(context) as installation,
+        installation.store.keep_open(),
+        log_pipeline_events(installation),
+    ):
+        yield installation
 
 
-def record_manual_run(ctx: Pipeline, context: Mapping[str, Any], action: str) -> None:
+def record_manual_run(installation: Installation, context: Mapping[str, Any], action: str) -> None:
     """Record in the audit log that somebody triggered this DAG run; runs of the schedule are not actions of people."""
     if context["dag_run"].run_type != "manual":
         return
     from winnow.pipeline.topics.audit import record_request
     from winnow.store.audit import AuditAction
 
-    record_request(ctx, AuditAction(action), context["params"]["topics"])
+    record_request(installation, AuditAction(action), context["params"]["topics"])
 
 
-def select_topics(ctx: Pipeline, context: Mapping[str, Any], wanted: Sequence[str]) -> list[str]:
+def select_topics(installation: Installation, context: Mapping[str, Any], wanted: Sequence[str]) -> list[str]:
     """Return the topics of a run: those it names, or all on which the person who triggered it may act.
 
     Raises:
         UnknownTopicError: a named topic does not exist.
         UsageError: the person may not act on a named topic.
     """
-    known = ctx.log.names()
+    known = installation.log.names()
     unknown = sorted(set(wanted) - set(known))
     if unknown:
         raise UnknownTopicError(
@@ -52,8 +56,8 @@ def select_topics(ctx: Pipeline, context: Mapping[str, Any], wanted: Sequence[st
             left="Nothing was done.",
             next="Name existing topics.",
         )
-    topic_rights.require_right(ctx, context, wanted)
-    return list(dict.fromkeys(wanted)) or topic_rights.keep_permitted(ctx, context, known)
+    topic_rights.require_right(installation, context, wanted)
+    return list(dict.fromkeys(wanted)) or topic_rights.keep_permitted(installation, context, known)
 
 
 def build_maintenance_dag(name: str, cron: str, doc: str) -> DAG:

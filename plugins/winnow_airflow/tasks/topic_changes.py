@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from winnow.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
     from winnow.pipeline.topics.definition import TopicDescription
 
 log = logging.getLogger("airflow.task")
@@ -39,7 +39,7 @@ class TopicChange(TypedDict):
     reason: str
 
 
-def change_topic(ctx: Pipeline, change: TopicChange) -> str:
+def change_topic(installation: Installation, change: TopicChange) -> str:
     """Carry out ``change`` in one commit; return what was done, with what it will remove. Repeating it has no effect.
 
     Raises:
@@ -61,37 +61,40 @@ def change_topic(ctx: Pipeline, change: TopicChange) -> str:
             left="Nothing was changed.",
             next=f"Choose {', '.join(ACTIONS)}.",
         )
-    text = step(ctx, change)
+    text = step(installation, change)
     log.info("%s", text)
     return text
 
 
-def _create_topic(ctx: Pipeline, change: TopicChange) -> str:
+def _create_topic(installation: Installation, change: TopicChange) -> str:
     from winnow.pipeline.topics.definition import create_topic
 
     topic, partitions = change["topic"], _require_partitions(change)
-    if topic in ctx.log.names():
+    if topic in installation.log.names():
         # A run that was stopped after its commit is started again.
-        if ctx.log.open(topic).partitions() == partitions and _read_overrides(ctx, topic) == change["config"]:
+        if (
+            installation.log.open(topic).partitions() == partitions
+            and _read_overrides(installation, topic) == change["config"]
+        ):
             return f"Nothing was changed: {topic} exists with {partitions:,} partition(s) and this configuration."
         raise ConfigurationError(
             f"Nothing was changed: {topic} exists, with other partitions or another configuration."
         )
-    made = create_topic(ctx, topic, partitions, change["config"])
+    made = create_topic(installation, topic, partitions, change["config"])
     return _join(f"Created {topic} with {partitions:,} partition(s).", made.notices)
 
 
-def _alter_configuration(ctx: Pipeline, change: TopicChange) -> str:
+def _alter_configuration(installation: Installation, change: TopicChange) -> str:
     from winnow.pipeline.topics.definition import alter_topic
 
     topic, config, reset = change["topic"], change["config"], change["reset"]
     if not config and not reset:
         raise UsageError(f"Nothing of {topic} was changed: name keys to set in config, or to reset.")
-    present = _read_overrides(ctx, topic)
+    present = _read_overrides(installation, topic)
     if all(present.get(key) == value for key, value in config.items()) and not set(reset) & set(present):
         return f"Nothing was changed: {topic} has this configuration already."
     _require_expected(topic, present, change["expected"])
-    done = alter_topic(ctx, topic, config, [key for key in reset if key in present])
+    done = alter_topic(installation, topic, config, [key for key in reset if key in present])
     names = ", ".join(sorted({*config, *reset}))
     return _join(f"Changed {names} of {topic}.", done.notices)
 
@@ -105,23 +108,23 @@ def _require_expected(topic: str, present: Mapping[str, str], expected: Mapping[
         )
 
 
-def _add_partitions(ctx: Pipeline, change: TopicChange) -> str:
+def _add_partitions(installation: Installation, change: TopicChange) -> str:
     from winnow.pipeline.topics.definition import alter_topic
 
     topic, partitions = change["topic"], _require_partitions(change)
-    if ctx.log.open(topic).partitions() == partitions:
+    if installation.log.open(topic).partitions() == partitions:
         return f"Nothing was changed: {topic} has {partitions:,} partition(s) already."
-    done: TopicDescription = alter_topic(ctx, topic, {}, [], partitions=partitions)
+    done: TopicDescription = alter_topic(installation, topic, {}, [], partitions=partitions)
     return _join(f"{topic} has {partitions:,} partitions now.", done.notices)
 
 
-def _undo_ingest(ctx: Pipeline, change: TopicChange) -> str:
+def _undo_ingest(installation: Installation, change: TopicChange) -> str:
     from winnow.pipeline.ingest.undo import undo_ingest
 
     topic, ingest_id = change["topic"], change["ingest_id"]
     if not ingest_id:
         raise UsageError(f"Nothing of {topic} was changed: name the ingest call in ingest_id.")
-    report = undo_ingest(ctx, topic, ingest_id)
+    report = undo_ingest(installation, topic, ingest_id)
     if report.was_undone:
         return f"Nothing was changed: the ingest call {ingest_id} of {topic} is undone already."
     return (
@@ -130,16 +133,16 @@ def _undo_ingest(ctx: Pipeline, change: TopicChange) -> str:
     )
 
 
-def _accept_kafka_config(ctx: Pipeline, change: TopicChange) -> str:
+def _accept_kafka_config(installation: Installation, change: TopicChange) -> str:
     from winnow.log.recorded_configuration import read_kafka_record
     from winnow.pipeline.ingest.kafka.configuration import accept_held
 
     topic, expected = change["topic"], change["expected"]
-    record = read_kafka_record(ctx.log.open(topic).head().table.properties)
+    record = read_kafka_record(installation.log.open(topic).head().table.properties)
     if not any(each.held for each in record.values()):
         return f"Nothing was changed: no change of configuration at Kafka waits for {topic}."
     values = {key: value for key, value in expected.items() if value is not None}
-    return _join(f"Accepted what waited for {topic}.", accept_held(ctx, topic, values or None))
+    return _join(f"Accepted what waited for {topic}.", accept_held(installation, topic, values or None))
 
 
 def _require_partitions(change: TopicChange) -> int:
@@ -148,10 +151,10 @@ def _require_partitions(change: TopicChange) -> int:
     return change["partitions"]
 
 
-def _read_overrides(ctx: Pipeline, topic: str) -> dict[str, str]:
+def _read_overrides(installation: Installation, topic: str) -> dict[str, str]:
     from winnow.log.recorded_configuration import read_overrides
 
-    return dict(read_overrides(ctx.log.open(topic).head().table.properties))
+    return dict(read_overrides(installation.log.open(topic).head().table.properties))
 
 
 def _join(done: str, notices: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.xcom_values import build_label
 
 if TYPE_CHECKING:
-    from winnow.pipeline.context import Context as Pipeline
+    from winnow.pipeline.installation import Installation
 
 log = logging.getLogger("airflow.task")
 
@@ -25,11 +25,11 @@ log = logging.getLogger("airflow.task")
 class TaskResults(TopicFailures):
     """Collects the failures of the topics of one task, and logs each."""
 
-    def __init__(self, ctx: Pipeline) -> None:
+    def __init__(self, installation: Installation) -> None:
         def explain(plan_id: str) -> str | None:
             from winnow.pipeline.compaction.plan_validity import explain_void
 
-            return explain_void(ctx, plan_id)
+            return explain_void(installation, plan_id)
 
         super().__init__(explain)
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from winnow.errors import UnknownTopicError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.state_change import change_states
 from winnow.sources.checkpoint_file import CheckpointEntry
 from winnow.store.audit import AuditAction
-from winnow.values.model import Cleaning, PartitionState, TopicState
+from winnow.values.topic_state import Cleaning, PartitionState, TopicState
 
 OPERATION = "import-checkpoint"
 
@@ -64,7 +64,9 @@ def group_by_topic(entries: Iterable[CheckpointEntry]) -> dict[str, list[Checkpo
     return found
 
 
-def import_checkpoints(ctx: Context, topic: str, entries: Sequence[CheckpointEntry]) -> list[ImportedEntry]:
+def import_checkpoints(
+    installation: Installation, topic: str, entries: Sequence[CheckpointEntry]
+) -> list[ImportedEntry]:
     """Import the checkpoints of one topic in one commit; no commit if they change nothing. Repeatable.
 
     A checkpoint of Winnow's own cleaning is never overwritten; an imported one is only raised. Offsets outside the log
@@ -92,14 +94,14 @@ def import_checkpoints(ctx: Context, topic: str, entries: Sequence[CheckpointEnt
         }
 
     try:
-        state, changed = change_states(ctx, topic, change, operation=OPERATION)
+        state, changed = change_states(installation, topic, change, operation=OPERATION)
     except UnknownTopicError:
         text = f"there is no topic {topic}"
         return [ImportedEntry(topic, e.partition, e.offset, ImportOutcome.UNKNOWN_TOPIC, None, text) for e in entries]
     if changed:
         taken = [e for e, outcome in outcomes if outcome in {ImportOutcome.IMPORTED, ImportOutcome.RAISED}]
         detail = ", ".join(f"{topic}-{entry.partition} clean below {entry.offset:,}" for entry in taken)
-        record_action(ctx, AuditAction.IMPORT_CHECKPOINT, topic, detail=detail)
+        record_action(installation, AuditAction.IMPORT_CHECKPOINT, topic, detail=detail)
     return [_build_imported_entry(entry, outcome, state.partitions.get(entry.partition)) for entry, outcome in outcomes]
 
 
@@ -141,13 +143,13 @@ def _describe_outside_log(offset: int, state: PartitionState) -> str:
     return ""
 
 
-def export_checkpoints(ctx: Context, topic: str) -> list[CheckpointEntry]:
+def export_checkpoints(installation: Installation, topic: str) -> list[CheckpointEntry]:
     """Return the checkpoints of ``topic`` in its log; partitions without one are left out.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    states = ctx.log.open(topic).head().state.partitions
+    states = installation.log.open(topic).head().state.partitions
     return [
         CheckpointEntry(topic, number, state.first_dirty_offset)
         for number, state in sorted(states.items())

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
 from winnow.errors import UsageError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.marks import select_partitions
 from winnow.pipeline.topics.state_change import change_states
 from winnow.store.audit import AuditAction
-from winnow.values.model import PartitionState, Segment, TopicState
+from winnow.values.model import Segment
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import PartitionState, TopicState
 
 LOG_END = -1
 """Offset that stands for the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""
@@ -32,14 +33,14 @@ class DeletedRecords:
     at_most_records: int
 
 
-def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple[DeletedRecords, ...]:
+def delete_records(installation: Installation, topic: str, before: Mapping[int, int]) -> tuple[DeletedRecords, ...]:
     """Make the records below ``before[partition]`` unreadable; a log start is never lowered. Repeatable.
 
     Raises:
         UsageError: the policy is compact only (Kafka's POLICY_VIOLATION), there is no such partition, or an offset is
             beyond the log end (OFFSET_OUT_OF_RANGE). Nothing was changed.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     head = log.newest_head()
     config = log.config(head)
     if config.compacts and not config.deletes:
@@ -63,10 +64,10 @@ def delete_records(ctx: Context, topic: str, before: Mapping[int, int]) -> tuple
             moved[partition] = replace(current, log_start_offset=start)
         return moved
 
-    _, changed = change_states(ctx, topic, change, operation="delete-records")
+    _, changed = change_states(installation, topic, change, operation="delete-records")
     if changed:
         starts = [f"{topic}-{each.partition} below {each.log_start_offset:,}" for each in results.values()]
-        record_action(ctx, AuditAction.DELETE_RECORDS, topic, detail=", ".join(starts))
+        record_action(installation, AuditAction.DELETE_RECORDS, topic, detail=", ".join(starts))
     return tuple(results[partition] for partition in sorted(results))
 
 

@@ -21,7 +21,7 @@ from winnow.log.reference_chains import list_documents
 from winnow.log.snapshot_expiry import collect_state_places, list_state_documents
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.scrub import DOCUMENT
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 
 MAXIMUM_FILES_PER_SWEEP: Final = 1_000
 
@@ -39,7 +39,7 @@ class MendedDocuments:
     lost: int = 0
 
 
-def mend_documents(ctx: Context, log: TopicLog) -> MendedDocuments:
+def mend_documents(installation: Installation, log: TopicLog) -> MendedDocuments:
     """Write what is missing of the documents of a topic and of their copies, the newest first.
 
     Raises:
@@ -51,13 +51,13 @@ def mend_documents(ctx: Context, log: TopicLog) -> MendedDocuments:
         return MendedDocuments()
     if head.state.copies is None:
         head = log.commit(_begin_copies).head
-    suspected = _list_suspected(ctx, head)
+    suspected = _list_suspected(installation, head)
     if not suspected:
         return MendedDocuments()
     mended, written = _mend(head, suspected)
     _delete_expired(log, written)
     document_copies.forget_read_from_copies(log.topic)
-    ctx.store.segment_checks.forget(log.topic, written)
+    installation.store.segment_checks.forget(log.topic, written)
     return mended
 
 
@@ -65,12 +65,12 @@ def _begin_copies(head: Head) -> Change:
     return Change(state=head.state, summary={"winnow.operation": "copy-documents"})
 
 
-def _list_suspected(ctx: Context, head: Head) -> set[str]:
+def _list_suspected(installation: Installation, head: Head) -> set[str]:
     """List names of files that are in one place only, or that a scrub or a reader found damaged."""
     topic = head.state.topic
     originals = {storage.get_name(file.uri) for file in storage.list_files(head.documents.folder)}
     copies = {storage.get_name(file.uri) for file in storage.list_files(head.copies)}
-    checks = ctx.store.segment_checks.list_checks(topic).values()
+    checks = installation.store.segment_checks.list_checks(topic).values()
     damaged = [each.path for each in checks if each.kind == DOCUMENT and each.finding is not None]
     read = document_copies.list_read_from_copies(topic)
     return (originals ^ copies) | {storage.get_name(path) for path in (*damaged, *read)}

@@ -34,9 +34,9 @@ from winnow.log.snapshot_expiry import (
     list_kept_states,
     list_visible_quarantine_ingests,
 )
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.store import OpenIngest, Run
-from winnow.values.model import RetiredFile, TopicState, VoidedIngest
+from winnow.values.topic_state import RetiredFile, TopicState, VoidedIngest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +81,18 @@ class IngestLeftovers:
     others: tuple[str, ...] = ()
 
 
-def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLeftovers]:
+def list_runs(installation: Installation, head: Head, *, closed_before_ms: int) -> list[RunLeftovers]:
     """List the files of closed runs whose folders were not yet found empty twice.
 
     Left out is a run that the metadata store calls published and of which the log has no receipt: the table was rolled
     back past its publish, and may be rolled forward again.
     """
     topic = head.state.topic
-    quarantine = ctx.log.quarantine(topic, head)
+    quarantine = installation.log.quarantine(topic, head)
     found: list[RunLeftovers] = []
-    runs = ctx.store.runs.list_to_sweep(topic, closed_before_ms)
+    runs = installation.store.runs.list_to_sweep(topic, closed_before_ms)
     if runs:
-        unknown = find_missing_receipts(head, ctx.store.topic_heads.list_published(topic))
+        unknown = find_missing_receipts(head, installation.store.topic_heads.list_published(topic))
         runs = [run for run in runs if run.plan_id not in unknown]
     adopted = [file.path for file in quarantine.files()] if runs else []
     for run in runs:
@@ -101,7 +101,7 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
         staged = list_attempt_files(head.location, run.plan_id)
         moved = quarantine.list_files_of_plan(run.plan_id, adopted)
         # Queried after the listing: an attempt is recorded before its first file.
-        attempts = ctx.store.runs.list_attempts(run.plan_id)
+        attempts = installation.store.runs.list_attempts(run.plan_id)
         listed = [(head.location, staged, False), (quarantine.location, moved, True)]
         files: list[Leftover] = []
         others: list[str] = []
@@ -114,19 +114,19 @@ def list_runs(ctx: Context, head: Head, *, closed_before_ms: int) -> list[RunLef
                     others.append(entry.uri)
                 else:
                     files.append(Leftover(location, path, entry.size_bytes, quarantined))
-        if ctx.store.runs.find(run.plan_id) == run:  # otherwise it was reopened meanwhile, and is running
+        if installation.store.runs.find(run.plan_id) == run:  # otherwise it was reopened meanwhile, and is running
             found.append(RunLeftovers(run, tuple(files), tuple(others), attempts))
     return found
 
 
-def list_ingests(ctx: Context, head: Head, *, idle_since_ms: int) -> list[IngestLeftovers]:
+def list_ingests(installation: Installation, head: Head, *, idle_since_ms: int) -> list[IngestLeftovers]:
     """List the files of ingest calls that are void, or have not renewed their row since then."""
     topic = head.state.topic
-    quarantine = ctx.log.quarantine(topic, head)
+    quarantine = installation.log.quarantine(topic, head)
     found: list[IngestLeftovers] = []
     idle = [
         ingest
-        for ingest in ctx.store.ingests.list_open(topic)
+        for ingest in installation.store.ingests.list_open(topic)
         if ingest.voided_at_ms is not None or ingest.renewed_at_ms <= idle_since_ms
     ]
     adopted = [file.path for file in quarantine.files()] if idle else []
@@ -339,7 +339,7 @@ def _build_leftovers(location: str, entries: Iterable[storage.FileEntry], *, qua
 
 
 def delete_of_runs(
-    ctx: Context,
+    installation: Installation,
     head: Head,
     listed: Sequence[RunLeftovers],
     deletable: DeletionFilter,
@@ -348,8 +348,8 @@ def delete_of_runs(
     unnamed: list[str],
 ) -> list[RetiredFile]:
     """Delete what attempts left, and record empty folders."""
-    ctx.installation.require_own()
-    quarantine = ctx.log.quarantine(head.state.topic, head)
+    installation.guard.require_own()
+    quarantine = installation.log.quarantine(head.state.topic, head)
     removed: list[RetiredFile] = []
     for run_files in listed:
         run = run_files.run
@@ -360,21 +360,21 @@ def delete_of_runs(
             is_own = partial(is_attempt_folder, attempts=run_files.attempts)
             storage.remove_empty_folders(location, f"data/{run.plan_id}", is_own)
         if files:
-            ctx.store.runs.note_empty(run, first_ms=None)
+            installation.store.runs.note_empty(run, first_ms=None)
         elif run.found_empty_at_ms is None:
-            ctx.store.runs.note_empty(run, first_ms=now_ms)
+            installation.store.runs.note_empty(run, first_ms=now_ms)
         elif run.found_empty_at_ms + grace_ms <= now_ms:
             # A process of the run that is still alive has had a grace to write since the folder was found empty.
             staged = (run.topic, run.plan_id, run.plan_uri, run_files.attempts)
-            left = staging.delete_plan(ctx.settings.staging, *staged)
+            left = staging.delete_plan(installation.settings.staging, *staged)
             unnamed += left
             if not left and not run_files.others:  # otherwise the next sweep reports it again
-                ctx.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
+                installation.store.runs.note_empty(run, first_ms=run.found_empty_at_ms, swept_ms=now_ms)
     return removed
 
 
 def delete_of_ingests(
-    ctx: Context,
+    installation: Installation,
     head: Head,
     listed: Sequence[IngestLeftovers],
     deletable: DeletionFilter,
@@ -383,7 +383,7 @@ def delete_of_ingests(
     unnamed: list[str],
 ) -> list[RetiredFile]:
     """Delete what void ingest calls left, and record empty folders."""
-    quarantine = ctx.log.quarantine(head.state.topic, head)
+    quarantine = installation.log.quarantine(head.state.topic, head)
     removed: list[RetiredFile] = []
     for ingest_files in listed:
         ingest = ingest_files.ingest
@@ -393,9 +393,9 @@ def delete_of_ingests(
         for location in (head.location, quarantine.location):
             storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id), is_task_folder)
         if ingest_files.files:
-            ctx.store.ingests.note_empty(ingest.ingest_id, None)
+            installation.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:
-            ctx.store.ingests.note_empty(ingest.ingest_id, now_ms)
+            installation.store.ingests.note_empty(ingest.ingest_id, now_ms)
         elif ingest.found_empty_at_ms + grace_ms <= now_ms:
-            ctx.store.ingests.close([ingest.ingest_id])
+            installation.store.ingests.close([ingest.ingest_id])
     return removed

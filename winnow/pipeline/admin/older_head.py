@@ -23,14 +23,14 @@ from winnow.log.reference_chains import list_ingest_references
 from winnow.log.snapshot_expiry import expire_snapshots, list_unreadable_snapshots
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import WarehouseSurvey
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store.audit import AuditAction
 from winnow.values import documents
-from winnow.values.model import TopicHead, TopicState
 from winnow.values.results import Receipt
+from winnow.values.topic_state import TopicHead, TopicState
 
 MAXIMUM_NAMED_FILES = 3
 
@@ -71,7 +71,7 @@ class AcceptedHead:
     offsets_given_up: int
 
 
-def accept_older_head(ctx: Context, topic: str, *, reason: str) -> AcceptedHead:
+def accept_older_head(installation: Installation, topic: str, *, reason: str) -> AcceptedHead:
     """Go on from the head of ``topic`` that the catalog names, although later commits were recorded.
 
     Killed at any line, the next call completes it.
@@ -86,13 +86,13 @@ def accept_older_head(ctx: Context, topic: str, *, reason: str) -> AcceptedHead:
         raise UsageError(
             f"--accept-older-head needs --reason TEXT: the audit log keeps it. Topic {topic} is as it was."
         )
-    with hold_lease(ctx, topic):
-        log = ctx.log.open(topic)
+    with hold_lease(installation, topic):
+        log = installation.log.open(topic)
         head = log.head(even_deleted=True)
-        lives = ctx.store.topic_heads.list_lives(topic)
+        lives = installation.store.topic_heads.list_lives(topic)
         survey = log.survey(head, [each.metadata_location for each in lives])
         lost = _list_lost_states(head, survey)
-        published = find_missing_receipts(head, ctx.store.topic_heads.list_published(topic))
+        published = find_missing_receipts(head, installation.store.topic_heads.list_published(topic))
         if log.find_older(head) is None and not lost and not published:
             raise UsageError(
                 f"The catalog's entry of topic {topic} is not older than what is known of it: there is nothing to "
@@ -100,26 +100,26 @@ def accept_older_head(ctx: Context, topic: str, *, reason: str) -> AcceptedHead:
                 left="Nothing was changed.",
             )
         _require_files(log, head, lost)
-        given_up = _describe(ctx, head, lives, survey, lost, published, reason)
+        given_up = _describe(installation, head, lives, survey, lost, published, reason)
         # Before the commit: calls that turn out to be committed, in a newer catalog that is put back, are closed again.
         for ingest_id in given_up.ingest_ids:
-            ctx.store.ingests.reopen(ingest_id, topic, now_ms=ctx.now_ms())
+            installation.store.ingests.reopen(ingest_id, topic, now_ms=installation.now_ms())
         written = write_document(head.documents, DocumentKind.GIVEN_UP, f"{uuid.uuid4().hex}.json", _dump(given_up))
-        known = _find_known_numbers(ctx, head, lives, survey)
+        known = _find_known_numbers(installation, head, lives, survey)
         committed = log.commit(
             lambda current: make_raised_change(_require_same(head, current), known, "accept-older-head"),
             even_deleted=True,
             over_older=True,
         )
-        ctx.store.topic_heads.begin_life(topic, head.table_uuid)
-        ctx.store.runs.give_up(given_up.plan_ids, ctx.now_ms())
-        ctx.store.ingests.renew_open(topic, ctx.now_ms())
+        installation.store.topic_heads.begin_life(topic, head.table_uuid)
+        installation.store.runs.give_up(given_up.plan_ids, installation.now_ms())
+        installation.store.ingests.renew_open(topic, installation.now_ms())
         expire_snapshots(log, frozenset(list_unreadable_snapshots(log.newest_head(even_deleted=True).table)))
         if committed.state.deleted_at_ms is None:
-            rebuild_store(ctx, [topic])
+            rebuild_store(installation, [topic])
     offsets = sum(end - have for have, end in find_missing_offsets(head, given_up.log_ends).values())
     detail = f"{len(given_up.plan_ids):,} runs, {offsets:,} offsets given up: {written.path}"
-    record_action(ctx, AuditAction.ACCEPT_OLDER_HEAD, topic, detail=detail)
+    record_action(installation, AuditAction.ACCEPT_OLDER_HEAD, topic, detail=detail)
     fence = committed.head.fence
     return AcceptedHead(topic, written.path, fence, len(given_up.plan_ids), len(given_up.ingest_ids), offsets)
 
@@ -174,7 +174,7 @@ def _require_files(log: TopicLog, head: Head, lost: Collection[TopicState]) -> N
 
 
 def _describe(
-    ctx: Context,
+    installation: Installation,
     head: Head,
     lives: Iterable[TopicHead],
     survey: WarehouseSurvey,
@@ -183,8 +183,8 @@ def _describe(
     reason: str,
 ) -> GivenUp:
     topic = head.state.topic
-    receipts = [ctx.store.projection.find_receipt(plan_id) for plan_id in sorted(published)]
-    ends = dict(ctx.store.topic_heads.list_log_ends(topic))
+    receipts = [installation.store.projection.find_receipt(plan_id) for plan_id in sorted(published)]
+    ends = dict(installation.store.topic_heads.list_log_ends(topic))
     for number, partition in chain.from_iterable(state.partitions.items() for state in lost):
         ends[number] = max(ends.get(number, 0), partition.log_end_offset)
     kept = _list_ingest_ids(head.state)
@@ -192,8 +192,8 @@ def _describe(
     return GivenUp(
         topic=topic,
         table_uuid=head.table_uuid,
-        given_up_at_ms=ctx.now_ms(),
-        actor=ctx.actor,
+        given_up_at_ms=installation.now_ms(),
+        actor=installation.actor,
         reason=reason,
         found_metadata=_locate(head),
         recorded=tuple(lives),
@@ -209,12 +209,14 @@ def _list_ingest_ids(state: TopicState) -> set[str]:
     return {each.ingest_id for each in list_ingest_references(state)} | set(state.quarantine_ingests)
 
 
-def _find_known_numbers(ctx: Context, head: Head, lives: Iterable[TopicHead], survey: WarehouseSurvey) -> KnownNumbers:
+def _find_known_numbers(
+    installation: Installation, head: Head, lives: Iterable[TopicHead], survey: WarehouseSurvey
+) -> KnownNumbers:
     """Find the highest numbers that metadata store and warehouse know of the table."""
     topic = head.state.topic
     mine = [each for each in lives if each.table_uuid == head.table_uuid]
-    runs = ctx.store.runs.list_runs(topic)
-    opened = ctx.store.ingests.list_open(topic)
+    runs = installation.store.runs.list_runs(topic)
+    opened = installation.store.ingests.list_open(topic)
     return KnownNumbers(
         sequence_number=max([survey.highest_sequence_number, *(each.last_sequence_number for each in mine)]),
         metadata_number=survey.highest_metadata_number,

@@ -24,7 +24,7 @@ from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_fi
 from winnow.log import reference_chains
 from winnow.log.head import Head
 from winnow.log.snapshot_expiry import list_state_documents
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.report import alert_kinds
 from winnow.report.alert_kinds import AlertKind, Finding
 from winnow.report.events import log_event
@@ -114,7 +114,7 @@ class Scrub:
     """One scrub over several topics. Add each, then :meth:`run`.
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         max_bytes: stops before the file that would exceed it, but reads at least one; None: what the setting
             ``scrub.bytes_per_day`` leaves of the last 24 hours, or no limit without it.
         bytes_per_second: average rate; None: the setting ``scrub.bytes_per_second``.
@@ -124,16 +124,16 @@ class Scrub:
 
     def __init__(
         self,
-        ctx: Context,
+        installation: Installation,
         *,
         max_bytes: int | None = None,
         bytes_per_second: float | None = None,
         progress: Progress = lambda done, total: None,
         checked_before_ms: int | None = None,
     ) -> None:
-        self._ctx = ctx
-        self._max_bytes = compute_bytes_left_today(ctx) if max_bytes is None else max_bytes
-        self._throttle = Throttle(bytes_per_second or ctx.settings.scrub.bytes_per_second)
+        self._installation = installation
+        self._max_bytes = compute_bytes_left_today(installation) if max_bytes is None else max_bytes
+        self._throttle = Throttle(bytes_per_second or installation.settings.scrub.bytes_per_second)
         self._progress = progress
         self._checked_before_ms = checked_before_ms
         self._topics: list[_ScrubbedTopic] = []
@@ -148,12 +148,12 @@ class Scrub:
             UnknownTopicError, ForeignTableError: there is no such topic, or its head is not Winnow's.
             ServiceError: catalog or metadata store cannot be reached.
         """
-        head = self._ctx.log.open(topic).head()
+        head = self._installation.log.open(topic).head()
         self._lives[topic] = head.table_uuid
-        files = list_live_files(self._ctx, topic, head)
-        known = self._ctx.store.segment_checks.list_checks(topic)
+        files = list_live_files(self._installation, topic, head)
+        known = self._installation.store.segment_checks.list_checks(topic)
         live = {file.path for file in files}
-        self._ctx.store.segment_checks.forget(topic, known.keys() - live)
+        self._installation.store.segment_checks.forget(topic, known.keys() - live)
         self._topics.append(_ScrubbedTopic(topic, files, {path: known[path] for path in known.keys() & live}))
 
     def run(self) -> list[ScrubReport]:
@@ -204,15 +204,15 @@ class Scrub:
             file.read(take_bytes)
             finding, text = None, None
         except FileNotFoundError:
-            if file.path not in {each.path for each in list_live_files(self._ctx, topic.name)}:
+            if file.path not in {each.path for each in list_live_files(self._installation, topic.name)}:
                 topic.files.remove(file)  # compacted away and swept meanwhile
                 topic.checks.pop(file.path, None)
-                self._ctx.store.segment_checks.forget(topic.name, [file.path])
+                self._installation.store.segment_checks.forget(topic.name, [file.path])
                 return
             finding, text = MISSING, "is missing"
         except DamagedSegmentError as problem:
             finding, text = DAMAGED, str(problem)
-        now_ms = self._ctx.now_ms()
+        now_ms = self._installation.now_ms()
         before = topic.checks.get(file.path)
         since_ms = now_ms if before is None or before.since_ms is None else before.since_ms
         check = FileCheck(
@@ -240,7 +240,7 @@ class Scrub:
         self._progress(self._done_bytes, self._total_bytes)
 
     def _write(self) -> None:
-        self._ctx.store.segment_checks.record(self._unwritten, self._lives)
+        self._installation.store.segment_checks.record(self._unwritten, self._lives)
         self._unwritten = []
 
     def _report(self, topic: _ScrubbedTopic) -> ScrubReport:
@@ -279,27 +279,27 @@ class Scrub:
         return replace(report, message=_format_message(report))
 
     def _alert(self, topic: _ScrubbedTopic) -> None:
-        now_ms = self._ctx.now_ms()
+        now_ms = self._installation.now_ms()
         findings = [check for check in topic.checks.values() if check.finding is not None]
         damaged = {check.partition for check in findings}
-        alerted = self._ctx.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, topic.name)
+        alerted = self._installation.store.alerts.list_open({AlertKind.SEGMENT_DAMAGED}, topic.name)
         repaired = {row.partition for row in alerted} - damaged
         # Closing a partition's alert also closes that of the topic as a whole.
         if repaired and not (None in damaged and None in {row.partition for row in alerted}):
             numbers = [number for number in repaired if number is not None]
             how = "has no damaged file any more"
-            self._ctx.alerts.recover(topic.name, {AlertKind.SEGMENT_DAMAGED}, numbers, how)
+            self._installation.alerts.recover(topic.name, {AlertKind.SEGMENT_DAMAGED}, numbers, how)
         if findings:
             grouped = [_build_finding(partition, findings) for partition in sorted(damaged, key=_build_partition_key)]
-            self._ctx.alerts.open_alert(alert_kinds.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
+            self._installation.alerts.open_alert(alert_kinds.make_segment_damaged(topic.name, grouped, at_ms=now_ms))
 
 
-def list_live_files(ctx: Context, topic: str, head: Head | None = None) -> list[LiveFile]:
+def list_live_files(installation: Installation, topic: str, head: Head | None = None) -> list[LiveFile]:
     """List all files that ``head`` of ``topic`` names: segments, quarantine files, receipts, ledgers and chains.
 
     ``head`` None: the newest.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     head = head or log.head()
     files = [
         LiveFile(topic, each.path, SEGMENT, each.partition, each.size_bytes, partial(_read_segment, each))
@@ -316,28 +316,31 @@ def list_live_files(ctx: Context, topic: str, head: Head | None = None) -> list[
                 each.size_bytes,
                 partial(check_quarantine_file, each.path, each.records, each.size_bytes),
             )
-            for each in ctx.log.quarantine(topic, head).files()
+            for each in installation.log.quarantine(topic, head).files()
         ]
     return [*files, *_list_documents(topic, head)]
 
 
-def compute_bytes_left_today(ctx: Context) -> int | None:
+def compute_bytes_left_today(installation: Installation) -> int | None:
     """Return what ``scrub.bytes_per_day`` leaves of the last 24 hours; None: there is no such limit."""
-    limit = ctx.settings.scrub.bytes_per_day
+    limit = installation.settings.scrub.bytes_per_day
     if limit is None:
         return None
-    used = sum(size_bytes for _, size_bytes in ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS))
+    used = sum(
+        size_bytes
+        for _, size_bytes in installation.store.segment_checks.list_sizes_since(installation.now_ms() - DAY_MS)
+    )
     return max(0, limit - used)
 
 
-def find_budget_free_at_ms(ctx: Context) -> int:
+def find_budget_free_at_ms(installation: Installation) -> int:
     """Return when the oldest bytes of the last 24 hours leave the day's budget; now if there are none."""
-    used = ctx.store.segment_checks.list_sizes_since(ctx.now_ms() - DAY_MS)
-    return used[0][0] + DAY_MS if used else ctx.now_ms()
+    used = installation.store.segment_checks.list_sizes_since(installation.now_ms() - DAY_MS)
+    return used[0][0] + DAY_MS if used else installation.now_ms()
 
 
 def open_scrub(
-    ctx: Context,
+    installation: Installation,
     topics: Iterable[str],
     *,
     max_bytes: int | None = None,
@@ -354,7 +357,9 @@ def open_scrub(
             "A scrub needs a limit of at least one byte.",
             left="Nothing was read.",
         )
-    work = Scrub(ctx, max_bytes=max_bytes, bytes_per_second=bytes_per_second, checked_before_ms=checked_before_ms)
+    work = Scrub(
+        installation, max_bytes=max_bytes, bytes_per_second=bytes_per_second, checked_before_ms=checked_before_ms
+    )
     for topic in topics:
         work.add(topic)
     return work.run()

@@ -36,7 +36,7 @@ from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
 from winnow.pipeline.compaction.open_runs import settle_open_runs
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
 from winnow.pipeline.topics.deletion import find_grace_ms, remove_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -46,7 +46,7 @@ from winnow.report.alert_kinds import AlertKind
 from winnow.report.events import log_event
 from winnow.store import OpenIngest
 from winnow.store.table_health import TopicSweep
-from winnow.values.model import RetiredFile, TopicState
+from winnow.values.topic_state import RetiredFile, TopicState
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,17 @@ class SweepReport:
     documents_lost: int = 0
 
 
-def sweep_topics(ctx: Context, topics: Sequence[str] = ()) -> list[SweepReport]:
+def sweep_topics(installation: Installation, topics: Sequence[str] = ()) -> list[SweepReport]:
     """Delete files that no reader can reach, topic by topic (none = all, deleted ones too). Repeatable."""
-    reports = [_sweep_any_topic(ctx, topic) for topic in topics or (*ctx.log.names(), *ctx.log.list_deleted())]
+    reports = [
+        _sweep_any_topic(installation, topic)
+        for topic in topics or (*installation.log.names(), *installation.log.list_deleted())
+    ]
     if any(report.pages_removed for report in reports):
         # Great Expectations takes seconds to load, and most sweeps do not need it.
         from winnow.quality.validation import build_site_index
 
-        build_site_index(ctx.settings.data_docs)
+        build_site_index(installation.settings.data_docs)
     return reports
 
 
@@ -126,20 +129,20 @@ class _ListedLeftovers:
     open_ingests: Sequence[OpenIngest]
 
 
-def _sweep_any_topic(ctx: Context, topic: str) -> SweepReport:
+def _sweep_any_topic(installation: Installation, topic: str) -> SweepReport:
     try:
-        return _sweep_topic(ctx, topic)
+        return _sweep_topic(installation, topic)
     except DeletedTopicError:
-        return _sweep_deleted_topic(ctx, topic)
+        return _sweep_deleted_topic(installation, topic)
 
 
-def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
+def _sweep_deleted_topic(installation: Installation, topic: str) -> SweepReport:
     """Remove a deleted topic for good if its grace has passed."""
-    log = ctx.log.open(topic)
-    with hold_lease(ctx, topic):
-        note_deleted(ctx.log.deleted_notes, topic)  # a restore that came too late may have removed the note
+    log = installation.log.open(topic)
+    with hold_lease(installation, topic):
+        note_deleted(installation.log.deleted_notes, topic)  # a restore that came too late may have removed the note
         grace_ms = find_grace_ms(log, log.newest_head(even_deleted=True))
-        removed = remove_topic(ctx, topic, deleted_before_ms=ctx.now_ms() - grace_ms)
+        removed = remove_topic(installation, topic, deleted_before_ms=installation.now_ms() - grace_ms)
     if removed is None:
         waits = f"{topic}: deleted; its files wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
         return SweepReport(topic, 0, 0, 0, 0, 0, waits)
@@ -149,59 +152,67 @@ def _sweep_deleted_topic(ctx: Context, topic: str) -> SweepReport:
     return SweepReport(topic, removed.files_deleted, removed.bytes_deleted, 0, 0, 0, text, unnamed=removed.left)
 
 
-def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
-    started_ms = ctx.now_ms()
-    log = ctx.log.open(topic)
-    with hold_lease(ctx, topic), explain_missing_metadata(log):
+def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
+    started_ms = installation.now_ms()
+    log = installation.log.open(topic)
+    with hold_lease(installation, topic), explain_missing_metadata(log):
         head = log.newest_head()
-        settle_open_runs(ctx, topic)
+        settle_open_runs(installation, topic)
         head = log.newest_head()
         config: TopicConfig = log.config(head)
-        now_ms = ctx.now_ms()
+        now_ms = installation.now_ms()
         # From this one the side table is brought up to date; without it all rows would have to be written again.
-        kept = find_reflected_snapshot(ctx, topic) if config.latest_table else None
+        kept = find_reflected_snapshot(installation, topic) if config.latest_table else None
         expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms, kept=() if kept is None else (kept,))
-        _record_expiring_files(ctx, topic, expiry, now_ms)
+        _record_expiring_files(installation, topic, expiry, now_ms)
         expire_snapshots(log, expiry.snapshot_ids)
-        quarantine = ctx.log.quarantine(topic, head)
-        expired = len(expiry.snapshot_ids) + _expire_quarantine(ctx, quarantine, now_ms, config.retired_grace_ms)
-        found = _list_leftovers(ctx, log.newest_head(), config, now_ms)
+        quarantine = installation.log.quarantine(topic, head)
+        expired = len(expiry.snapshot_ids) + _expire_quarantine(
+            installation, quarantine, now_ms, config.retired_grace_ms
+        )
+        found = _list_leftovers(installation, log.newest_head(), config, now_ms)
         # Read before the commit: what somebody puts in later may be a file of a commit that is about to land.
-        ledger = _read_ledger(ctx, topic)
+        ledger = _read_ledger(installation, topic)
         forgotten = _is_any_forgotten(ledger, expiry, log)
-        fence_raised = _commit_removals(ctx, log, found, now_ms - config.retired_grace_ms, ends_commits=forgotten)
+        fence_raised = _commit_removals(
+            installation, log, found, now_ms - config.retired_grace_ms, ends_commits=forgotten
+        )
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
         head = log.newest_head()
         referenced = collect_references(head.table)
         unnamed: list[str] = []
         condemned = _select_condemned(head, quarantine, referenced, unnamed)
-        deleted_data = _delete_files(ctx, topic, condemned, now_ms, unnamed)
+        deleted_data = _delete_files(installation, topic, condemned, now_ms, unnamed)
         # Folders of published plans and committed ingests, in which nothing is written any more.
         for location in (head.location, quarantine.location):
             storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(location, "data"))
         pending = _find_unreferenced_metadata(ledger, head, quarantine, referenced, unnamed)
-        deleted_other = _delete_files(ctx, topic, pending, now_ms, unnamed)
+        deleted_other = _delete_files(installation, topic, pending, now_ms, unnamed)
         deletable = DeletionFilter(head, referenced, quarantine, fence_raised=fence_raised)
         rules = (deletable, config.retired_grace_ms, now_ms, unnamed)
         deleted_leftovers = [
-            *leftovers.delete_of_runs(ctx, head, found.runs, *rules),
-            *leftovers.delete_of_ingests(ctx, head, found.ingests, *rules),
+            *leftovers.delete_of_runs(installation, head, found.runs, *rules),
+            *leftovers.delete_of_ingests(installation, head, found.ingests, *rules),
         ]
         gone = {file.path for file in deleted_data}
         if gone:
             log.commit(lambda current: _drop_deleted_files(current, gone))
-            ctx.store.segment_checks.forget(topic, gone)
-        mended = mend_documents(ctx, log)
+            installation.store.segment_checks.forget(topic, gone)
+        mended = mend_documents(installation, log)
         after = log.head()
-        ctx.store.projection.record_states(topic, after.state.partitions, now_ms, table_uuid=after.table_uuid)
+        installation.store.projection.record_states(topic, after.state.partitions, now_ms, table_uuid=after.table_uuid)
         deleted = [*deleted_data, *deleted_other, *deleted_leftovers]
         if deleted or expired:
-            refresh_overview(ctx, topic, after)
+            refresh_overview(installation, topic, after)
         orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
-        side = sweep_latest_table(ctx, topic, now_ms, config.retired_grace_ms) if config.latest_table else SweptTable()
+        side = (
+            sweep_latest_table(installation, topic, now_ms, config.retired_grace_ms)
+            if config.latest_table
+            else SweptTable()
+        )
         unnamed = sorted({*unnamed, *side.unnamed})
-        _record_sweep(ctx, after, deleted, orphaned, expired, unnamed)
-        rows, pages = prune_history(ctx, topic, ctx.now_ms())
+        _record_sweep(installation, after, deleted, orphaned, expired, unnamed)
+        rows, pages = prune_history(installation, topic, installation.now_ms())
     waiting = after.state.waiting_files
     report = SweepReport(
         topic=topic,
@@ -228,11 +239,11 @@ def _sweep_topic(ctx: Context, topic: str) -> SweepReport:
         snapshots_expired=report.snapshots_expired,
         files_waiting=report.files_waiting,
         bytes_waiting=report.bytes_waiting,
-        duration_ms=ctx.now_ms() - started_ms,
+        duration_ms=installation.now_ms() - started_ms,
     )
-    stuck_since_ms = now_ms - config.retired_grace_ms - ctx.settings.alert.sweep_stuck_ms
-    if not ctx.store.retired_files.list_waiting(stuck_since_ms, topic):
-        ctx.alerts.recover(topic, {AlertKind.SWEEP_STUCK}, None, "was swept")
+    stuck_since_ms = now_ms - config.retired_grace_ms - installation.settings.alert.sweep_stuck_ms
+    if not installation.store.retired_files.list_waiting(stuck_since_ms, topic):
+        installation.alerts.recover(topic, {AlertKind.SWEEP_STUCK}, None, "was swept")
     return report
 
 
@@ -268,7 +279,7 @@ def _format_mended(mended: MendedDocuments) -> str:
 
 
 def _record_sweep(
-    ctx: Context,
+    installation: Installation,
     head: Head,
     deleted: Sequence[RetiredFile],
     orphaned: Sequence[Leftover],
@@ -278,10 +289,10 @@ def _record_sweep(
     """Record for the page what a sweep did; an error here affects nothing."""
     topic = head.state.topic
     with suppress_overview_errors(topic):
-        ctx.store.table_health.record_sweep(
+        installation.store.table_health.record_sweep(
             TopicSweep(
                 topic=topic,
-                swept_at_ms=ctx.now_ms(),
+                swept_at_ms=installation.now_ms(),
                 files_deleted=len(deleted),
                 bytes_deleted=sum(file.size_bytes for file in deleted),
                 snapshots_expired=snapshots_expired,
@@ -293,7 +304,7 @@ def _record_sweep(
         )
 
 
-def _record_expiring_files(ctx: Context, topic: str, expiry: Expiry, now_ms: int) -> None:
+def _record_expiring_files(installation: Installation, topic: str, expiry: Expiry, now_ms: int) -> None:
     """Record the files that expiring will leave unreferenced, so that none is forgotten after a crash."""
     for kind, paths in (
         ("manifest", expiry.manifests),
@@ -302,15 +313,15 @@ def _record_expiring_files(ctx: Context, topic: str, expiry: Expiry, now_ms: int
     ):
         files = [RetiredFile(path, storage.read_size_bytes(path) or 0, now_ms, "expiry") for path in sorted(paths)]
         if files:
-            ctx.store.retired_files.record(topic, files, kind)
+            installation.store.retired_files.record(topic, files, kind)
 
 
-def _expire_quarantine(ctx: Context, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
+def _expire_quarantine(installation: Installation, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
     """Expire old snapshots of the quarantine's table, after recording unreferenced files; return how many."""
     expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
     if expiry is None:
         return 0
-    _record_expiring_files(ctx, quarantine.topic, expiry, now_ms)
+    _record_expiring_files(installation, quarantine.topic, expiry, now_ms)
     expire_quarantine(quarantine, expiry.snapshot_ids)
     return len(expiry.snapshot_ids)
 
@@ -369,10 +380,10 @@ def _is_any_forgotten(ledger: Mapping[str, Sequence[RetiredFile]], expiry: Expir
     return any(_select_unreferenced(found.files, head, referenced) for found in located)
 
 
-def _read_ledger(ctx: Context, topic: str) -> dict[str, list[RetiredFile]]:
+def _read_ledger(installation: Installation, topic: str) -> dict[str, list[RetiredFile]]:
     """Read the metadata files that were recorded as retired and are not deleted yet, by kind."""
     found: dict[str, list[RetiredFile]] = {}
-    for row in ctx.store.retired_files.list_retired(topic, pending_only=True):
+    for row in installation.store.retired_files.list_retired(topic, pending_only=True):
         if row.kind not in {"data", "attempts"}:
             file = RetiredFile(row.path, row.size_bytes, row.retired_at_ms, row.plan_id)
             found.setdefault(row.kind, []).append(file)
@@ -385,11 +396,11 @@ def _select_unreferenced(files: Iterable[NamedFile], head: Head, referenced: Fil
 
 
 def _delete_files(
-    ctx: Context, topic: str, files: Sequence[NamedFile], now_ms: int, unnamed: list[str]
+    installation: Installation, topic: str, files: Sequence[NamedFile], now_ms: int, unnamed: list[str]
 ) -> list[RetiredFile]:
     """Delete ``files``, each below its table's folder; return which are gone. Others stay, and their records too."""
     if files:
-        ctx.installation.require_own()
+        installation.guard.require_own()
     gone: list[RetiredFile] = []
     for named in files:
         if storage.delete(storage.join(named.location, named.path), below=named.location):
@@ -397,22 +408,22 @@ def _delete_files(
         else:
             unnamed.append(named.file.path)
     if gone:
-        ctx.store.retired_files.mark_deleted(topic, [file.path for file in gone], now_ms)
+        installation.store.retired_files.mark_deleted(topic, [file.path for file in gone], now_ms)
     return gone
 
 
-def _list_leftovers(ctx: Context, head: Head, config: TopicConfig, now_ms: int) -> _ListedLeftovers:
+def _list_leftovers(installation: Installation, head: Head, config: TopicConfig, now_ms: int) -> _ListedLeftovers:
     # A running ingest call renews its row three times within a lease.
-    idle_since_ms = now_ms - max(config.retired_grace_ms, ctx.settings.lease_ms)
+    idle_since_ms = now_ms - max(config.retired_grace_ms, installation.settings.lease_ms)
     return _ListedLeftovers(
-        runs=leftovers.list_runs(ctx, head, closed_before_ms=now_ms - config.retired_grace_ms),
-        ingests=leftovers.list_ingests(ctx, head, idle_since_ms=idle_since_ms),
-        open_ingests=ctx.store.ingests.list_open(head.state.topic),
+        runs=leftovers.list_runs(installation, head, closed_before_ms=now_ms - config.retired_grace_ms),
+        ingests=leftovers.list_ingests(installation, head, idle_since_ms=idle_since_ms),
+        open_ingests=installation.store.ingests.list_open(head.state.topic),
     )
 
 
 def _commit_removals(
-    ctx: Context, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int, *, ends_commits: bool
+    installation: Installation, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int, *, ends_commits: bool
 ) -> bool:
     """Commit what makes files deletable, if needed; return whether the fence was raised.
 
@@ -426,7 +437,7 @@ def _commit_removals(
     def build(head: Head) -> Change:
         nonlocal raised
         referenced = collect_references(head.table)
-        raised = leftovers.needs_fence(found.runs, head, referenced, ctx.log.quarantine(log.topic, head))
+        raised = leftovers.needs_fence(found.runs, head, referenced, installation.log.quarantine(log.topic, head))
         voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head.state)
         state = _mark_files_for_deletion(head.state, referenced, retired_before_ms)
         if voided:
@@ -441,9 +452,9 @@ def _commit_removals(
         log.commit(build)
     except _NothingToCommitError:
         raised = False
-    ctx.store.ingests.note_voided([each.ingest_id for each in voided], ctx.now_ms())
+    installation.store.ingests.note_voided([each.ingest_id for each in voided], installation.now_ms())
     # Their process died, or lost the store, between its commit and closing the row.
-    ctx.store.ingests.close([each.ingest_id for each in committed])
+    installation.store.ingests.close([each.ingest_id for each in committed])
     return raised
 
 

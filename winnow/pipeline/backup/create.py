@@ -35,7 +35,7 @@ from winnow.pipeline.backup.backup_place import (
     Owner,
 )
 from winnow.pipeline.backup.topic_copies import TopicCopy, Watcher
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.store.audit import AuditAction
@@ -64,7 +64,9 @@ class BackupReport:
     left_out: dict[str, str]
 
 
-def create_backup(ctx: Context, destination: str, watch: Watcher = lambda what, done, total: None) -> BackupReport:
+def create_backup(
+    installation: Installation, destination: str, watch: Watcher = lambda what, done, total: None
+) -> BackupReport:
     """Make a backup of all topics and the metadata store.
 
     Topics that cannot be copied are left out and named; all others are in the backup.
@@ -75,33 +77,33 @@ def create_backup(ctx: Context, destination: str, watch: Watcher = lambda what, 
         RunAgainError: a topic changed faster than it was copied. What was copied stays; no backup was made.
         ServiceError: the store, the catalog or an object store cannot be reached; as before.
     """
-    return _Creation(ctx, BackupPlace(destination), watch).run()
+    return _Creation(installation, BackupPlace(destination), watch).run()
 
 
 class _Creation:
-    def __init__(self, ctx: Context, place: BackupPlace, watch: Watcher) -> None:
-        self._ctx = ctx
+    def __init__(self, installation: Installation, place: BackupPlace, watch: Watcher) -> None:
+        self._installation = installation
         self._place = place
         self._watch = watch
         self._files_copied = self._bytes_copied = 0
 
     def run(self) -> BackupReport:
-        owner = make_owner(self._ctx)
+        owner = make_owner(self._installation)
         _require_apart(self._place.uri, owner.warehouse)
         self._place.claim(owner)
         earlier = self._find_earlier()
-        created_at_ms = self._ctx.now_ms()
+        created_at_ms = self._installation.now_ms()
         store = self._copy_store()
         topics: list[CopiedTopic] = []
         left_out: dict[str, str] = {}
-        for pointers in read_pointers(self._ctx.log):
+        for pointers in read_pointers(self._installation.log):
             try:
                 copied = self._copy_topic(pointers, earlier.get(pointers.topic))
             except (DamagedMetadataError, ForeignTableError) as problem:
                 left_out[pointers.topic] = str(problem)
                 continue
             topics += [copied] if copied is not None else []
-        revision = self._ctx.store.portable_rows.revision
+        revision = self._installation.store.portable_rows.revision
         backup = Backup(created_at_ms, __version__, owner, revision, tuple(topics), store, left_out)
         return self._finish(self._place.write(backup), backup)
 
@@ -116,7 +118,7 @@ class _Creation:
         self._watch("Copying the metadata store", 0, 0)
         return tuple(
             CopiedRows(table, tuple(self._place.write_rows(part) for part in _split(rows, ROWS_OF_PART)))
-            for table, rows in self._ctx.store.portable_rows.read_tables()
+            for table, rows in self._installation.store.portable_rows.read_tables()
         )
 
     def _copy_topic(self, pointers: TopicPointers, earlier: CopiedTopic | None) -> CopiedTopic | None:
@@ -124,7 +126,7 @@ class _Creation:
         topic = pointers.topic
         for attempt in range(MAXIMUM_TRIES):
             try:
-                with hold_lease(self._ctx, topic) if attempt >= TRIES_WITHOUT_LEASE else nullcontext():
+                with hold_lease(self._installation, topic) if attempt >= TRIES_WITHOUT_LEASE else nullcontext():
                     return self._try_to_copy(pointers, earlier)
             except TopicBusyError:
                 wait_before_retry(attempt)
@@ -140,7 +142,7 @@ class _Creation:
         )
 
     def _try_to_copy(self, pointers: TopicPointers, earlier: CopiedTopic | None) -> CopiedTopic | None:
-        copy = TopicCopy(self._place, self._ctx.settings.warehouse, pointers, earlier, self._watch)
+        copy = TopicCopy(self._place, self._installation.settings.warehouse, pointers, earlier, self._watch)
         try:
             return copy.run()
         finally:
@@ -148,7 +150,7 @@ class _Creation:
             self._bytes_copied += copy.bytes_copied
 
     def _look_again(self, pointers: TopicPointers, gone: FileNotFoundError) -> TopicPointers | None:
-        newer = next(iter(read_pointers(self._ctx.log, pointers.topic)), None)
+        newer = next(iter(read_pointers(self._installation.log, pointers.topic)), None)
         if newer == pointers:
             raise DamagedMetadataError(
                 f"A file of topic {pointers.topic} is gone, and its tables still refer to it ({gone}).",
@@ -174,15 +176,15 @@ class _Creation:
             left_out=backup.left_out,
         )
         detail = f"{backup_id}: {report.topics:,} topics, {report.files:,} files, {report.files_copied:,} of them new"
-        record_action(self._ctx, AuditAction.BACK_UP, "", detail=detail)
+        record_action(self._installation, AuditAction.BACK_UP, "", detail=detail)
         return report
 
 
-def make_owner(ctx: Context) -> Owner:
+def make_owner(installation: Installation) -> Owner:
     """Return whose backups those of this installation are."""
-    found = ctx.store.installation.find()
-    installation = None if found is None else found.installation_id
-    return Owner(ctx.settings.warehouse.rstrip("/"), ctx.log.namespaces.topics, installation)
+    found = installation.store.installation.find()
+    installation_id = None if found is None else found.installation_id
+    return Owner(installation.settings.warehouse.rstrip("/"), installation.log.namespaces.topics, installation_id)
 
 
 def _require_apart(destination: str, warehouse: str) -> None:

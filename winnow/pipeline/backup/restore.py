@@ -23,7 +23,7 @@ from winnow.log.table_pointers import TableRole, find_namespace, list_registered
 from winnow.pipeline.backup.backup_place import Backup, BackupPlace, CopiedFile, CopiedTopic, make_damage_error
 from winnow.pipeline.backup.topic_copies import Watcher
 from winnow.pipeline.backup.verify import DIFFERENT, MISSING
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import iterate_parallel
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.stored_rows import rebuild_store
@@ -65,9 +65,12 @@ class _Note:
 
 
 def restore_backup(
-    ctx: Context, destination: str, backup_id: str | None = None, watch: Watcher = lambda what, done, total: None
+    installation: Installation,
+    destination: str,
+    backup_id: str | None = None,
+    watch: Watcher = lambda what, done, total: None,
 ) -> RestoreReport:
-    """Restore a backup (None: the newest) into the installation of ``ctx``, which must be empty, or go on with it.
+    """Restore a backup (None: the newest) into the ``installation``, which must be empty, or go on with it.
 
     Raises:
         UsageError: there is no such backup, the place is not empty, or it is another warehouse than the backup's.
@@ -77,17 +80,19 @@ def restore_backup(
     """
     place = BackupPlace(destination)
     chosen = place.choose(backup_id)
-    return _Restore(ctx, place, chosen, place.read(chosen), watch).run()
+    return _Restore(installation, place, chosen, place.read(chosen), watch).run()
 
 
 class _Restore:
-    def __init__(self, ctx: Context, place: BackupPlace, backup_id: str, backup: Backup, watch: Watcher) -> None:
-        self._ctx = ctx
+    def __init__(
+        self, installation: Installation, place: BackupPlace, backup_id: str, backup: Backup, watch: Watcher
+    ) -> None:
+        self._installation = installation
         self._place = place
         self._backup_id = backup_id
         self._backup = backup
         self._watch = watch
-        self._note = storage.join(ctx.settings.warehouse, f"{ctx.log.namespaces.topics}_restore.json")
+        self._note = storage.join(installation.settings.warehouse, f"{installation.log.namespaces.topics}_restore.json")
 
     def run(self) -> RestoreReport:
         """Restore everything."""
@@ -98,17 +103,17 @@ class _Restore:
         if not registered:  # else the store was complete before
             self._watch("Restoring the metadata store", 0, 0)
             rows = ((table.table, self._place.read_rows(table)) for table in self._backup.store)
-            self._ctx.store.portable_rows.replace_all(rows)
+            self._installation.store.portable_rows.replace_all(rows)
         for topic in self._backup.topics:
             self._register(topic, registered)
         report = self._make_report([self._open(topic) for topic in self._backup.topics])
         detail = f"{self._backup_id}: {len(report.topics):,} topics"
-        record_action(self._ctx, AuditAction.RESTORE_BACKUP, "", detail=detail)
+        record_action(self._installation, AuditAction.RESTORE_BACKUP, "", detail=detail)
         storage.delete(self._note)
         return report
 
     def _require_same_warehouse(self) -> None:
-        theirs, ours = self._backup.owner.warehouse, self._ctx.settings.warehouse.rstrip("/")
+        theirs, ours = self._backup.owner.warehouse, self._installation.settings.warehouse.rstrip("/")
         if theirs != ours and find_path_below(theirs, f"{ours}/x") != "x":
             raise UsageError(
                 f"The backup is of the warehouse {theirs}, and this installation's is {ours}. The files of a table "
@@ -120,7 +125,7 @@ class _Restore:
 
     def _begin(self) -> set[tuple[TableRole, str]]:
         """Check that the place is empty or this restore's own; return the tables that it has registered already."""
-        registered = list_registered(self._ctx.log)
+        registered = list_registered(self._installation.log)
         begun = self._read_note()
         if begun is None:
             self._require_empty(registered)
@@ -151,14 +156,14 @@ class _Restore:
             self._raise_occupied(found)
 
     def _name_table(self, role: TableRole, name: str) -> str:
-        return f"the table {find_namespace(self._ctx.log, role)}.{name} in the catalog"
+        return f"the table {find_namespace(self._installation.log, role)}.{name} in the catalog"
 
     def _find_rows(self) -> list[str]:
-        return self._ctx.store.portable_rows.find_filled_tables()
+        return self._installation.store.portable_rows.find_filled_tables()
 
     def _find_files(self) -> Iterator[str]:
-        spaces = (find_namespace(self._ctx.log, role) for role in TableRole)
-        folders = {storage.join(self._ctx.settings.warehouse, namespace) for namespace in spaces}
+        spaces = (find_namespace(self._installation.log, role) for role in TableRole)
+        folders = {storage.join(self._installation.settings.warehouse, namespace) for namespace in spaces}
         tables = [table for topic in self._backup.topics for table in topic.tables]
         folders |= {folder for table in tables for folder in (table.location, table.copies) if folder is not None}
         for folder in sorted(folders):
@@ -188,7 +193,7 @@ class _Restore:
             self._restore_at(file, place)
 
     def _restore_at(self, file: CopiedFile, target: str) -> None:
-        warehouse = self._ctx.settings.warehouse
+        warehouse = self._installation.settings.warehouse
         root = warehouse if find_path_below(warehouse, target) is not None else target.rpartition("/")[0]
         if storage.read_size_bytes(target) == file.size_bytes and compute_file_digest(target) == file.digest:
             return
@@ -204,19 +209,19 @@ class _Restore:
         """Enter the tables of a topic into the catalog, its log last."""
         state = open_table_walk(storage.read_bytes, topic.log.metadata_location).read_state()
         if state is not None and state.get("deleted_at_ms") is not None:
-            note_deleted(self._ctx.log.deleted_notes, topic.topic)
+            note_deleted(self._installation.log.deleted_notes, topic.topic)
         by_role = {table.role: table for table in topic.tables}
         for role in TableRole:
             if role in by_role and (role, topic.topic) not in registered:
-                register_table(self._ctx.log, role, topic.topic, by_role[role].metadata_location)
+                register_table(self._installation.log, role, topic.topic, by_role[role].metadata_location)
 
     def _open(self, topic: CopiedTopic) -> RestoredTopic:
         """Raise the fence of a restored topic and complete its rows in the store."""
         notice = ""
         try:
-            self._ctx.log.open(topic.topic).commit(self._make_first_change, even_deleted=True)
-            if topic.topic not in self._ctx.log.list_deleted():
-                rebuild_store(self._ctx, [topic.topic])
+            self._installation.log.open(topic.topic).commit(self._make_first_change, even_deleted=True)
+            if topic.topic not in self._installation.log.list_deleted():
+                rebuild_store(self._installation, [topic.topic])
         except WinnowError as problem:  # it is as it was when the backup was made
             notice = str(problem)
         return RestoredTopic(topic.topic, topic.log.records, topic.files.entries, topic.size_bytes, notice)
@@ -228,8 +233,8 @@ class _Restore:
         of which there is less than one in a millisecond, so the time that has passed since is above them.
         """
         state = head.state
-        passed_ms = max(self._ctx.now_ms() - self._backup.created_at_ms, 0)
-        numbers = [each.number for each in self._ctx.store.ingests.list_open(state.topic)]
+        passed_ms = max(self._installation.now_ms() - self._backup.created_at_ms, 0)
+        numbers = [each.number for each in self._installation.store.ingests.list_open(state.topic)]
         first_valid = max([state.first_valid_ingest, *numbers]) + passed_ms + 1
         raised = replace(head, state=replace(state, first_valid_ingest=first_valid))
         return make_fence_change(raised, [head.fence + passed_ms], operation="restore-backup")

@@ -12,7 +12,7 @@ from itertools import islice
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.files import storage
 from winnow.pipeline.compaction.idle_topics import compute_rules_digest, make_idle_topic
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import find_topics_held_by_others, is_held_by_another
 from winnow.pipeline.topics.overview import build_overview, record_assessed_topics, suppress_overview_errors
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
@@ -30,9 +30,9 @@ MAXIMUM_LOADING_THREADS = 8
 """Maximum topics loaded at a time where manifests are in an object store."""
 
 
-def assess_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
+def assess_view(installation: Installation, view: TopicView, *, as_of_ms: int) -> list[Assessment]:
     """Assess every partition of ``view``."""
-    busy = is_held_by_another(ctx, view.log.topic)
+    busy = is_held_by_another(installation, view.log.topic)
     return [decision.assessment for decision in decide_partitions(view, as_of_ms=as_of_ms, busy=busy)]
 
 
@@ -51,21 +51,28 @@ def decide_partitions(view: TopicView, *, as_of_ms: int, busy: bool) -> list[Dec
     ]
 
 
-def assess_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True) -> list[Assessment]:
+def assess_topics(
+    installation: Installation, topics: Sequence[str], *, as_of_ms: int, record: bool = True
+) -> list[Assessment]:
     """Assess ``topics`` (none = all), and record each decision and overview in the metadata store.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: of the first topic that cannot be assessed; the results
             of those before it are recorded.
     """
-    names = list(topics) or ctx.log.names()
-    with open_assessor(ctx, names, as_of_ms=as_of_ms, record=record) as look:
+    names = list(topics) or installation.log.names()
+    with open_assessor(installation, names, as_of_ms=as_of_ms, record=record) as look:
         return [assessment for topic in names for assessment in look(topic)]
 
 
 @contextmanager
 def open_assessor(
-    ctx: Context, topics: Sequence[str], *, as_of_ms: int, record: bool = True, closes_active: bool = False
+    installation: Installation,
+    topics: Sequence[str],
+    *,
+    as_of_ms: int,
+    record: bool = True,
+    closes_active: bool = False,
 ) -> Iterator[Callable[[str], list[Assessment]]]:
     """Assess many topics one by one, and record the results some hundred at a time.
 
@@ -73,7 +80,7 @@ def open_assessor(
     recorded when the block ends, also by an error; after a crash the next assessment computes them again.
 
     Args:
-        ctx: the context.
+        installation: the installation.
         topics: the topics to be assessed, in that order. On object stores the next ones are loaded meanwhile.
         as_of_ms: the instant to decide for.
         record: whether to record the results.
@@ -82,9 +89,9 @@ def open_assessor(
     Raises:
         ServiceError: metadata store or catalog cannot be reached.
     """
-    with _preload_views(ctx, topics) as view_of:
+    with _preload_views(installation, topics) as view_of:
         shown = (lambda topic: view_of(topic).close_active()) if closes_active else view_of
-        assessor = _Assessor(ctx, topics, as_of_ms, shown, record=record and not closes_active)
+        assessor = _Assessor(installation, topics, as_of_ms, shown, record=record and not closes_active)
         try:
             yield assessor.assess
         finally:
@@ -95,22 +102,28 @@ class _Assessor:
     """Assesses the topics of one call, some hundred at a time."""
 
     def __init__(
-        self, ctx: Context, topics: Sequence[str], as_of_ms: int, view_of: Callable[[str], TopicView], *, record: bool
+        self,
+        installation: Installation,
+        topics: Sequence[str],
+        as_of_ms: int,
+        view_of: Callable[[str], TopicView],
+        *,
+        record: bool,
     ) -> None:
-        self._ctx = ctx
+        self._installation = installation
         self._as_of_ms = as_of_ms
         self._view_of = view_of
         self._records = record
         self._share_of = {topic: number // MAXIMUM_TOPICS_PER_WRITE for number, topic in enumerate(topics)}
         self._topics = topics
         self._share: int | None = None
-        self._rules_digest = compute_rules_digest(ctx)
+        self._rules_digest = compute_rules_digest(installation)
         self._busy: frozenset[str] = frozenset()
         self._waiting: list[AssessedTopic] = []
 
     def assess(self, topic: str) -> list[Assessment]:
         """Assess ``topic``."""
-        started_ms = self._ctx.now_ms()
+        started_ms = self._installation.now_ms()
         self._begin_chunk(topic)
         view = self._view_of(topic)
         if 0 <= view.now_ms - self._as_of_ms <= MAXIMUM_CLOCK_SKEW_MS:
@@ -124,7 +137,7 @@ class _Assessor:
             with suppress_overview_errors(topic):
                 same = view.now_ms == self._as_of_ms and not busy
                 look = replace(
-                    build_overview(self._ctx, view, decisions=decisions if same else None),
+                    build_overview(self._installation, view, decisions=decisions if same else None),
                     assessments=found,
                     idle=None if busy else self._make_idle_topic(view, decisions),
                 )
@@ -136,7 +149,7 @@ class _Assessor:
                 eligible=sum(each.eligible for each in found),
                 reasons=Counter(each.reason.value for each in found),
                 as_of_ms=self._as_of_ms,
-                duration_ms=self._ctx.now_ms() - started_ms,
+                duration_ms=self._installation.now_ms() - started_ms,
             )
         return found
 
@@ -147,7 +160,7 @@ class _Assessor:
         """Record the results since the last call."""
         waiting, self._waiting = self._waiting, []
         if waiting:
-            record_assessed_topics(self._ctx, waiting, as_of_ms=self._as_of_ms)
+            record_assessed_topics(self._installation, waiting, as_of_ms=self._as_of_ms)
 
     def _begin_chunk(self, topic: str) -> None:
         share = self._share_of.get(topic, 0)
@@ -156,18 +169,18 @@ class _Assessor:
         self.record()
         self._share = share
         some = self._topics[share * MAXIMUM_TOPICS_PER_WRITE : (share + 1) * MAXIMUM_TOPICS_PER_WRITE]
-        self._busy = find_topics_held_by_others(self._ctx, some)
+        self._busy = find_topics_held_by_others(self._installation, some)
 
 
 @contextmanager
-def _preload_views(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[str], TopicView]]:
+def _preload_views(installation: Installation, topics: Sequence[str]) -> Iterator[Callable[[str], TopicView]]:
     """Load the views of ``topics`` a few ahead if loading waits for an object store, else on demand.
 
     Reading from a local disk is all decoding, which threads of one process do not share.
     """
-    threads = 1 if storage.is_local(ctx.settings.warehouse) else min(MAXIMUM_LOADING_THREADS, len(topics))
+    threads = 1 if storage.is_local(installation.settings.warehouse) else min(MAXIMUM_LOADING_THREADS, len(topics))
     if threads <= 1:
-        yield lambda topic: load_topic_view(ctx, topic)
+        yield lambda topic: load_topic_view(installation, topic)
         return
     coming = iter(topics)
     loading: dict[str, Future[TopicView]] = {}
@@ -176,12 +189,12 @@ def _preload_views(ctx: Context, topics: Sequence[str]) -> Iterator[Callable[[st
         def begin(count: int) -> None:
             for topic in islice(coming, count):
                 if topic not in loading:
-                    loading[topic] = pool.submit(load_topic_view, ctx, topic)
+                    loading[topic] = pool.submit(load_topic_view, installation, topic)
 
         def view_of(topic: str) -> TopicView:
             begin(1)
             future = loading.pop(topic, None)
-            return load_topic_view(ctx, topic) if future is None else future.result()
+            return load_topic_view(installation, topic) if future is None else future.result()
 
         begin(threads)
         try:

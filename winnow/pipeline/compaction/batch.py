@@ -20,7 +20,7 @@ from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.stage import begin_attempt, end_attempt, stage_retention_plans
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import map_parallel
 from winnow.pipeline.spark.submit import JobOutcome
 from winnow.pipeline.topics.leases import HeldLeases
@@ -45,7 +45,13 @@ class PlanAttempt:
 
 
 def lock_and_plan(
-    ctx: Context, topic: str, leases: HeldLeases, *, as_of_ms: int, attempt: str, closes_active: bool = False
+    installation: Installation,
+    topic: str,
+    leases: HeldLeases,
+    *,
+    as_of_ms: int,
+    attempt: str,
+    closes_active: bool = False,
 ) -> tuple[PlanReference | None, list[Receipt]]:
     """Lock ``topic``, settle its open runs and plan it; it stays locked only if there is a plan.
 
@@ -59,8 +65,8 @@ def lock_and_plan(
     """
     planned = None
     try:
-        settled = lock_topic(ctx, topic, leases)
-        planned = plan_topic(ctx, topic, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active)
+        settled = lock_topic(installation, topic, leases)
+        planned = plan_topic(installation, topic, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active)
     finally:
         if planned is None:
             leases.release(topic)
@@ -68,7 +74,7 @@ def lock_and_plan(
 
 
 def stage_plans(
-    ctx: Context,
+    installation: Installation,
     plans: Sequence[PlanReference],
     attempt: str,
     results: TopicFailures,
@@ -82,11 +88,11 @@ def stage_plans(
     marked uncleanable. ``submit`` is not called for plans that only apply retention. ``closes_failed``: nobody tries
     again with these plans, so the runs of those that failed are closed.
     """
-    started_ms = ctx.now_ms()
+    started_ms = installation.now_ms()
 
     def begin(plan: PlanReference) -> PlanReference | None:
         with results.collect(plan.topic, plan.plan_id, attempt, status=Status.REFUSED):
-            begin_attempt(ctx, plan, attempt)
+            begin_attempt(installation, plan, attempt)
             return plan
         return None
 
@@ -96,11 +102,11 @@ def stage_plans(
     reading = begun
     submitted: list[PlanReference] = []
     try:
-        reading, failures = stage_retention_plans(ctx, begun, attempt)
+        reading, failures = stage_retention_plans(installation, begun, attempt)
         submitted = reading
         outcome = submit(reading) if reading else outcome
     except Exception as problem:  # Spark could not be started, which is a failure of every plan
-        error = convert_to_winnow_error("the batch", problem, ctx.settings.places)
+        error = convert_to_winnow_error("the batch", problem, installation.settings.places)
         failures |= {plan.plan_id: describe_plan_failure(error) for plan in reading}
     failures |= outcome.failures
     in_spark = {plan.plan_id for plan in submitted}
@@ -110,14 +116,14 @@ def stage_plans(
             failure = failures.get(plan.plan_id)
             if failure is None or plan.plan_id in outcome.silent:
                 if staging.has_manifest(plan.uri, attempt):
-                    end_attempt(ctx, plan, attempt, started_ms=started_ms)
+                    end_attempt(installation, plan, attempt, started_ms=started_ms)
                     return plan
                 failure = failure or PlanFailure(
                     Explanation("the Spark application ended well but left no staging manifest"), ServiceError.exit_code
                 )
-            found = _judge_failure(ctx, plan, failure, attempt, in_spark=plan.plan_id in in_spark)
+            found = _judge_failure(installation, plan, failure, attempt, in_spark=plan.plan_id in in_spark)
             if closes_failed:
-                close_run(ctx, ctx.store.runs.find(plan.plan_id), str(found.error), attempt=attempt)
+                close_run(installation, installation.store.runs.find(plan.plan_id), str(found.error), attempt=attempt)
             results.add(found)
         return None
 
@@ -125,7 +131,7 @@ def stage_plans(
 
 
 def _judge_failure(
-    ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str, *, in_spark: bool
+    installation: Installation, plan: PlanReference, failure: PlanFailure, attempt: str, *, in_spark: bool
 ) -> TopicFailure:
     """Judge why ``attempt`` left ``plan`` without a staging manifest, and mark the partitions that caused it.
 
@@ -136,8 +142,8 @@ def _judge_failure(
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: the plan's validity cannot be checked.
     """
-    left = explain_void(ctx, plan.plan_id)
-    marked = None if left is not None else mark_failed_partitions(ctx, plan, failure, attempt)
+    left = explain_void(installation, plan.plan_id)
+    marked = None if left is not None else mark_failed_partitions(installation, plan, failure, attempt)
     cause = None
     if left is not None:
         error: WinnowError = PlanVoidError(left)
@@ -154,13 +160,13 @@ def _judge_failure(
         error = make_error(failure.exit_code, explanation)
         # A plan that the job refused to carry out is void, which is no failure of Spark.
         if in_spark and failure.exit_code != RunAgainError.exit_code:
-            ctx.store.runs.note_spark_failure(plan.plan_id, attempt, ctx.now_ms(), str(error))
+            installation.store.runs.note_spark_failure(plan.plan_id, attempt, installation.now_ms(), str(error))
     status = Status.INVALID if marked is not None else Status.REFUSED
     return TopicFailure(plan.topic, error, plan.plan_id, attempt, left=left, cause=cause, status=status)
 
 
 def publish_plans(
-    ctx: Context, attempts: Iterable[PlanAttempt], results: TopicFailures, leases: HeldLeases
+    installation: Installation, attempts: Iterable[PlanAttempt], results: TopicFailures, leases: HeldLeases
 ) -> Iterator[Receipt]:
     """Publish validated attempts side by side, one commit for each topic, and move its checkpoint; yield each receipt.
 
@@ -171,7 +177,7 @@ def publish_plans(
         # A failure may have come after the commit.
         with results.collect(each.plan.topic, each.plan.plan_id, each.attempt, status=Status.UNKNOWN):
             leases.acquire(each.plan.topic)
-            return publish_attempt(ctx, each.plan.plan_id, each.attempt)
+            return publish_attempt(installation, each.plan.plan_id, each.attempt)
         return None
 
     yield from (receipt for receipt in map_parallel(publish, attempts) if receipt is not None)

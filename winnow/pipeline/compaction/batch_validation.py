@@ -16,7 +16,7 @@ from winnow.pipeline.compaction.validate import (
     judge_attempts,
     prepare_attempt,
 )
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import map_parallel
 from winnow.pipeline.spark.submit import Progress
 from winnow.pipeline.topics.leases import HeldLeases
@@ -31,7 +31,7 @@ MAXIMUM_SMALL_BYTES = 64 << 20
 
 
 def validate_plans(
-    ctx: Context,
+    installation: Installation,
     attempts: Sequence[PlanAttempt],
     results: TopicFailures,
     leases: HeldLeases,
@@ -45,19 +45,23 @@ def validate_plans(
     """
     if attempts:
         start_import()  # Great Expectations' import takes seconds, and recomputing facts mostly waits
-    with FactRecomputer(ctx, progress) as facts:
+    with FactRecomputer(installation, progress) as facts:
         small = [each for each in attempts if each.plan.size_bytes <= MAXIMUM_SMALL_BYTES]
         large = [each for each in attempts if each.plan.size_bytes > MAXIMUM_SMALL_BYTES]
         for each in (*small, *large):
             facts.begin(each.plan, each.attempt)
         for share in (small, *([each] for each in large)):
-            yield from _validate_together(ctx, share, results, leases, facts)
+            yield from _validate_together(installation, share, results, leases, facts)
     if attempts:
-        build_site_index(ctx.settings.data_docs)
+        build_site_index(installation.settings.data_docs)
 
 
 def _validate_together(
-    ctx: Context, attempts: Sequence[PlanAttempt], results: TopicFailures, leases: HeldLeases, facts: FactRecomputer
+    installation: Installation,
+    attempts: Sequence[PlanAttempt],
+    results: TopicFailures,
+    leases: HeldLeases,
+    facts: FactRecomputer,
 ) -> Iterator[tuple[PlanAttempt, Verdict]]:
     """Validate ``attempts`` with one run of the suite; yield those that passed."""
 
@@ -67,7 +71,7 @@ def _validate_together(
     def prepare(each: PlanAttempt) -> PreparedAttempt | Verdict | None:
         with collect(each):
             leases.acquire(each.plan.topic)
-            return prepare_attempt(ctx, each.plan.plan_id, each.attempt, facts)
+            return prepare_attempt(installation, each.plan.plan_id, each.attempt, facts)
         return None
 
     found = list(zip(attempts, map_parallel(prepare, attempts), strict=True))
@@ -76,13 +80,13 @@ def _validate_together(
     if not ready:
         return
     try:
-        judged = judge_attempts(ctx, [prepared for _, prepared in ready], index=False)
+        judged = judge_attempts(installation, [prepared for _, prepared in ready], index=False)
     except Exception as problem:  # Great Expectations cannot be used, so no topic can be judged
         judged = [problem] * len(ready)
 
     def conclude(each: PlanAttempt, prepared: PreparedAttempt, outcome: Verdict | Exception) -> Verdict | None:
         with collect(each):
-            return conclude_validation(ctx, prepared, outcome)
+            return conclude_validation(installation, prepared, outcome)
         return None
 
     work = [(*both, outcome) for both, outcome in zip(ready, judged, strict=True)]

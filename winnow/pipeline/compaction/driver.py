@@ -26,7 +26,7 @@ from winnow.pipeline.compaction.batch import (
 from winnow.pipeline.compaction.plan import pack_batches
 from winnow.pipeline.compaction.plan_validity import explain_void
 from winnow.pipeline.compaction.stage import submit_plans
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import map_parallel
 from winnow.pipeline.spark.progress import observe_too, record_progress
 from winnow.pipeline.spark.submit import JobOutcome, Progress
@@ -72,9 +72,11 @@ class CompactionOutcome:
 class _ShellResults(TopicFailures):
     """Turns each failure into the topic's receipt and error."""
 
-    def __init__(self, ctx: Context, outcome: CompactionOutcome, *, as_of_ms: int, leaves_held: bool) -> None:
-        super().__init__(partial(explain_void, ctx))
-        self._ctx = ctx
+    def __init__(
+        self, installation: Installation, outcome: CompactionOutcome, *, as_of_ms: int, leaves_held: bool
+    ) -> None:
+        super().__init__(partial(explain_void, installation))
+        self._installation = installation
         self._outcome = outcome
         self._as_of_ms = as_of_ms
         self._leaves_held = leaves_held
@@ -85,7 +87,7 @@ class _ShellResults(TopicFailures):
         if self._leaves_held and isinstance(failure.error, TopicBusyError):
             self.add_idle(failure.topic, str(failure.error))
             return
-        error = convert_to_winnow_error(f"topic {failure.topic}", failure.error, self._ctx.settings.places)
+        error = convert_to_winnow_error(f"topic {failure.topic}", failure.error, self._installation.settings.places)
         status = _find_status(failure.error) or failure.status or Status.REFUSED
         self._add_receipt(failure.topic, failure.plan_id, failure.attempt, status, str(error))
         self._outcome.errors.append(TopicError(failure.topic, error))
@@ -104,7 +106,7 @@ class _ShellResults(TopicFailures):
                 partitions=(),
                 message=message,
                 as_of_ms=self._as_of_ms,
-                finished_at_ms=self._ctx.now_ms(),
+                finished_at_ms=self._installation.now_ms(),
                 attempt=attempt,
             )
         )
@@ -119,7 +121,7 @@ def _find_status(problem: Exception) -> Status | None:
 
 
 def compact_topics(
-    ctx: Context,
+    installation: Installation,
     topics: Sequence[str],
     *,
     as_of_ms: int,
@@ -134,15 +136,15 @@ def compact_topics(
     """
     outcome = CompactionOutcome()
     leaves_held = not topics if leave_held is None else leave_held
-    results = _ShellResults(ctx, outcome, as_of_ms=as_of_ms, leaves_held=leaves_held)
+    results = _ShellResults(installation, outcome, as_of_ms=as_of_ms, leaves_held=leaves_held)
     attempt = f"a-{uuid.uuid4().hex[:12]}"
-    names = list(dict.fromkeys(topics or ctx.log.names()))
-    with ctx.store.keep_open(), hold_leases(ctx) as leases:
+    names = list(dict.fromkeys(topics or installation.log.names()))
+    with installation.store.keep_open(), hold_leases(installation) as leases:
 
         def plan_one(topic: str) -> PlanReference | None:
             with results.collect(topic):
                 plan, settled = lock_and_plan(
-                    ctx, topic, leases, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active
+                    installation, topic, leases, as_of_ms=as_of_ms, attempt=attempt, closes_active=closes_active
                 )
                 if plan is not None:
                     return plan
@@ -154,7 +156,7 @@ def compact_topics(
 
         plans = [plan for plan in map_parallel(plan_one, names) if plan is not None]
         for batch in pack_batches(plans):
-            outcome.receipts.extend(_compact_batch(ctx, batch.plans, attempt, results, leases, progress))
+            outcome.receipts.extend(_compact_batch(installation, batch.plans, attempt, results, leases, progress))
     order = {topic: number for number, topic in enumerate(names)}
     outcome.receipts.sort(key=lambda receipt: order[receipt.topic])
     outcome.errors.sort(key=lambda error: order[error.topic])
@@ -162,7 +164,7 @@ def compact_topics(
 
 
 def _compact_batch(
-    ctx: Context,
+    installation: Installation,
     plans: Sequence[PlanReference],
     attempt: str,
     results: TopicFailures,
@@ -173,17 +175,17 @@ def _compact_batch(
 
     def submit(reading: Sequence[PlanReference]) -> JobOutcome:
         # They take seconds to import; Spark is at work meanwhile.
-        start_import("winnow.pipeline.compaction.batch_validation", data_docs=ctx.settings.data_docs)
-        with record_progress(ctx, reading, attempt) as recorder:
-            outcome = submit_plans(ctx, reading, attempt, observe_too(recorder, progress))
+        start_import("winnow.pipeline.compaction.batch_validation", data_docs=installation.settings.data_docs)
+        with record_progress(installation, reading, attempt) as recorder:
+            outcome = submit_plans(installation, reading, attempt, observe_too(recorder, progress))
             recorder.end(outcome)
         return outcome
 
-    staged = stage_plans(ctx, plans, attempt, results, submit, closes_failed=True)
+    staged = stage_plans(installation, plans, attempt, results, submit, closes_failed=True)
     from winnow.pipeline.compaction.batch_validation import validate_plans
 
     attempts = [PlanAttempt(plan, attempt) for plan in staged]
-    passed = (each for each, _ in validate_plans(ctx, attempts, results, leases, progress=progress))
-    receipts = list(publish_plans(ctx, passed, results, leases))
+    passed = (each for each, _ in validate_plans(installation, attempts, results, leases, progress=progress))
+    receipts = list(publish_plans(installation, passed, results, leases))
     map_parallel(lambda plan: leases.release(plan.topic), plans)
     return receipts

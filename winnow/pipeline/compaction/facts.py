@@ -19,7 +19,7 @@ from winnow.engine import staging
 from winnow.engine.events import PlanFailure
 from winnow.engine.staging import FactValues, read_facts
 from winnow.errors import ServiceError, ValidationBrokenError, WinnowError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.planning.plans import PlanReference
 from winnow.quality.fact_table import (
@@ -64,14 +64,14 @@ class StagedAttempt:
 class FactRecomputer:
     """Recomputes attempts, on demand or all ahead (:meth:`begin`). Use as a context manager."""
 
-    def __init__(self, ctx: Context, progress: Progress | None = None) -> None:
-        self._ctx = ctx
+    def __init__(self, installation: Installation, progress: Progress | None = None) -> None:
+        self._installation = installation
         self._progress = progress
         self._pool = FactWorkers(
-            ctx.settings.facts.workers or min(MAXIMUM_WORKERS, os.cpu_count() or 1),
-            memory_limit_bytes=ctx.budget.memory_limit_bytes,
-            threads=ctx.budget.threads,
-            spill_folder=ctx.budget.spill_folder,
+            installation.settings.facts.workers or min(MAXIMUM_WORKERS, os.cpu_count() or 1),
+            memory_limit_bytes=installation.budget.memory_limit_bytes,
+            threads=installation.budget.threads,
+            spill_folder=installation.budget.spill_folder,
         )
         self._begun: dict[tuple[str, str], dict[int, Future[IndependentFacts]]] = {}
         self._large: list[StagedAttempt] = []
@@ -110,7 +110,7 @@ class FactRecomputer:
         return make_fact_rows(attempt.plan, attempt.manifest, found)
 
     def _begin(self, attempt: StagedAttempt) -> None:
-        if attempt.size_bytes >= self._ctx.settings.facts.spark_from_bytes:
+        if attempt.size_bytes >= self._installation.settings.facts.spark_from_bytes:
             self._large.append(attempt)
         else:
             self._begun[attempt.key] = self._pool.begin(attempt.plan, attempt.manifest)
@@ -141,13 +141,15 @@ class FactRecomputer:
             for a in attempts
         ]
         name = attempts[0].manifest.attempt
-        options = ["--attempt", name, *build_engine_arguments(self._ctx.settings)]
+        options = ["--attempt", name, *build_engine_arguments(self._installation.settings)]
         job = [
             find_job_file(JOB_NAME),
             *options,
             *[staging.format_plan_argument(each.uri, each.sha256) for each in references],
         ]
-        done = run_job(self._ctx.settings, job, name=f"winnow facts {name}", plans=references, progress=self._progress)
+        done = run_job(
+            self._installation.settings, job, name=f"winnow facts {name}", plans=references, progress=self._progress
+        )
         self._digests |= {a.key: done.digests[a.plan.plan_id] for a in attempts if a.plan.plan_id in done.digests}
         return done.failures
 

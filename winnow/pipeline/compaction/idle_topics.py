@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from winnow import __version__
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import find_topics_held_by_others
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.planning.eligibility import Decision
@@ -58,7 +58,9 @@ def make_idle_topic(
     )
 
 
-def find_idle_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int) -> dict[str, Mapping[str, int]]:
+def find_idle_topics(
+    installation: Installation, topics: Sequence[str], *, as_of_ms: int
+) -> dict[str, Mapping[str, int]]:
     """Find those of ``topics`` that an earlier check found idle and that cannot have anything due since.
 
     A topic that another run holds, or of which a run is open, is none of them. Records that the others were found
@@ -70,24 +72,24 @@ def find_idle_topics(ctx: Context, topics: Sequence[str], *, as_of_ms: int) -> d
     Raises:
         ServiceError: metadata store or catalog cannot be reached.
     """
-    now_ms = ctx.now_ms()
-    digest = compute_rules_digest(ctx)
+    now_ms = installation.now_ms()
+    digest = compute_rules_digest(installation)
     known = {
         topic: idle
-        for topic, idle in ctx.store.idle_topics.find_many(topics).items()
+        for topic, idle in installation.store.idle_topics.find_many(topics).items()
         if idle.rules_digest == digest and idle.covers(min(as_of_ms, now_ms), max(as_of_ms, now_ms))
     }
     if not known:
         return {}
-    heads = ctx.log.find_metadata_locations(list(known))
+    heads = installation.log.find_metadata_locations(list(known))
     unchanged = [topic for topic, idle in known.items() if heads.get(topic) == idle.metadata_location]
-    left = find_topics_held_by_others(ctx, unchanged) | ctx.store.runs.list_open_topics()
+    left = find_topics_held_by_others(installation, unchanged) | installation.store.runs.list_open_topics()
     found = [topic for topic in unchanged if topic not in left]
     # As of the instant before the catalog was asked: an overview that is recorded after a later commit is newer.
-    ctx.store.idle_topics.confirm(found, now_ms)
+    installation.store.idle_topics.confirm(found, now_ms)
     return {topic: json.loads(known[topic].reasons) for topic in found}
 
 
-def compute_rules_digest(ctx: Context) -> str:
+def compute_rules_digest(installation: Installation) -> str:
     """Compute a digest of what decides beside the log and the clock; a topic's own settings are in its head."""
-    return documents.compute_digest((_DECISION_VERSION, __version__, ctx.settings.topic_defaults))
+    return documents.compute_digest((_DECISION_VERSION, __version__, installation.settings.topic_defaults))

@@ -9,7 +9,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan_validity import check_plan_validity
 from winnow.pipeline.compaction.publish import describe_not_published, move_checkpoint
 from winnow.pipeline.compaction.run_plan import set_void
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import HeldLeases, acquire_lease, hold_lease
 from winnow.planning.plans import PlanReference
 from winnow.report.alert_kinds import AlertKind
@@ -22,7 +22,7 @@ MAXIMUM_TRIES = 8
 ENDED_EARLY_MESSAGE = "The run ended before it published anything; its plan is void and readers saw no change."
 
 
-def settle_open_runs(ctx: Context, topic: str) -> list[Receipt]:
+def settle_open_runs(installation: Installation, topic: str) -> list[Receipt]:
     """Settle the open runs of ``topic``: published ones get their checkpoint and keep their receipt, others are void.
 
     The caller holds the topic, so usually no open run of it is alive. One that lost its lease while
@@ -31,24 +31,24 @@ def settle_open_runs(ctx: Context, topic: str) -> list[Receipt]:
     Raises:
         CommitConflictError, CommitUnknownError: the fence could not be raised, or may have been; the run stays open.
     """
-    log = ctx.log.open(topic)
-    found = [void_run(ctx, log, run, ENDED_EARLY_MESSAGE) for run in ctx.store.runs.list_open(topic)]
+    log = installation.log.open(topic)
+    found = [void_run(installation, log, run, ENDED_EARLY_MESSAGE) for run in installation.store.runs.list_open(topic)]
     return [receipt for receipt in found if receipt is not None]
 
 
-def settle_topic(ctx: Context, topic: str) -> list[Receipt]:
+def settle_topic(installation: Installation, topic: str) -> list[Receipt]:
     """Settle the open runs of ``topic``, unless this run is at work on it; return the receipts of published ones.
 
     Raises:
         TopicBusyError: another run holds the topic.
     """
-    if not ctx.store.runs.list_open(topic) or _has_open_run(ctx, topic):
+    if not installation.store.runs.list_open(topic) or _has_open_run(installation, topic):
         return []
-    with hold_lease(ctx, topic):
-        return settle_open_runs(ctx, topic)
+    with hold_lease(installation, topic):
+        return settle_open_runs(installation, topic)
 
 
-def lock_topic(ctx: Context, topic: str, leases: HeldLeases) -> list[Receipt]:
+def lock_topic(installation: Installation, topic: str, leases: HeldLeases) -> list[Receipt]:
     """Lock ``topic`` and settle its open runs; return the receipts of published ones.
 
     ``leases``: keeps and renews the lease.
@@ -56,63 +56,63 @@ def lock_topic(ctx: Context, topic: str, leases: HeldLeases) -> list[Receipt]:
     Raises:
         TopicBusyError: another run holds the topic.
     """
-    at_work = _has_open_run(ctx, topic)
+    at_work = _has_open_run(installation, topic)
     lease = leases.acquire(topic)
-    return [] if at_work else settle_open_runs(ctx, lease.topic)
+    return [] if at_work else settle_open_runs(installation, lease.topic)
 
 
-def _has_open_run(ctx: Context, topic: str) -> bool:
+def _has_open_run(installation: Installation, topic: str) -> bool:
     """Check whether this run has planned ``topic`` and holds it: a cleared task leaves that work alone."""
-    lease = ctx.store.leases.find(topic)
-    held = lease is not None and lease.holder == ctx.holder and lease.expires_ms > ctx.now_ms()
-    return held and any(run.holder == ctx.holder for run in ctx.store.runs.list_open(topic))
+    lease = installation.store.leases.find(topic)
+    held = lease is not None and lease.holder == installation.holder and lease.expires_ms > installation.now_ms()
+    return held and any(run.holder == installation.holder for run in installation.store.runs.list_open(topic))
 
 
-def lock_for_plan(ctx: Context, plan: PlanReference) -> Lease:
+def lock_for_plan(installation: Installation, plan: PlanReference) -> Lease:
     """Lock the topic of ``plan``, which may have waited for hours, and check that it can still be published.
 
     Raises:
         TopicBusyError: another run took the topic meanwhile.
         PlanVoidError: the log moved on; the run of the plan is closed as void.
     """
-    lease = acquire_lease(ctx, plan.topic)
-    run = ctx.store.runs.find(plan.plan_id)
-    void = check_plan_validity(ctx, run) if run is not None else None
+    lease = acquire_lease(installation, plan.topic)
+    run = installation.store.runs.find(plan.plan_id)
+    void = check_plan_validity(installation, run) if run is not None else None
     if void is None:
         return lease
-    close_run(ctx, run, void.message)
+    close_run(installation, run, void.message)
     raise PlanVoidError(void.message)
 
 
-def reopen_run(ctx: Context, plan: PlanReference, attempt: str) -> None:
+def reopen_run(installation: Installation, plan: PlanReference, attempt: str) -> None:
     """Reopen the run of ``plan`` if it was closed, is another run's, or was fenced off before it began.
 
     The caller holds its topic. Clearing a Spark task asks for another attempt, and two runs with the same
     as-of make the same plan.
     """
-    run = ctx.store.runs.find(plan.plan_id)
-    fence = ctx.log.open(plan.topic).head().fence
-    if run is not None and (run.status.is_closed or run.holder != ctx.holder or run.fence != fence):
-        ctx.store.runs.open(
+    run = installation.store.runs.find(plan.plan_id)
+    fence = installation.log.open(plan.topic).head().fence
+    if run is not None and (run.status.is_closed or run.holder != installation.holder or run.fence != fence):
+        installation.store.runs.open(
             plan.plan_id,
             plan.topic,
             attempt=attempt,
             as_of_ms=run.as_of_ms,
             plan_uri=plan.uri,
             plan_sha256=plan.sha256 or run.plan_sha256,
-            now_ms=ctx.now_ms(),
-            holder=ctx.holder,
+            now_ms=installation.now_ms(),
+            holder=installation.holder,
             fence=fence,
         )
 
 
-def close_run(ctx: Context, run: Run | None, message: str, *, attempt: str | None = None) -> None:
+def close_run(installation: Installation, run: Run | None, message: str, *, attempt: str | None = None) -> None:
     """Close ``run`` as void as :func:`void_run` does, unless it is closed or at another attempt than ``attempt``."""
     if run is not None and not run.status.is_closed and attempt in {None, run.attempt}:
-        void_run(ctx, ctx.log.open(run.topic), run, message)
+        void_run(installation, installation.log.open(run.topic), run, message)
 
 
-def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
+def void_run(installation: Installation, log: TopicLog, run: Run, message: str) -> Receipt | None:
     """Close ``run`` as void. If its plan is published, complete its checkpoint and return the receipt instead.
 
     A run that may be committing at this moment is fenced off first. A run that another process closed meanwhile stays
@@ -123,13 +123,13 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
         RunAgainError: the run kept changing; it is alive.
     """
     for _ in range(MAXIMUM_TRIES):
-        published = _find_published_receipt(ctx, log, run)
+        published = _find_published_receipt(installation, log, run)
         if published is not None:
-            return move_checkpoint(ctx, log, published)
+            return move_checkpoint(installation, log, published)
         try:
-            set_void(ctx, run, message)
+            set_void(installation, run, message)
         except RunAgainError:
-            now = ctx.store.runs.find(run.plan_id)
+            now = installation.store.runs.find(run.plan_id)
             if now is None or now.status.is_closed:
                 return None
             if now == run:
@@ -137,7 +137,7 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
             run = now
             continue
         if run.status.is_unsettled:
-            ctx.alerts.recover(
+            installation.alerts.recover(
                 run.topic, {AlertKind.COMMIT_UNKNOWN}, None, describe_not_published(run.plan_id), plan_id=run.plan_id
             )
         return None
@@ -149,7 +149,7 @@ def void_run(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | N
     )
 
 
-def _find_published_receipt(ctx: Context, log: TopicLog, run: Run) -> Receipt | None:
+def _find_published_receipt(installation: Installation, log: TopicLog, run: Run) -> Receipt | None:
     """Find the receipt of ``run``; None: it is not published, and none of its attempts can be published any more.
 
     Raises:
@@ -158,7 +158,7 @@ def _find_published_receipt(ctx: Context, log: TopicLog, run: Run) -> Receipt | 
     """
     head = log.newest_head()
     found = log.find_receipt(run.plan_id, head, since_ms=run.opened_at_ms)
-    if found is None and ctx.store.projection.find_receipt(run.plan_id) is not None:
+    if found is None and installation.store.projection.find_receipt(run.plan_id) is not None:
         raise make_missing_receipt_error(run.topic, run.plan_id)
     if found is None and run.status.is_unsettled:
         return end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)

@@ -16,8 +16,9 @@ from winnow.planning.cleanable import (
     is_whole_log_dirty,
 )
 from winnow.planning.eligibility import list_expired_ranges, make_tombstone_expiry
-from winnow.values.model import Cleaning, OffsetRange, PartitionPlan, PartitionState, Plan, Segment
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Segment
 from winnow.values.strategies import name_total_order
+from winnow.values.topic_state import Cleaning, PartitionState
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from winnow.config.topic import TopicConfig
 from winnow.engine import staging
 from winnow.files import storage
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.overview import build_overview, record_assessed_topics, suppress_overview_errors
 from winnow.pipeline.topics.topic_view import EarlierRuns, TopicView, build_rules, load_topic_view
 from winnow.planning import plans as planning
@@ -26,7 +26,7 @@ MAXIMUM_BATCH_BYTES = 64 << 30
 
 
 def build_plan(
-    ctx: Context,
+    installation: Installation,
     view: TopicView,
     assessments: Sequence[Assessment],
     *,
@@ -41,7 +41,7 @@ def build_plan(
     if not eligible:
         return None
     by_partition = {partition.partition: partition for partition in view.partitions}
-    earlier = earlier or EarlierRuns(ctx, view.log.topic)
+    earlier = earlier or EarlierRuns(installation, view.log.topic)
     partitions = []
     for found in eligible:
         log = by_partition[found.partition]
@@ -61,7 +61,7 @@ def build_plan(
         delete_retention_ms=view.config.delete_retention_ms,
         winnow_version=__version__,
         partition_count=len(view.partitions) if view.head.state.partitions_added else None,
-        quarantine_location=ctx.log.quarantine(view.log.topic, view.head).location,
+        quarantine_location=installation.log.quarantine(view.log.topic, view.head).location,
         configuration=compute_configuration_digest(view.config),
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
@@ -73,41 +73,41 @@ def compute_configuration_digest(config: TopicConfig) -> str:
 
 
 def plan_topic(
-    ctx: Context, topic: str, *, as_of_ms: int, attempt: str = "", closes_active: bool = False
+    installation: Installation, topic: str, *, as_of_ms: int, attempt: str = "", closes_active: bool = False
 ) -> PlanReference | None:
     """Assess ``topic`` at its head, write the plan of its eligible partitions, and record its run.
 
     The run's row exists before Spark starts. Planning the same decision again gives the same id and changes nothing.
     ``closes_active``: the active segments count as closed.
     """
-    started_ms = ctx.now_ms()
-    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
+    started_ms = installation.now_ms()
+    view = load_topic_view(installation, topic, installation.log.open(topic).newest_head())
     decided = view.close_active() if closes_active else view
-    assessments = assess_view(ctx, decided, as_of_ms=as_of_ms)
-    earlier = EarlierRuns(ctx, topic)
+    assessments = assess_view(installation, decided, as_of_ms=as_of_ms)
+    earlier = EarlierRuns(installation, topic)
     look = AssessedTopic(assessments, table_uuid=view.head.table_uuid)
     with suppress_overview_errors(topic):
-        look = replace(build_overview(ctx, view, earlier), assessments=assessments)
-    record_assessed_topics(ctx, [look], as_of_ms=as_of_ms)
+        look = replace(build_overview(installation, view, earlier), assessments=assessments)
+    record_assessed_topics(installation, [look], as_of_ms=as_of_ms)
     view = decided
-    plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
+    plan = build_plan(installation, view, assessments, as_of_ms=as_of_ms, earlier=earlier)
     if plan is None:
         return None
-    if ctx.settings.vended_credentials and any(s.keyless for part in plan.partitions for s in part.segments):
+    if installation.settings.vended_credentials and any(s.keyless for part in plan.partitions for s in part.segments):
         # Tasks write there before the table's first commit.
-        ctx.log.quarantine(topic, view.head).prepare()
-    before = ctx.store.runs.find(plan.plan_id)
+        installation.log.quarantine(topic, view.head).prepare()
+    before = installation.store.runs.find(plan.plan_id)
     known_sha256 = None if before is None else before.plan_sha256
-    uri, sha256 = staging.write_plan(ctx.settings.staging, plan, known_sha256=known_sha256)
-    ctx.store.runs.open(
+    uri, sha256 = staging.write_plan(installation.settings.staging, plan, known_sha256=known_sha256)
+    installation.store.runs.open(
         plan.plan_id,
         topic,
         attempt=attempt,
         as_of_ms=as_of_ms,
         plan_uri=uri,
         plan_sha256=sha256,
-        now_ms=ctx.now_ms(),
-        holder=ctx.holder,
+        now_ms=installation.now_ms(),
+        holder=installation.holder,
         fence=view.head.fence,
         planning_since_ms=started_ms,
         table_uuid=view.head.table_uuid,
@@ -122,7 +122,7 @@ def plan_topic(
         bytes=planned.size_bytes,
         deadline_ms=planned.deadline_ms,
         as_of_ms=as_of_ms,
-        duration_ms=ctx.now_ms() - started_ms,
+        duration_ms=installation.now_ms() - started_ms,
     )
     return planned
 

@@ -19,13 +19,14 @@ from winnow.files import storage
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.staged_files import count_misfits
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.topic_view import build_rules
 from winnow.planning import cleanable, eligibility
 from winnow.planning.cleanable import PartitionLog, Rules
-from winnow.values.model import Append, OffsetRange, PartitionPlan, PartitionState, Plan, Segment
+from winnow.values.model import OffsetRange, PartitionPlan, Plan, Segment
 from winnow.values.results import StagingManifest
 from winnow.values.strategies import Strategy
+from winnow.values.topic_state import Append, PartitionState
 
 MAXIMUM_SHOWN_EXCESSES = 3
 """Maximum topic partitions that an error names."""
@@ -74,13 +75,15 @@ class PlanLimits:
     decided_by_ms: int
 
 
-def build_limits(ctx: Context, head: Head, *, opened_at_ms: int) -> PlanLimits:
+def build_limits(installation: Installation, head: Head, *, opened_at_ms: int) -> PlanLimits:
     """Build the limits of plans of the topic of ``head`` whose run was opened at ``opened_at_ms``.
 
     A plan is made before its run is opened, perhaps by a clock that is ahead of this one. A later plan has
     the same id only if the same is due.
     """
-    return PlanLimits(ctx.log.quarantine(head.state.topic, head).location, max(opened_at_ms, ctx.now_ms()))
+    return PlanLimits(
+        installation.log.quarantine(head.state.topic, head).location, max(opened_at_ms, installation.now_ms())
+    )
 
 
 def is_below_own_tables(plan: Plan, location: str, quarantine_location: str) -> bool:

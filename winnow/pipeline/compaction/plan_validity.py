@@ -11,9 +11,10 @@ from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan import compute_configuration_digest
 from winnow.pipeline.compaction.run_plan import read_run_plan
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.store import Run, RunState
-from winnow.values.model import PartitionPlan, PartitionState, Plan, RetiredFile, Segment
+from winnow.values.model import PartitionPlan, Plan, Segment
+from winnow.values.topic_state import PartitionState, RetiredFile
 
 _UNDO_PREFIX = "undo-"
 _REPLACEMENT_PREFIX = "diverged-"
@@ -155,13 +156,13 @@ def _find_publisher(plan: Plan, gone: set[str], head: Head) -> str | None:
     return next((file.plan_id for file in files if file.path in gone and file.plan_id != plan.plan_id), None)
 
 
-def check_plan_validity(ctx: Context, run: Run) -> VoidReason | None:
+def check_plan_validity(installation: Installation, run: Run) -> VoidReason | None:
     """Return why the plan of ``run`` is void at its topic's present head; None while it may be published, or is.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    log = ctx.log.open(run.topic)
+    log = installation.log.open(run.topic)
     head = log.head()
     if any(each.plan_id == run.plan_id for each in log.receipt_references(head, since_ms=run.opened_at_ms)):
         return None
@@ -180,7 +181,7 @@ def check_plan_validity(ctx: Context, run: Run) -> VoidReason | None:
     return found
 
 
-def explain_void(ctx: Context, plan_id: str) -> str | None:
+def explain_void(installation: Installation, plan_id: str) -> str | None:
     """Explain in a sentence that ``plan_id`` ended because other work came first and the next run continues; else None.
 
     None means that a person should investigate: nothing that Winnow did explains why the plan cannot be carried out.
@@ -188,12 +189,12 @@ def explain_void(ctx: Context, plan_id: str) -> str | None:
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    run = ctx.store.runs.find(plan_id)
+    run = installation.store.runs.find(plan_id)
     if run is None:
         return None
-    if run.holder not in {None, ctx.holder}:
+    if run.holder not in {None, installation.holder}:
         return f"Topic {run.topic}: plan {plan_id} is the work of {run.holder} now; it is left to that run."
-    found = check_plan_validity(ctx, run) or find_fence_violation(run, ctx.log.open(run.topic).head())
+    found = check_plan_validity(installation, run) or find_fence_violation(run, installation.log.open(run.topic).head())
     if found is None:
         if run.status is RunState.VOID:
             return (
@@ -205,14 +206,14 @@ def explain_void(ctx: Context, plan_id: str) -> str | None:
         return None
     if found.cause is VoidCause.TAKEN:
         return (
-            f"Topic {run.topic}: the log moved on, {_describe_run_holder(ctx, found.by)} took it. Plan {plan_id} is "
-            "void and nothing of it was published; the next run takes the topic from where it is."
+            f"Topic {run.topic}: the log moved on, {_describe_run_holder(installation, found.by)} took it. Plan "
+            f"{plan_id} is void and nothing of it was published; the next run takes the topic from where it is."
         )
     return f"{found.message.rstrip('.')} (the next run takes the topic)."
 
 
-def _describe_run_holder(ctx: Context, plan_id: str | None) -> str:
-    run = ctx.store.runs.find(plan_id) if plan_id is not None else None
+def _describe_run_holder(installation: Installation, plan_id: str | None) -> str:
+    run = installation.store.runs.find(plan_id) if plan_id is not None else None
     if run is None or run.holder is None:
         return f"plan {plan_id}" if plan_id is not None else "another run"
     return f"run {run.holder}"

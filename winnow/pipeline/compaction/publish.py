@@ -20,7 +20,7 @@ from winnow.pipeline.compaction.plan_limits import PlanLimits, build_limits, req
 from winnow.pipeline.compaction.plan_validity import find_fence_violation, find_void
 from winnow.pipeline.compaction.run_plan import close_as_void, read_validated_attempt
 from winnow.pipeline.compaction.staged_files import check_staged_files
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.pipeline.topics.topic_view import build_rules
 from winnow.report import alert_kinds
@@ -28,15 +28,16 @@ from winnow.report.alert_kinds import PUBLISHED_AGAIN, AlertKind
 from winnow.report.events import log_event
 from winnow.report.receipts import describe_simulation
 from winnow.store import Run, RunState
-from winnow.values.model import PartitionPlan, Plan, Reason, RetiredFile, Segment, Status, TopicState
+from winnow.values.model import PartitionPlan, Plan, Reason, Segment, Status
 from winnow.values.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest, extract_figures
+from winnow.values.topic_state import RetiredFile, TopicState
 
 
-def adopt_keyless_files(ctx: Context, plan: Plan, manifest: StagingManifest) -> str | None:
+def adopt_keyless_files(installation: Installation, plan: Plan, manifest: StagingManifest) -> str | None:
     """Add the attempt's files of keyless records to the quarantine's table.
 
     The same file is never added twice, so publishing again changes nothing. Call it before the log's commit, and let
-    that commit name the result in :attr:`winnow.values.model.TopicState.quarantine_ingests`.
+    that commit name the result in :attr:`winnow.values.topic_state.TopicState.quarantine_ingests`.
 
     Returns:
         The ingest id of the moved records, None when the attempt moved none.
@@ -48,7 +49,7 @@ def adopt_keyless_files(ctx: Context, plan: Plan, manifest: StagingManifest) -> 
     files = [file for part in manifest.partitions for file in part.keyless_files]
     if not files:
         return None
-    ctx.log.quarantine(plan.topic).adopt(files)
+    installation.log.quarantine(plan.topic).adopt(files)
     return make_keyless_move_id(plan.plan_id, manifest.attempt)
 
 
@@ -56,7 +57,7 @@ class _AlreadyPublishedError(Exception):
     """The plan id is in the table's history already."""
 
 
-def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
+def publish_attempt(installation: Installation, plan_id: str, attempt: str) -> Receipt:
     """Publish a validated attempt and move the checkpoint. Publishing again returns the same receipt.
 
     Raises:
@@ -64,41 +65,43 @@ def publish_attempt(ctx: Context, plan_id: str, attempt: str) -> Receipt:
         PlanVoidError: refused; the log changed under the plan, or the plan is not the recorded one.
         CommitUnknownError: the outcome is not known; the next run settles it.
     """
-    run = ctx.store.runs.get(plan_id)
-    log = ctx.log.open(run.topic)
+    run = installation.store.runs.get(plan_id)
+    log = installation.log.open(run.topic)
     known = log.find_receipt(plan_id, log.newest_head(), since_ms=run.opened_at_ms)
     if known is not None:
-        return move_checkpoint(ctx, log, known)
-    verdict = ctx.store.verdicts.find(plan_id, attempt)
+        return move_checkpoint(installation, log, known)
+    verdict = installation.store.verdicts.find(plan_id, attempt)
     try:
         plan, manifest = read_validated_attempt(run, verdict, attempt)
     except PlanVoidError as problem:
-        close_as_void(ctx, run, problem)
+        close_as_void(installation, run, problem)
         raise
     assert verdict is not None
-    started_ms = ctx.now_ms()
+    started_ms = installation.now_ms()
     # Refused if another attempt has replaced this one, and only from the state that was seen: of two processes with
     # the same attempt only one continues.
-    ctx.store.runs.set_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
+    installation.store.runs.set_state(plan_id, RunState.PUBLISHING, started_ms, attempt=attempt, seen=run.status)
     try:
-        receipt, live = _commit(ctx, log, plan, manifest, run, verdict.data_docs)
+        receipt, live = _commit(installation, log, plan, manifest, run, verdict.data_docs)
     except PlanVoidError as problem:
-        published = _close_as_refused(ctx, log, run, str(problem))
+        published = _close_as_refused(installation, log, run, str(problem))
         if published is not None:
             return published
         raise
     except CommitUnknownError as problem:
-        unknown = alert_kinds.make_commit_unknown(plan.topic, plan_id, problem.what, at_ms=ctx.now_ms())
+        unknown = alert_kinds.make_commit_unknown(plan.topic, plan_id, problem.what, at_ms=installation.now_ms())
         explanation = unknown.explain()
         with contextlib.suppress(PlanVoidError):  # another attempt replaced it and searches for the receipt too
-            ctx.store.runs.set_state(plan_id, RunState.UNKNOWN, ctx.now_ms(), message=str(explanation), attempt=attempt)
+            installation.store.runs.set_state(
+                plan_id, RunState.UNKNOWN, installation.now_ms(), message=str(explanation), attempt=attempt
+            )
         log_event("unknown", plan.topic, plan_id=plan_id, attempt=attempt)
-        ctx.alerts.open_alert(unknown)
+        installation.alerts.open_alert(unknown)
         raise CommitUnknownError(*explanation) from problem
-    return move_checkpoint(ctx, log, receipt, started_ms=started_ms, live=live)
+    return move_checkpoint(installation, log, receipt, started_ms=started_ms, live=live)
 
 
-def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Receipt | None:
+def _close_as_refused(installation: Installation, log: TopicLog, run: Run, message: str) -> Receipt | None:
     """Close ``run``, whose plan is void, as refused; the receipt when an earlier try of it was published after all.
 
     Raises:
@@ -107,21 +110,21 @@ def _close_as_refused(ctx: Context, log: TopicLog, run: Run, message: str) -> Re
     if run.status.is_unsettled:
         found = end_attempts(log, run.plan_id, run.fence, since_ms=run.opened_at_ms)
         if found is not None:
-            return move_checkpoint(ctx, log, found)
+            return move_checkpoint(installation, log, found)
     with contextlib.suppress(
         RunAgainError
     ):  # the process that closed the run, or began another attempt, has recorded its outcome
-        ctx.store.runs.set_state(
+        installation.store.runs.set_state(
             run.plan_id,
             RunState.REFUSED,
-            ctx.now_ms(),
+            installation.now_ms(),
             message=message,
             attempt=run.attempt,
             seen=RunState.PUBLISHING,
         )
     log_event("refused", run.topic, plan_id=run.plan_id, attempt=run.attempt)
     if run.status.is_unsettled:
-        ctx.alerts.recover(
+        installation.alerts.recover(
             run.topic, {AlertKind.COMMIT_UNKNOWN}, (), describe_not_published(run.plan_id), plan_id=run.plan_id
         )
     return None
@@ -133,7 +136,7 @@ def describe_not_published(plan_id: str) -> str:
 
 
 def move_checkpoint(
-    ctx: Context,
+    installation: Installation,
     log: TopicLog,
     receipt: Receipt,
     *,
@@ -146,12 +149,12 @@ def move_checkpoint(
     """
     published = f"Plan {receipt.plan_id} is published, and readers see its result; the next run completes the store."
     with say_left(published):
-        _move_checkpoint(ctx, log, receipt, started_ms, live)
+        _move_checkpoint(installation, log, receipt, started_ms, live)
     return receipt
 
 
 def _move_checkpoint(
-    ctx: Context,
+    installation: Installation,
     log: TopicLog,
     receipt: Receipt,
     started_ms: int | None,
@@ -161,38 +164,38 @@ def _move_checkpoint(
     head = log.head()
     state = head.state
     retired = [file for file in state.waiting_files if file.plan_id == receipt.plan_id]
-    ctx.store.projection.record_publication(
-        receipt, state.partitions, retired, ctx.now_ms(), table_uuid=head.table_uuid
+    installation.store.projection.record_publication(
+        receipt, state.partitions, retired, installation.now_ms(), table_uuid=head.table_uuid
     )
-    run = ctx.store.runs.find(receipt.plan_id)
+    run = installation.store.runs.find(receipt.plan_id)
     if run is None or run.status is not RunState.PUBLISHED:
         # Before the state says that all is done. Asking again for an old receipt must not close alerts.
-        _resolve_alerts(ctx, receipt, state)
+        _resolve_alerts(installation, receipt, state)
     if run is not None:
-        ctx.store.runs.set_state(
+        installation.store.runs.set_state(
             receipt.plan_id,
             RunState.PUBLISHED,
-            ctx.now_ms(),
+            installation.now_ms(),
             snapshot_id=receipt.snapshot_id,
             message=receipt.message,
             attempt=receipt.attempt or run.attempt,
         )
         if run.status is not RunState.PUBLISHED:
-            _log_published(receipt, None if started_ms is None else ctx.now_ms() - started_ms)
-    refresh_overview(ctx, receipt.topic, head, live)
+            _log_published(receipt, None if started_ms is None else installation.now_ms() - started_ms)
+    refresh_overview(installation, receipt.topic, head, live)
     if LATEST_TABLE in head.table.properties:
         # The engine takes a while to load, and most topics keep no such table.
         from winnow.pipeline.latest.table import update_after_publish
 
-        update_after_publish(ctx, receipt.topic, head)
+        update_after_publish(installation, receipt.topic, head)
 
 
-def _resolve_alerts(ctx: Context, receipt: Receipt, state: TopicState) -> None:
+def _resolve_alerts(installation: Installation, receipt: Receipt, state: TopicState) -> None:
     # Retention continues where a partition is marked, and resolves only the doubt about its own commit.
     well = [part.partition for part in receipt.partitions if state.partitions[part.partition].uncleanable is None]
     kinds = PUBLISHED_AGAIN if well else {AlertKind.COMMIT_UNKNOWN}
     how = "was compacted and published again" if well else f"is settled: plan {receipt.plan_id} is published"
-    ctx.alerts.recover(receipt.topic, kinds, well, how, plan_id=receipt.plan_id)
+    installation.alerts.recover(receipt.topic, kinds, well, how, plan_id=receipt.plan_id)
 
 
 def _log_published(receipt: Receipt, duration_ms: int | None) -> None:
@@ -219,7 +222,7 @@ def _log_published(receipt: Receipt, duration_ms: int | None) -> None:
 
 
 def _commit(
-    ctx: Context, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
+    installation: Installation, log: TopicLog, plan: Plan, manifest: StagingManifest, run: Run, data_docs: str | None
 ) -> tuple[Receipt, Mapping[int, tuple[Segment, ...]] | None]:
     """Commit the attempt; return the receipt, and the segments in the log after a commit made now."""
     moved: str | None = None
@@ -234,9 +237,9 @@ def _commit(
         if fenced is not None:
             raise PlanVoidError(fenced.message)
         live = log.segments(head)
-        limits = build_limits(ctx, head, opened_at_ms=run.opened_at_ms)
+        limits = build_limits(installation, head, opened_at_ms=run.opened_at_ms)
         change = build_change(
-            log, head, live, plan, manifest, limits, now_ms=ctx.now_ms(), data_docs=data_docs, moved=moved
+            log, head, live, plan, manifest, limits, now_ms=installation.now_ms(), data_docs=data_docs, moved=moved
         )
         nonlocal listed, after
         after = _list_segments_after(live, change)
@@ -249,8 +252,8 @@ def _commit(
     try:
         if any(part.keyless_files for part in manifest.partitions):
             build(log.newest_head())  # a void plan must not leave rows in the quarantine that no state will ever name
-        ctx.installation.require_own()
-        moved = adopt_keyless_files(ctx, plan, manifest)
+        installation.guard.require_own()
+        moved = adopt_keyless_files(installation, plan, manifest)
         committed = log.commit(build)
     except _AlreadyPublishedError:
         found = log.find_receipt(plan.plan_id, since_ms=run.opened_at_ms)

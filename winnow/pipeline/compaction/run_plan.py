@@ -11,7 +11,7 @@ import contextlib
 
 from winnow.engine import staging
 from winnow.errors import PlanVoidError, RunAgainError, ValidationFailedError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.report.events import log_event
 from winnow.store import Run, RunState
 from winnow.values import documents
@@ -92,15 +92,15 @@ def read_validated_attempt(run: Run, verdict: Verdict | None, attempt: str) -> t
     return plan, manifest
 
 
-def close_as_void(ctx: Context, run: Run, problem: PlanVoidError) -> None:
+def close_as_void(installation: Installation, run: Run, problem: PlanVoidError) -> None:
     """Close a run whose plan cannot be used; if its commit may exist, leave it open until it is settled."""
     if run.status.is_closed or run.status.is_unsettled:
         return
     with contextlib.suppress(RunAgainError):  # another process closed it, or began another attempt
-        set_void(ctx, run, str(problem))
+        set_void(installation, run, str(problem))
 
 
-def set_void(ctx: Context, run: Run, message: str) -> None:
+def set_void(installation: Installation, run: Run, message: str) -> None:
     """Set the state of ``run`` to void, if it still has the attempt and state that ``run`` shows.
 
     A run whose last attempt failed in Spark ends as failed in Spark, with that reason: nothing else was tried since.
@@ -110,10 +110,10 @@ def set_void(ctx: Context, run: Run, message: str) -> None:
     """
     has_failed = run.status is RunState.COMPACTING and bool(run.message)
     state = RunState.SPARK_FAILED if has_failed else RunState.VOID
-    ctx.store.runs.set_state(
+    installation.store.runs.set_state(
         run.plan_id,
         state,
-        ctx.now_ms(),
+        installation.now_ms(),
         message=run.message if has_failed else message,
         attempt=run.attempt,
         seen=run.status,

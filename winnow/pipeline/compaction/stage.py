@@ -10,7 +10,7 @@ from winnow.engine import staging
 from winnow.engine.events import PlanFailure, describe_plan_failure
 from winnow.errors import PlanVoidError, ServiceError, WinnowError
 from winnow.pipeline.compaction.plan_limits import is_below_own_tables
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome, Progress, build_engine_arguments, find_job_file, run_job
 from winnow.planning.plans import PlanReference
 from winnow.report.events import log_event
@@ -30,7 +30,7 @@ def build_job_arguments(settings: Settings, plans: Sequence[PlanReference], atte
 
 
 def stage_retention_plans(
-    ctx: Context, plans: Sequence[PlanReference], attempt: str
+    installation: Installation, plans: Sequence[PlanReference], attempt: str
 ) -> tuple[list[PlanReference], dict[str, PlanFailure]]:
     """Stage the plans that only apply retention: they read no segment, so they need no Spark.
 
@@ -42,7 +42,7 @@ def stage_retention_plans(
     """
     left: list[PlanReference] = []
     refused: dict[str, PlanFailure] = {}
-    checked = staging.run_concurrently(lambda each: _read_checked_plan(ctx, each), plans)
+    checked = staging.run_concurrently(lambda each: _read_checked_plan(installation, each), plans)
     for reference, plan in zip(plans, checked, strict=True):
         if isinstance(plan, WinnowError):
             refused[reference.plan_id] = describe_plan_failure(plan)
@@ -53,7 +53,7 @@ def stage_retention_plans(
         from winnow.engine.rewrite import ENGINE_NAME, compact_partition  # with DuckDB and NumPy
 
         parts = tuple(
-            compact_partition(plan, partition, attempt=attempt, budget=ctx.budget)
+            compact_partition(plan, partition, attempt=attempt, budget=installation.budget)
             for partition in sorted(plan.partitions, key=lambda each: each.partition)
         )
         manifest = StagingManifest(plan.plan_id, plan.topic, attempt, parts, ENGINE_NAME, __version__)
@@ -61,16 +61,16 @@ def stage_retention_plans(
     return left, refused
 
 
-def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowError:
+def _read_checked_plan(installation: Installation, reference: PlanReference) -> Plan | WinnowError:
     """Read the plan of ``reference``, or return why it may not be carried out."""
     try:
         plan = staging.read_plan(reference.uri, reference.sha256)
-        head = ctx.log.open(reference.topic).head()
+        head = installation.log.open(reference.topic).head()
     except ServiceError:
         raise
     except WinnowError as problem:
         return problem
-    own = is_below_own_tables(plan, head.location, ctx.log.quarantine(reference.topic, head).location)
+    own = is_below_own_tables(plan, head.location, installation.log.quarantine(reference.topic, head).location)
     if (plan.plan_id, plan.topic) == (reference.plan_id, reference.topic) and own:
         return plan
     return PlanVoidError(
@@ -81,21 +81,21 @@ def _read_checked_plan(ctx: Context, reference: PlanReference) -> Plan | WinnowE
     )
 
 
-def begin_attempt(ctx: Context, plan: PlanReference, attempt: str) -> None:
+def begin_attempt(installation: Installation, plan: PlanReference, attempt: str) -> None:
     """Record that an attempt at ``plan`` begins: its run is compacting."""
-    ctx.store.runs.begin_attempt(plan.plan_id, attempt, ctx.now_ms())
+    installation.store.runs.begin_attempt(plan.plan_id, attempt, installation.now_ms())
     log_event("compacting", plan.topic, plan_id=plan.plan_id, attempt=attempt)
 
 
-def end_attempt(ctx: Context, plan: PlanReference, attempt: str, *, started_ms: int) -> None:
+def end_attempt(installation: Installation, plan: PlanReference, attempt: str, *, started_ms: int) -> None:
     """Record that an attempt left its staging manifest: the run of ``plan`` is staged."""
-    now_ms = ctx.now_ms()
-    ctx.store.runs.set_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
+    now_ms = installation.now_ms()
+    installation.store.runs.set_state(plan.plan_id, RunState.STAGED, now_ms, attempt=attempt)
     log_event("staged", plan.topic, plan_id=plan.plan_id, attempt=attempt, duration_ms=now_ms - started_ms)
 
 
 def submit_plans(
-    ctx: Context, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
+    installation: Installation, plans: Sequence[PlanReference], attempt: str, progress: Progress | None = None
 ) -> JobOutcome:
     """Run spark-submit for ``plans`` and wait for it.
 
@@ -103,5 +103,5 @@ def submit_plans(
         ConfigurationError: no Java, or a mixed Spark installation.
         ServiceError: there is no spark-submit.
     """
-    job = [find_job_file(JOB_NAME), *build_job_arguments(ctx.settings, plans, attempt)]
-    return run_job(ctx.settings, job, name=f"winnow {attempt}", plans=plans, progress=progress)
+    job = [find_job_file(JOB_NAME), *build_job_arguments(installation.settings, plans, attempt)]
+    return run_job(installation.settings, job, name=f"winnow {attempt}", plans=plans, progress=progress)

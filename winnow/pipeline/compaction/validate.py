@@ -20,7 +20,7 @@ from winnow.pipeline.compaction.plan_limits import PlanExcess, build_limits, fin
 from winnow.pipeline.compaction.plan_validity import find_void
 from winnow.pipeline.compaction.run_plan import close_as_void, read_run_manifest, read_run_plan
 from winnow.pipeline.compaction.staged_files import count_misfits
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.marks import describe_marks, mark_uncleanable
 from winnow.quality import wait_until_ready
 from winnow.quality.content_validation import validate_content
@@ -32,8 +32,9 @@ from winnow.report.alert_kinds import Finding, Situation
 from winnow.report.events import log_event
 from winnow.store import Run, RunState
 from winnow.values import documents
-from winnow.values.model import Plan, Severity, Uncleanable
+from winnow.values.model import Plan, Severity
 from winnow.values.results import Failure, StagingManifest, Verdict
+from winnow.values.topic_state import Uncleanable
 
 MAXIMUM_SHOWN_FAILURES = 3
 
@@ -51,12 +52,12 @@ class PreparedAttempt:
 
 
 def validate_attempt(
-    ctx: Context, plan_id: str, attempt: str, *, facts: FactRecomputer | None = None, index: bool = True
+    installation: Installation, plan_id: str, attempt: str, *, facts: FactRecomputer | None = None, index: bool = True
 ) -> Verdict:
     """Validate one attempt at a plan and record the verdict. Repeating it gives the same verdict.
 
     Args:
-        ctx: the context.
+        installation: the installation.
         plan_id: a plan with a run.
         attempt: one that left a staging manifest.
         facts: a recomputer that may have started already; computed here if left out.
@@ -69,24 +70,24 @@ def validate_attempt(
         PlanVoidError: another run closed the plan meanwhile, or plan or staging manifest are not the recorded ones;
             nothing is judged.
     """
-    prepared = prepare_attempt(ctx, plan_id, attempt, facts)
+    prepared = prepare_attempt(installation, plan_id, attempt, facts)
     if isinstance(prepared, Verdict):
         return prepared
-    (judged,) = judge_attempts(ctx, [prepared], index=index)
-    return conclude_validation(ctx, prepared, judged)
+    (judged,) = judge_attempts(installation, [prepared], index=index)
+    return conclude_validation(installation, prepared, judged)
 
 
 def prepare_attempt(
-    ctx: Context, plan_id: str, attempt: str, facts: FactRecomputer | None = None
+    installation: Installation, plan_id: str, attempt: str, facts: FactRecomputer | None = None
 ) -> PreparedAttempt | Verdict:
     """Gather everything that an attempt is judged by; its verdict if it is published already.
 
     Raises:
         ValidationBrokenError, PlanVoidError: as :func:`validate_attempt`.
     """
-    run = ctx.store.runs.get(plan_id)
+    run = installation.store.runs.get(plan_id)
     if run.status is RunState.PUBLISHED:
-        known = ctx.store.verdicts.find(plan_id, attempt)
+        known = installation.store.verdicts.find(plan_id, attempt)
         if known is not None:
             return known  # its inputs may be deleted by now
     if run.status in {RunState.VOID, RunState.REFUSED}:
@@ -99,7 +100,7 @@ def prepare_attempt(
     try:
         (plan, plan_sha256), manifest = read_run_plan(run), read_run_manifest(run, attempt)
     except PlanVoidError as problem:
-        close_as_void(ctx, run, problem)
+        close_as_void(installation, run, problem)
         raise
     if manifest is None:
         raise WinnowError(
@@ -111,16 +112,16 @@ def prepare_attempt(
     staged = StagedAttempt(run.plan_uri, plan, manifest, plan_sha256)
     durations_ms: dict[str, int] = {}
     try:
-        with _measure(ctx, durations_ms, "facts_ms"):
-            rows = add_plan_limits(ctx, run, plan, manifest, compute_fact_table(ctx, staged, facts))
-        findings = _check_content(ctx, plan, manifest, durations_ms)
+        with _measure(installation, durations_ms, "facts_ms"):
+            rows = add_plan_limits(installation, run, plan, manifest, compute_fact_table(installation, staged, facts))
+        findings = _check_content(installation, plan, manifest, durations_ms)
     except ValidationBrokenError as problem:
-        raise _conclude_broken(ctx, staged, durations_ms, problem) from problem
+        raise _conclude_broken(installation, staged, durations_ms, problem) from problem
     return PreparedAttempt(run, staged, rows, findings, durations_ms)
 
 
 def judge_attempts(
-    ctx: Context, prepared: Sequence[PreparedAttempt], *, index: bool = True
+    installation: Installation, prepared: Sequence[PreparedAttempt], *, index: bool = True
 ) -> list[Verdict | Exception]:
     """Judge attempts together; return for each its verdict, or the error of judging it. Records nothing.
 
@@ -130,17 +131,17 @@ def judge_attempts(
         ConfigurationError, ImportError: the structural suite or Great Expectations cannot be loaded.
     """
     waited_ms: dict[str, int] = {}
-    with _measure(ctx, waited_ms, "import_ms"):
+    with _measure(installation, waited_ms, "import_ms"):
         wait_until_ready()
     judged_ms: dict[str, int] = {}
-    with _measure(ctx, judged_ms, "judge_ms"):
+    with _measure(installation, judged_ms, "judge_ms"):
         found = validate_fact_tables(
             [
                 FactTable(each.run.plan_id, each.run.topic, each.staged.manifest.attempt, each.rows, each.findings)
                 for each in prepared
             ],
-            checked_at_ms=ctx.now_ms(),
-            data_docs=ctx.settings.data_docs,
+            checked_at_ms=installation.now_ms(),
+            data_docs=installation.settings.data_docs,
             index=index,
         )
     for number, each in enumerate(prepared):
@@ -157,7 +158,7 @@ def _add_digests(staged: StagedAttempt, judged: Verdict | Exception) -> Verdict 
     return replace(judged, plan_sha256=staged.plan_sha256, manifest_digest=documents.compute_digest(staged.manifest))
 
 
-def conclude_validation(ctx: Context, prepared: PreparedAttempt, judged: Verdict | Exception) -> Verdict:
+def conclude_validation(installation: Installation, prepared: PreparedAttempt, judged: Verdict | Exception) -> Verdict:
     """Record the verdict on an attempt, and its effect: the run is validated, or its partitions are marked.
 
     Raises:
@@ -165,63 +166,65 @@ def conclude_validation(ctx: Context, prepared: PreparedAttempt, judged: Verdict
     """
     plan, attempt = prepared.staged.plan, prepared.staged.manifest.attempt
     if isinstance(judged, ValidationBrokenError):
-        raise _conclude_broken(ctx, prepared.staged, prepared.durations_ms, judged) from judged
+        raise _conclude_broken(installation, prepared.staged, prepared.durations_ms, judged) from judged
     if isinstance(judged, Exception):
         raise judged
-    ctx.store.verdicts.record(judged)
+    installation.store.verdicts.record(judged)
     _log_verdict(judged, prepared.durations_ms)
     if judged.passed:
-        ctx.store.runs.set_state(plan.plan_id, RunState.VALIDATED, ctx.now_ms(), attempt=attempt)
+        installation.store.runs.set_state(plan.plan_id, RunState.VALIDATED, installation.now_ms(), attempt=attempt)
         return judged
     if judged.broken:
-        raise _close_as_broken(ctx, plan, attempt, build_broken_alert(judged, at_ms=ctx.now_ms()))
-    raise _mark_failed_verdict(ctx, plan, judged)
+        raise _close_as_broken(installation, plan, attempt, build_broken_alert(judged, at_ms=installation.now_ms()))
+    raise _mark_failed_verdict(installation, plan, judged)
 
 
 def _conclude_broken(
-    ctx: Context, staged: StagedAttempt, durations_ms: dict[str, int], problem: ValidationBrokenError
+    installation: Installation, staged: StagedAttempt, durations_ms: dict[str, int], problem: ValidationBrokenError
 ) -> ValidationBrokenError:
     plan, attempt = staged.plan, staged.manifest.attempt
     parts: dict[str, Any] = {**durations_ms, "duration_ms": sum(durations_ms.values())}
     log_event("broken", plan.topic, plan_id=plan.plan_id, attempt=attempt, **parts)
     alert = alert_kinds.make_validation_broken(
-        plan.topic, plan.plan_id, problem.what, at_ms=ctx.now_ms(), to_do=problem.next
+        plan.topic, plan.plan_id, problem.what, at_ms=installation.now_ms(), to_do=problem.next
     )
-    return _close_as_broken(ctx, plan, attempt, alert)
+    return _close_as_broken(installation, plan, attempt, alert)
 
 
 @contextmanager
-def _measure(ctx: Context, durations_ms: dict[str, int], part: str) -> Iterator[None]:
+def _measure(installation: Installation, durations_ms: dict[str, int], part: str) -> Iterator[None]:
     """Add the duration of the block to ``durations_ms`` as ``part``."""
-    started_ms = ctx.now_ms()
+    started_ms = installation.now_ms()
     try:
         yield
     finally:
-        _add(durations_ms, part, ctx.now_ms() - started_ms)
+        _add(durations_ms, part, installation.now_ms() - started_ms)
 
 
 def _add(durations_ms: dict[str, int], part: str, more_ms: int) -> None:
     durations_ms[part] = durations_ms.get(part, 0) + more_ms
 
 
-def compute_fact_table(ctx: Context, attempt: StagedAttempt, facts: FactRecomputer | None) -> list[FactRow]:
+def compute_fact_table(
+    installation: Installation, attempt: StagedAttempt, facts: FactRecomputer | None
+) -> list[FactRow]:
     """Compute the fact table of one attempt; ``facts`` may have started it already."""
     if facts is not None:
         return facts.rows(attempt)
-    with FactRecomputer(ctx) as recomputer:
+    with FactRecomputer(installation) as recomputer:
         return recomputer.rows(attempt)
 
 
 def add_plan_limits(
-    ctx: Context, run: Run, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow]
+    installation: Installation, run: Run, plan: Plan, manifest: StagingManifest, rows: Sequence[FactRow]
 ) -> list[FactRow]:
     """Add to ``rows`` the plan's excesses and the files that are not the attempt's own.
 
     A plan that no longer matches the log is judged by its files alone: publishing refuses it.
     """
-    log = ctx.log.open(plan.topic)
+    log = installation.log.open(plan.topic)
     head = log.head()
-    limits = build_limits(ctx, head, opened_at_ms=run.opened_at_ms)
+    limits = build_limits(installation, head, opened_at_ms=run.opened_at_ms)
     live = log.segments(head)
     excesses: dict[int, PlanExcess] = {}
     if find_void(log, head, plan, live) is None:
@@ -236,16 +239,16 @@ def add_plan_limits(
 
 
 def _check_content(
-    ctx: Context, plan: Plan, manifest: StagingManifest, durations_ms: dict[str, int]
+    installation: Installation, plan: Plan, manifest: StagingManifest, durations_ms: dict[str, int]
 ) -> SuiteFindings | None:
     """Validate the new records with the topic's content suite; None if the topic names none."""
-    name = ctx.log.open(plan.topic).config().expectations
+    name = installation.log.open(plan.topic).config().expectations
     if not name:
         return None
-    with _measure(ctx, durations_ms, "import_ms"):
+    with _measure(installation, durations_ms, "import_ms"):
         wait_until_ready()
-    with _measure(ctx, durations_ms, "judge_ms"):
-        extra_folder = ctx.settings.expectations
+    with _measure(installation, durations_ms, "judge_ms"):
+        extra_folder = installation.settings.expectations
         failures = validate_content(name, plan, manifest, extra_folder=extra_folder)
         return SuiteFindings(load_suite(name, extra_folder), tuple(failures))
 
@@ -289,34 +292,36 @@ def build_broken_alert(verdict: Verdict, *, at_ms: int) -> Situation:
     return alert_kinds.make_validation_broken(verdict.topic, verdict.plan_id, what, at_ms=at_ms)
 
 
-def _close_as_broken(ctx: Context, plan: Plan, attempt: str, alert: Situation) -> ValidationBrokenError:
+def _close_as_broken(installation: Installation, plan: Plan, attempt: str, alert: Situation) -> ValidationBrokenError:
     explanation = alert.explain()
-    ctx.store.runs.set_state(plan.plan_id, RunState.BROKEN, ctx.now_ms(), message=str(explanation), attempt=attempt)
-    ctx.alerts.open_alert(alert)
+    installation.store.runs.set_state(
+        plan.plan_id, RunState.BROKEN, installation.now_ms(), message=str(explanation), attempt=attempt
+    )
+    installation.alerts.open_alert(alert)
     return ValidationBrokenError(*explanation)
 
 
-def _mark_failed_verdict(ctx: Context, plan: Plan, verdict: Verdict) -> ValidationFailedError:
+def _mark_failed_verdict(installation: Installation, plan: Plan, verdict: Verdict) -> ValidationFailedError:
     partitions = verdict.failing_partitions or tuple(p.partition for p in plan.partitions)
     marks: dict[int, Uncleanable] = {}
     effect = ""
     try:
         marks = mark_uncleanable(
-            ctx,
+            installation,
             plan.topic,
             plan.plan_id,
             {number: describe_failures(_select_failures(verdict, number), plan.topic) for number in partitions},
         )
     except CommitConflictError:
         effect = "The mark itself could not be committed, so the next run may try these partitions again."
-    found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=ctx.now_ms(), effect=effect)
+    found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=installation.now_ms(), effect=effect)
     # Alert first: the partitions are marked even if the run has changed meanwhile.
-    ctx.alerts.open_alert(found)
+    installation.alerts.open_alert(found)
     explanation = found.explain()
-    ctx.store.runs.set_state(
+    installation.store.runs.set_state(
         plan.plan_id,
         RunState.INVALID,
-        ctx.now_ms(),
+        installation.now_ms(),
         message=str(explanation),
         attempt=verdict.attempt,
         partitions_marked=len(partitions),

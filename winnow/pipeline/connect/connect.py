@@ -15,7 +15,7 @@ from winnow.pipeline.connect.python_programs import (
     connect_spark,
 )
 from winnow.pipeline.connect.table_access import TableAccess, describe_access
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.reader_names import ReaderName
 from winnow.pipeline.topics.topic_view import load_topic_view
 
@@ -33,11 +33,11 @@ WRITERS: Mapping[ReaderName, Callable[[TableAccess], str]] = {
 }
 
 
-def write_connection(ctx: Context, topic: str, reader: ReaderName) -> str:
+def write_connection(installation: Installation, topic: str, reader: ReaderName) -> str:
     """Write the settings and a first query for ``reader``, to be pasted; secrets as names of environment variables.
 
     Raises:
         UsageError: the reader does not know the catalog or the store.
         UnknownTopicError: there is no such topic.
     """
-    return WRITERS[reader](describe_access(ctx.settings, load_topic_view(ctx, topic)))
+    return WRITERS[reader](describe_access(installation.settings, load_topic_view(installation, topic)))

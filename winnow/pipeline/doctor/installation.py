@@ -9,7 +9,7 @@ from winnow.log.installation import read_installation
 from winnow.log.namespaces import Namespaces
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_failure_from_error, build_ok
 from winnow.pipeline.installation_guard import find_installation_to_read, make_installation_error
-from winnow.values.model import Installation
+from winnow.values.model import InstallationIdentity
 
 NAME = "installation"
 
@@ -32,7 +32,7 @@ def check_installation(settings: Settings) -> list[CheckResult]:
     return [_compare(settings, document, own, there)]
 
 
-def _compare(settings: Settings, document: str, own: Installation, there: Installation) -> CheckResult:
+def _compare(settings: Settings, document: str, own: InstallationIdentity, there: InstallationIdentity) -> CheckResult:
     if own.installation_id == there.installation_id:
         return build_ok(NAME, f"{own.installation_id}, as {document} names it.")
     refusal = make_installation_error(settings, document, own, there)

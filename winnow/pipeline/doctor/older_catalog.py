@@ -14,7 +14,7 @@ from winnow.log.topics import MAXIMUM_QUESTIONS, TopicLogs
 from winnow.pipeline.doctor.check_runner import CheckResult, build_failure, build_ok
 from winnow.pipeline.recorded_heads import RecordedHeads
 from winnow.store import Store
-from winnow.values.model import TopicHead
+from winnow.values.topic_state import TopicHead
 
 MAXIMUM_SHOWN_TOPICS = 3
 

@@ -11,7 +11,7 @@ from winnow.engine.key_changes import LogExtent, read_key_changes
 from winnow.errors import UsageError
 from winnow.log.head import Head
 from winnow.log.state import read_receipt
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.state import explain_scan_errors, get_present_order
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog, find_cleaned_offset
@@ -30,7 +30,7 @@ class OffsetBounds:
 
 
 def read_snapshot_changes(
-    ctx: Context, topic: str, from_snapshot: int, to_snapshot: int | None = None
+    installation: Installation, topic: str, from_snapshot: int, to_snapshot: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changed keys between two snapshots; ``to_snapshot`` None: the newest.
 
@@ -40,7 +40,7 @@ def read_snapshot_changes(
         UsageError: the table has no such snapshot, or no longer.
         DamagedSegmentError, RunAgainError, ServiceError: a segment cannot be read.
     """
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     before = view.log.snapshot(from_snapshot)
     after = view.head if to_snapshot is None else view.log.snapshot(to_snapshot)
     old, new = _list_extents(view, before), _list_extents(view, after)
@@ -48,12 +48,17 @@ def read_snapshot_changes(
     nothing = LogExtent((), 0, 0)
     for partition in sorted({*old, *new}):
         yield from _read_changes(
-            ctx, view, partition, old.get(partition, nothing), new.get(partition, nothing), compares_records=undone
+            installation,
+            view,
+            partition,
+            old.get(partition, nothing),
+            new.get(partition, nothing),
+            compares_records=undone,
         )
 
 
 def read_offset_changes(
-    ctx: Context, topic: str, from_offset: OffsetBounds, to_offset: OffsetBounds
+    installation: Installation, topic: str, from_offset: OffsetBounds, to_offset: OffsetBounds
 ) -> Iterator[pa.RecordBatch]:
     """Yield the keys that the records in [``from_offset``, ``to_offset``) of each partition changed.
 
@@ -64,13 +69,13 @@ def read_offset_changes(
             has removed what was there at the beginning.
         DamagedSegmentError, RunAgainError, ServiceError: a segment cannot be read.
     """
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     for partition in {*from_offset.by_partition, *to_offset.by_partition}:
         if partition >= len(view.partitions):
             raise UsageError(
                 f"Topic {topic} has partitions 0 to {len(view.partitions) - 1}; there is no partition {partition}."
             )
-    cleaned = _find_cleaned_ends(ctx, view)
+    cleaned = _find_cleaned_ends(installation, view)
     bounds = [
         _choose_bounds(log, from_offset.find(log.partition), to_offset.find(log.partition), cleaned[log.partition])
         for log in view.partitions
@@ -78,7 +83,7 @@ def read_offset_changes(
     for log, (start, end) in zip(view.partitions, bounds, strict=True):
         low = log.state.log_start_offset
         before, after = LogExtent(log.segments, low, start), LogExtent(log.segments, low, end)
-        yield from _read_changes(ctx, view, log.partition, before, after)
+        yield from _read_changes(installation, view, log.partition, before, after)
 
 
 def _choose_bounds(log: PartitionLog, start: int | None, end: int | None, cleaned: int) -> tuple[int, int]:
@@ -100,14 +105,16 @@ def _choose_bounds(log: PartitionLog, start: int | None, end: int | None, cleane
     return first, max(first, last)
 
 
-def _find_cleaned_ends(ctx: Context, view: TopicView) -> dict[int, int]:
+def _find_cleaned_ends(installation: Installation, view: TopicView) -> dict[int, int]:
     """Return, by partition, the offset below which any compaction has removed records, by state and receipts."""
     found = {
         log.partition: find_cleaned_offset(log.state) if log.state.strategy is not None else 0
         for log in view.partitions
     }
     for reference in view.log.receipt_references(view.head):
-        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.head.state, reference)
+        receipt = installation.store.projection.find_receipt(reference.plan_id) or read_receipt(
+            view.head.state, reference
+        )
         for part in receipt.partitions:
             if part.records_in and part.partition in found:
                 found[part.partition] = max(found[part.partition], part.next_first_dirty_offset)
@@ -123,7 +130,7 @@ def _list_extents(view: TopicView, head: Head) -> dict[int, LogExtent]:
 
 
 def _read_changes(
-    ctx: Context,
+    installation: Installation,
     view: TopicView,
     partition: int,
     before: LogExtent,
@@ -137,4 +144,6 @@ def _read_changes(
     everything = tuple(dict.fromkeys([*before.segments, *after.segments]))
     order = get_present_order(view.rules)
     with explain_scan_errors(view.log, PartitionLog(log.topic, partition, everything, log.state)):
-        yield from read_key_changes(partition, before, after, order, ctx.budget, compares_records=compares_records)
+        yield from read_key_changes(
+            partition, before, after, order, installation.budget, compares_records=compares_records
+        )

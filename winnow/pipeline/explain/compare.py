@@ -24,7 +24,7 @@ from winnow.errors import (
 )
 from winnow.files import storage
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.state import get_present_order
 from winnow.pipeline.spark.submit import Progress, build_engine_arguments, find_job_file, run_job
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
@@ -189,11 +189,11 @@ def _build_notices(view: TopicView, cleaned: int) -> list[str]:
     return found
 
 
-CompareRunner = Callable[[Context, DiffRequest, Progress | None], DiffResult]
+CompareRunner = Callable[[Installation, DiffRequest, Progress | None], DiffResult]
 
 
 def compare_strategies(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     *,
     strategy: Strategy,
@@ -208,7 +208,7 @@ def compare_strategies(
     Writes nothing to table or metadata store; request and result are in the staging area while it runs.
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         topic: an existing topic.
         strategy: the other strategy.
         header: the header of strategy ``header``; default: the topic's own.
@@ -222,7 +222,7 @@ def compare_strategies(
         ConfigurationError: strategy ``header`` without a header's name.
         DamagedSegmentError, ServiceError, WinnowError: it could not be carried out; nothing was changed.
     """
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     request = DiffRequest(
         comparison_id=uuid.uuid4().hex,
         topic=topic,
@@ -232,11 +232,11 @@ def compare_strategies(
         sample=sample,
         partitions=(),
     )
-    covered = build_compared_partitions(ctx, view, request, as_of_ms=as_of_ms)
+    covered = build_compared_partitions(installation, view, request, as_of_ms=as_of_ms)
     request = replace(request, partitions=tuple(covered))
     result = DiffResult(request.comparison_id, topic, ())
     if covered:
-        result = (run or compare_in_spark)(ctx, request, progress)
+        result = (run or compare_in_spark)(installation, request, progress)
     return build_comparison(view, request, result)
 
 
@@ -258,23 +258,23 @@ def _build_other_order(strategy: Strategy, header: str | None, config: TopicConf
 
 
 def build_compared_partitions(
-    ctx: Context, view: TopicView, request: DiffRequest, *, as_of_ms: int
+    installation: Installation, view: TopicView, request: DiffRequest, *, as_of_ms: int
 ) -> list[DiffPartition]:
     """Return the records that a compaction of each partition would cover, eligible or not; empty ones are left out."""
     others = replace(view.rules, strategy=request.other.strategy, strategy_header=request.other.header)
     found = [
-        _build_compared_partition(ctx, log, view.rules, others, assessment, as_of_ms)
-        for log, assessment in zip(view.partitions, assess_view(ctx, view, as_of_ms=as_of_ms), strict=True)
+        _build_compared_partition(installation, log, view.rules, others, assessment, as_of_ms)
+        for log, assessment in zip(view.partitions, assess_view(installation, view, as_of_ms=as_of_ms), strict=True)
     ]
     return [partition for partition in found if partition.segments]
 
 
 def _build_compared_partition(
-    ctx: Context, log: PartitionLog, rules: Rules, others: Rules, assessment: Assessment, as_of_ms: int
+    installation: Installation, log: PartitionLog, rules: Rules, others: Rules, assessment: Assessment, as_of_ms: int
 ) -> DiffPartition:
-    remaining = remove_retired(log, apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=ctx.now_ms()))
+    remaining = remove_retired(log, apply_retention(log, rules, as_of_ms=as_of_ms, now_ms=installation.now_ms()))
     start, end = remaining.state.log_start_offset, assessment.first_uncleanable_offset
-    clock_ms = ctx.cleaning_time_ms(as_of_ms)
+    clock_ms = installation.cleaning_time_ms(as_of_ms)
     return DiffPartition(
         partition=log.partition,
         start_offset=start,
@@ -291,28 +291,28 @@ def _build_compared_partition(
     )
 
 
-def compare_in_spark(ctx: Context, request: DiffRequest, progress: Progress | None = None) -> DiffResult:
+def compare_in_spark(installation: Installation, request: DiffRequest, progress: Progress | None = None) -> DiffResult:
     """Carry out ``request`` in one Spark application. Request and result are removed from the staging area afterwards.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.
         DamagedSegmentError, ServiceError, WinnowError: it could not be carried out.
     """
-    uri = strategy_diff.build_request_uri(ctx.settings.staging, request.topic, request.comparison_id)
-    job = [find_job_file("compare"), *build_engine_arguments(ctx.settings), uri]
+    uri = strategy_diff.build_request_uri(installation.settings.staging, request.topic, request.comparison_id)
+    job = [find_job_file("compare"), *build_engine_arguments(installation.settings), uri]
     size_bytes = sum(partition.size_bytes for partition in request.partitions)
     reference = PlanReference(request.topic, request.comparison_id, uri, len(request.partitions), size_bytes, None)
     try:
-        storage.write_bytes(uri, documents.dump_json(request), below=ctx.settings.staging)
+        storage.write_bytes(uri, documents.dump_json(request), below=installation.settings.staging)
         name = f"winnow compare {request.topic}"
-        done = run_job(ctx.settings, job, name=name, plans=[reference], progress=progress)
+        done = run_job(installation.settings, job, name=name, plans=[reference], progress=progress)
         failure = done.failures.get(request.comparison_id)
         if failure is not None:
             raise _build_error(request.topic, failure)
         return documents.load_json(DiffResult, storage.read_bytes(strategy_diff.build_result_uri(uri)))
     finally:
         for document in (uri, strategy_diff.build_result_uri(uri)):
-            storage.delete(document, below=ctx.settings.staging)
+            storage.delete(document, below=installation.settings.staging)
 
 
 def _build_error(topic: str, failure: PlanFailure) -> WinnowError:

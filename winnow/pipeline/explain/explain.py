@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.compaction.plan import build_plan
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.topic_view import EarlierRuns, TopicView, load_topic_view
 from winnow.planning.estimates import Basis, Estimate, Memory, NewKeyEstimator, estimate_plan
 from winnow.values.model import Assessment, PartitionPlan, Reason
@@ -60,7 +60,9 @@ class Explanation:
     partitions: tuple[PartitionExplanation, ...]
 
 
-def explain_compaction(ctx: Context, topic: str, *, as_of_ms: int, closes_active: bool = False) -> Explanation:
+def explain_compaction(
+    installation: Installation, topic: str, *, as_of_ms: int, closes_active: bool = False
+) -> Explanation:
     """Build the real plan and describe it instead of carrying it out. Writes nothing.
 
     ``closes_active``: the active segments count as closed.
@@ -68,18 +70,18 @@ def explain_compaction(ctx: Context, topic: str, *, as_of_ms: int, closes_active
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    view = load_topic_view(ctx, topic)
-    return explain_view(ctx, view.close_active() if closes_active else view, as_of_ms=as_of_ms)
+    view = load_topic_view(installation, topic)
+    return explain_view(installation, view.close_active() if closes_active else view, as_of_ms=as_of_ms)
 
 
-def explain_view(ctx: Context, view: TopicView, *, as_of_ms: int) -> Explanation:
+def explain_view(installation: Installation, view: TopicView, *, as_of_ms: int) -> Explanation:
     """Explain a compaction of a topic as ``view`` has it, perhaps with another configuration. Writes nothing."""
     topic = view.log.topic
-    assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
-    runs = EarlierRuns(ctx, topic)
-    plan = build_plan(ctx, view, assessments, as_of_ms=as_of_ms, earlier=runs)
+    assessments = assess_view(installation, view, as_of_ms=as_of_ms)
+    runs = EarlierRuns(installation, topic)
+    plan = build_plan(installation, view, assessments, as_of_ms=as_of_ms, earlier=runs)
     planned = {p.partition: p for p in plan.partitions} if plan is not None else {}
-    budget_bytes = ctx.settings.engine.memory_bytes
+    budget_bytes = installation.settings.engine.memory_bytes
     return Explanation(
         topic=topic,
         plan_id=plan.plan_id if plan is not None else None,

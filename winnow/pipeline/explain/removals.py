@@ -13,9 +13,9 @@ from itertools import islice
 
 from winnow.log.reference_chains import list_ingest_references, read_ledger
 from winnow.log.state import read_receipt
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.topic_view import TopicView
-from winnow.values.model import Append, IngestReference, TopicState
+from winnow.values.topic_state import Append, IngestReference, TopicState
 
 
 class AbsenceVerdict(StrEnum):
@@ -75,7 +75,7 @@ class Absence:
     runs: tuple[RemovalRun, ...] = ()
 
 
-def list_partition_runs(ctx: Context, view: TopicView, partition: int) -> list[RemovalRun]:
+def list_partition_runs(installation: Installation, view: TopicView, partition: int) -> list[RemovalRun]:
     """List the published runs on ``partition``, oldest first.
 
     One receipt is in memory at a time, since each has an entry for every partition. They are read from the metadata
@@ -83,7 +83,9 @@ def list_partition_runs(ctx: Context, view: TopicView, partition: int) -> list[R
     """
     found: list[RemovalRun] = []
     for reference in view.log.receipt_references(view.head):
-        receipt = ctx.store.projection.find_receipt(reference.plan_id) or read_receipt(view.head.state, reference)
+        receipt = installation.store.projection.find_receipt(reference.plan_id) or read_receipt(
+            view.head.state, reference
+        )
         found.extend(
             RemovalRun(
                 plan_id=receipt.plan_id,
@@ -116,7 +118,7 @@ def _find_retiring_runs(runs: Sequence[RemovalRun], offset: int) -> tuple[Remova
     return tuple(islice(found, 1))
 
 
-def explain_absence(ctx: Context, view: TopicView, partition: int, offset: int) -> Absence:
+def explain_absence(installation: Installation, view: TopicView, partition: int, offset: int) -> Absence:
     """Explain why ``offset`` of ``partition`` has no record.
 
     Raises:
@@ -125,11 +127,11 @@ def explain_absence(ctx: Context, view: TopicView, partition: int, offset: int) 
     state = view.head.state.partitions[partition]
     if offset >= state.log_end_offset:
         return Absence(AbsenceVerdict.NOT_WRITTEN)
-    if _is_quarantined(ctx, view, partition, offset):
+    if _is_quarantined(installation, view, partition, offset):
         return Absence(AbsenceVerdict.QUARANTINED)
     entry = find_slice(view.head.state, partition, offset)
     ingested = _find_ingested(entry)
-    runs = list_partition_runs(ctx, view, partition)
+    runs = list_partition_runs(installation, view, partition)
     if ingested is not IngestedAnswer.NO and offset < state.log_start_offset:
         return Absence(
             AbsenceVerdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=_find_retiring_runs(runs, offset)
@@ -175,11 +177,13 @@ def _find_ingested(entry: Append | None) -> IngestedAnswer:
     return IngestedAnswer.YES if is_dense else IngestedAnswer.PERHAPS
 
 
-def _is_quarantined(ctx: Context, view: TopicView, partition: int, offset: int) -> bool:
+def _is_quarantined(installation: Installation, view: TopicView, partition: int, offset: int) -> bool:
     visible = view.head.state.quarantine_ingests
     if not visible:
         return False
-    rows = ctx.log.quarantine(view.log.topic, view.head).read(visible, partition=partition, offsets=(offset, offset))
+    rows = installation.log.quarantine(view.log.topic, view.head).read(
+        visible, partition=partition, offsets=(offset, offset)
+    )
     return any(batch.num_rows for batch in rows)
 
 

@@ -13,7 +13,6 @@ from winnow.engine.strategy_diff import RecordCoordinates, RecordOrder
 from winnow.errors import UsageError
 from winnow.files.partitioner import choose_partition
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.context import Context
 from winnow.pipeline.explain import why_answer
 from winnow.pipeline.explain.removals import Absence, explain_absence, find_covering_runs, list_partition_runs
 from winnow.pipeline.explain.why_answer import (
@@ -26,6 +25,7 @@ from winnow.pipeline.explain.why_answer import (
     TombstoneLife,
     WhyAnswer,
 )
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.key_scan import KeyScan, find_segment
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
@@ -85,9 +85,11 @@ def parse_order(text: str) -> RecordOrder:
     return RecordOrder(Strategy(strategy), header or None)
 
 
-def build_partition_orders(ctx: Context, view: TopicView, log: PartitionLog, as_of_ms: int) -> PartitionOrders:
+def build_partition_orders(
+    installation: Installation, view: TopicView, log: PartitionLog, as_of_ms: int
+) -> PartitionOrders:
     """Build the orders of one partition of the topic of ``view``."""
-    (assessment,) = assess_view(ctx, replace(view, partitions=(log,)), as_of_ms=as_of_ms)
+    (assessment,) = assess_view(installation, replace(view, partitions=(log,)), as_of_ms=as_of_ms)
     state = log.state
     return PartitionOrders(
         log=log,
@@ -130,7 +132,7 @@ Progress = Callable[[int, int], None]
 
 
 def explain_key(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     key: bytes,
     *,
@@ -149,7 +151,7 @@ def explain_key(
         UsageError: no such topic or partition.
         DamagedSegmentError, ServiceError: a segment cannot be read.
     """
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     default = choose_partition(key, len(view.partitions))
     wanted = (
         [view.partitions[_get_checked_log(view, partition)]]
@@ -162,20 +164,20 @@ def explain_key(
     for log in wanted:
         searched += 1
         if log.segments:
-            orders = build_partition_orders(ctx, view, log, as_of_ms)
-            with KeyScan(log, orders.headers, ctx.budget) as scan:
+            orders = build_partition_orders(installation, view, log, as_of_ms)
+            with KeyScan(log, orders.headers, installation.budget) as scan:
                 if scan.find(key, byte_progress):
                     found.append((orders, read_key_records(scan, orders)))
         if found and not everywhere and not view.head.state.partitions_added:
             break
     if not found:
-        return _explain_missing_key(ctx, view, wanted[0], default, searched)
+        return _explain_missing_key(installation, view, wanted[0], default, searched)
     orders, records = found[0]
     elsewhere = tuple(
         MisplacedKey(other.log.partition, its.total, its.winner.offset if its.winner is not None else None)
         for other, its in found[1:]
     )
-    answer = _explain_found_key(ctx, view, orders, records, as_of_ms)
+    answer = _explain_found_key(installation, view, orders, records, as_of_ms)
     answer = replace(answer, default_partition=default, partitions_searched=searched, elsewhere=elsewhere)
     answer = replace(answer, sentence=why_answer.describe_found_key(answer, len(view.partitions)))
     shown = answer.winner or answer.next_winner or (answer.records[-1] if answer.records else None)
@@ -183,7 +185,13 @@ def explain_key(
 
 
 def explain_offset(
-    ctx: Context, topic: str, partition: int, offset: int, *, as_of_ms: int, progress: Progress | None = None
+    installation: Installation,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    as_of_ms: int,
+    progress: Progress | None = None,
 ) -> WhyAnswer:
     """Explain whether ``offset`` of ``partition`` has a record, and what happens or happened to it.
 
@@ -191,20 +199,20 @@ def explain_offset(
         UsageError: no such topic or partition.
         DamagedSegmentError, ServiceError: a segment cannot be read.
     """
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     log = view.partitions[_get_checked_log(view, partition)]
-    orders = build_partition_orders(ctx, view, log, as_of_ms)
-    with KeyScan(log, orders.headers, ctx.budget) as scan:
+    orders = build_partition_orders(installation, view, log, as_of_ms)
+    with KeyScan(log, orders.headers, installation.budget) as scan:
         here = scan.read_coordinates([offset], orders.shown_header)
         if offset not in here or offset < log.state.log_start_offset:
-            empty = _explain_empty_offset(ctx, view, orders, offset, scan.find_offset_from(offset))
+            empty = _explain_empty_offset(installation, view, orders, offset, scan.find_offset_from(offset))
             return _name_epoch(view, empty, partition, offset)
         record = orders.build_seen_record(here[offset])
         key = scan.read_key(offset)
         if key is not None:
             scan.find(key, _ByteProgress(progress, scan.size_bytes))
         records = read_key_records(scan, orders)
-    answer = _explain_record(ctx, view, orders, record, records if key is not None else None, as_of_ms)
+    answer = _explain_record(installation, view, orders, record, records if key is not None else None, as_of_ms)
     return _name_epoch(view, answer, partition, offset)
 
 
@@ -245,11 +253,11 @@ class _ByteProgress:
 
 
 def _explain_found_key(
-    ctx: Context, view: TopicView, orders: PartitionOrders, found: KeyRecords, as_of_ms: int
+    installation: Installation, view: TopicView, orders: PartitionOrders, found: KeyRecords, as_of_ms: int
 ) -> WhyAnswer:
     decided = found.winner or found.next_winner
     runs = (
-        find_covering_runs(list_partition_runs(ctx, view, orders.log.partition), found.winner.offset)
+        find_covering_runs(list_partition_runs(installation, view, orders.log.partition), found.winner.offset)
         if found.winner is not None
         else []
     )
@@ -263,16 +271,21 @@ def _explain_found_key(
         next_winner=found.next_winner,
         records=found.records,
         records_total=found.total,
-        tombstone=_build_tombstone_life(ctx, view, orders, decided, as_of_ms),
+        tombstone=_build_tombstone_life(installation, view, orders, decided, as_of_ms),
         won_in=runs[-1] if runs else None,
         runs=tuple(runs),
     )
 
 
 def _explain_record(
-    ctx: Context, view: TopicView, orders: PartitionOrders, record: SeenRecord, found: KeyRecords | None, as_of_ms: int
+    installation: Installation,
+    view: TopicView,
+    orders: PartitionOrders,
+    record: SeenRecord,
+    found: KeyRecords | None,
+    as_of_ms: int,
 ) -> WhyAnswer:
-    runs = find_covering_runs(list_partition_runs(ctx, view, orders.log.partition), record.offset)
+    runs = find_covering_runs(list_partition_runs(installation, view, orders.log.partition), record.offset)
     segment = find_segment(orders.log.segments, record.offset)
     assert segment is not None
     answer = replace(
@@ -290,7 +303,7 @@ def _explain_record(
             next_winner=found.next_winner,
             records=found.records,
             records_total=found.total,
-            tombstone=_build_tombstone_life(ctx, view, orders, record, as_of_ms),
+            tombstone=_build_tombstone_life(installation, view, orders, record, as_of_ms),
             won_in=runs[-1] if runs and is_winner else None,
         )
     return replace(answer, sentence=why_answer.describe_found_offset(answer))
@@ -311,9 +324,9 @@ def _find_verdict(record: SeenRecord, found: KeyRecords | None, rules: Rules) ->
 
 
 def _explain_empty_offset(
-    ctx: Context, view: TopicView, orders: PartitionOrders, offset: int, next_offset: int | None
+    installation: Installation, view: TopicView, orders: PartitionOrders, offset: int, next_offset: int | None
 ) -> WhyAnswer:
-    why: Absence = explain_absence(ctx, view, orders.log.partition, offset)
+    why: Absence = explain_absence(installation, view, orders.log.partition, offset)
     answer = replace(
         _build_answer(view, orders, why.verdict, present=False),
         offset=offset,
@@ -325,10 +338,14 @@ def _explain_empty_offset(
     return replace(answer, sentence=why_answer.describe_missing_offset(answer, why))
 
 
-def _explain_missing_key(ctx: Context, view: TopicView, log: PartitionLog, default: int, searched: int) -> WhyAnswer:
+def _explain_missing_key(
+    installation: Installation, view: TopicView, log: PartitionLog, default: int, searched: int
+) -> WhyAnswer:
     """Explain a missing key: in which runs of its likeliest partition tombstones expired or records were retired."""
     order = parse_order(log.state.strategy or view.rules.order)
-    runs = tuple(r for r in list_partition_runs(ctx, view, log.partition) if r.tombstones_expired or r.records_retired)
+    runs = tuple(
+        r for r in list_partition_runs(installation, view, log.partition) if r.tombstones_expired or r.records_retired
+    )
     answer = WhyAnswer(
         topic=view.log.topic,
         partition=log.partition if searched == 1 else None,
@@ -361,11 +378,11 @@ def _build_answer(view: TopicView, orders: PartitionOrders, verdict: StrEnum, *,
 
 
 def _build_tombstone_life(
-    ctx: Context, view: TopicView, orders: PartitionOrders, record: SeenRecord | None, as_of_ms: int
+    installation: Installation, view: TopicView, orders: PartitionOrders, record: SeenRecord | None, as_of_ms: int
 ) -> TombstoneLife | None:
     if record is None or not record.tombstone:
         return None
-    clock_ms = ctx.cleaning_time_ms(as_of_ms)
+    clock_ms = installation.cleaning_time_ms(as_of_ms)
     history = orders.log.state.history
     entry = find_covering_entries(record.offset, record.offset, history)[0]
     going = make_tombstone_expiry(orders.log, view.rules, orders.bounds.first_uncleanable_offset, clock_ms)

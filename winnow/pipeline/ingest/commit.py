@@ -24,9 +24,9 @@ from winnow.files import storage
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import check_same_log, keep_offsets
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError, PartitionIngest
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import renew_in_background
 from winnow.pipeline.topics.overview import refresh_after_append
 from winnow.sources.input_errors import NOTHING_INGESTED
@@ -34,13 +34,8 @@ from winnow.sources.layouts.winnow.parquet import list_extra_columns
 from winnow.sources.topic_filter import TopicFilter
 from winnow.store import OpenIngest
 from winnow.store.rows import AppendedRecords
-from winnow.values.model import (
-    Append,
-    IngestLedger,
-    PartitionState,
-    Segment,
-    TopicState,
-)
+from winnow.values.model import Segment
+from winnow.values.topic_state import Append, IngestLedger, PartitionState, TopicState
 
 
 class IngestHeartbeat:
@@ -49,14 +44,14 @@ class IngestHeartbeat:
     The row decides nothing: whether the call may commit depends on the topic's state (:meth:`is_voided`).
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         topic: the topic that the call appends to.
         ingest_id: the call's id.
         least_number: as :meth:`winnow.store.ingests.Ingests.open`.
     """
 
-    def __init__(self, ctx: Context, topic: str, ingest_id: str, *, least_number: int) -> None:
-        self._ctx = ctx
+    def __init__(self, installation: Installation, topic: str, ingest_id: str, *, least_number: int) -> None:
+        self._installation = installation
         self._topic = topic
         self._ingest_id = ingest_id
         self._least_number = least_number
@@ -69,13 +64,13 @@ class IngestHeartbeat:
             ServiceError: the metadata store cannot be reached.
         """
         if self._opened is None:
-            ctx = self._ctx
-            self._opened = ctx.store.ingests.open(
+            installation = self._installation
+            self._opened = installation.store.ingests.open(
                 self._ingest_id,
                 self._topic,
                 least_number=self._least_number,
-                holder=ctx.holder,
-                now_ms=ctx.now_ms(),
+                holder=installation.holder,
+                now_ms=installation.now_ms(),
             )
 
     def is_voided(self, state: TopicState) -> bool:
@@ -86,16 +81,16 @@ class IngestHeartbeat:
         """Remove the row, once the call is committed or its files are gone. If that fails, the sweep does it."""
         if self._opened is not None:
             with contextlib.suppress(WinnowError):
-                self._ctx.store.ingests.close([self._ingest_id])
+                self._installation.store.ingests.close([self._ingest_id])
 
     def renew_in_background(self) -> AbstractContextManager[None]:
         """Mark the call as running in the background, until the block ends."""
-        return renew_in_background(self._ctx, self._renew, name="ingest row")
+        return renew_in_background(self._installation, self._renew, name="ingest row")
 
     def _renew(self) -> None:
         if self._opened is not None:
             with contextlib.suppress(Exception):  # a sweep that takes the call for dead costs work, no data
-                self._ctx.store.ingests.renew(self._ingest_id, self._ctx.now_ms())
+                self._installation.store.ingests.renew(self._ingest_id, self._installation.now_ms())
 
 
 @dataclass
@@ -111,14 +106,14 @@ class IngestCommit:
     results: dict[int, PartitionResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ctx = self.request.ctx
+        self.installation = self.request.installation
         self.log = self.request.log
         self.as_of_ms = self.request.as_of_ms
         self.again = self.request.again
         self.config: TopicConfig = self.log.config(self.head)
         self.kept: list[Segment] = []
         self.row = IngestHeartbeat(
-            self.ctx, self.log.topic, self.ingest_id, least_number=self.head.state.first_valid_ingest
+            self.installation, self.log.topic, self.ingest_id, least_number=self.head.state.first_valid_ingest
         )
 
     @property
@@ -157,7 +152,7 @@ class IngestCommit:
             location=self.head.location,
             segment_bytes=self.config.segment_bytes,
             as_of_ms=self.as_of_ms,
-            now_ms=self.ctx.now_ms(),
+            now_ms=self.installation.now_ms(),
             joins_slices=not self.request.source.is_ordered,
         )
 
@@ -217,7 +212,9 @@ class IngestCommit:
             raise
         with say_left("The records of this call are in the log, and do not land twice."):
             self.row.close()
-            refresh_after_append(self.ctx, self.log.topic, committed.head, self._list_appended(committed.state))
+            refresh_after_append(
+                self.installation, self.log.topic, committed.head, self._list_appended(committed.state)
+            )
             return self._report(committed.snapshot_id)
 
     @contextlib.contextmanager
@@ -342,7 +339,7 @@ class IngestCommit:
         )
         removed = [] if cut is None else cut.segments
         if cut is not None:
-            retired = cut.retire_segments(self.ingest_id, self.ctx.now_ms())
+            retired = cut.retire_segments(self.ingest_id, self.installation.now_ms())
             state = replace(state, retired=(*state.retired, *retired))
         return Change(
             state=state,

@@ -19,7 +19,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED, RecordFault, make_reco
 from winnow.sources.record_input import InputPass, RecordInput
 from winnow.sources.topic_filter import TopicFilter
 from winnow.values.epochs import Epoch, find_epoch_end
-from winnow.values.model import TopicState
+from winnow.values.topic_state import TopicState
 
 LOG_OFFSETS = "log"
 """Says that offsets in files are those of the log, as `winnow read` writes them."""

@@ -15,9 +15,10 @@ from winnow.log import state as carried
 from winnow.log.head import Head
 from winnow.log.reference_chains import count_receipts, list_ingest_references, read_ledger
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.values.epochs import KAFKA_LAYOUT
-from winnow.values.model import Append, IngestLedger, IngestReference, PartitionState, Segment, TopicState
+from winnow.values.model import Segment
+from winnow.values.topic_state import Append, IngestLedger, IngestReference, PartitionState, TopicState
 
 INGEST_ID_PROPERTY = "winnow.ingest-id"
 """Property of a snapshot's summary: the ingest call that the snapshot committed, or undid."""
@@ -106,14 +107,14 @@ def check_same_log(opened: Head, head: Head) -> None:
         )
 
 
-def list_ingests(ctx: Context, topic: str, *, limit: int = DEFAULT_CALLS_LISTED) -> IngestCalls:
+def list_ingests(installation: Installation, topic: str, *, limit: int = DEFAULT_CALLS_LISTED) -> IngestCalls:
     """List the newest ``limit`` ingest calls of ``topic``, newest first, from the ledgers that its state names.
 
     Raises:
         UnknownTopicError, ForeignTableError, DamagedMetadataError, ServiceError: as
             :meth:`winnow.log.topic_log.TopicLog.head`.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     history = IngestHistory(log, log.head())
     return IngestCalls(topic, len(history.references), tuple(history.list_newest(limit)))
 

@@ -13,7 +13,6 @@ from winnow.arrivals.spool import Progress
 from winnow.clock import format_ms
 from winnow.errors import BadInputError
 from winnow.log.head import Head
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.epoch_input import EpochInput, choose_epoch
 from winnow.pipeline.ingest.open import InputPaths, open_input, open_log, require_topic_name
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest
@@ -27,6 +26,7 @@ from winnow.pipeline.ingest.run_spark import (
     is_large,
     make_spark_error,
 )
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.report.events import log_event
 from winnow.sources.choices import Choices
@@ -38,7 +38,7 @@ from winnow.store.audit import AuditAction
 
 
 def ingest_files(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     paths: Sequence[str] | InputPaths,
     *,
@@ -55,7 +55,7 @@ def ingest_files(
     """Append the records of ``paths`` to ``topic``: of Winnow's own layout in the order given, of others by offset.
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         topic: an existing topic.
         paths: files, folders with all below them, globs; local paths or URIs, perhaps listed already.
         as_of_ms: recorded with the append; replaces missing timestamps of records.
@@ -75,31 +75,31 @@ def ingest_files(
         UsageError: ``source_topic`` cannot be the name of a topic, or there is no such layout.
         BadInputError: bad input, records of other topics, or unknown topic; nothing landed.
     """
-    started_ms = ctx.now_ms()
+    started_ms = installation.now_ms()
     require_topic_name(source_topic)
-    log, head = open_log(ctx, topic)
+    log, head = open_log(installation, topic)
     listed = paths if isinstance(paths, InputPaths) else InputPaths(paths)
     decided = choices or Choices()
     opened = open_input(head.state, listed, layout=layout, choices=decided, source_topic=source_topic)
     number = choose_epoch(head.state, epoch, opened.topic_id)
     source = opened.source if number is None else EpochInput(opened.source, topic, head.state.epochs, number)
-    request = IngestRequest(ctx, log, source, opened, head, as_of_ms, again, trust_compacted)
+    request = IngestRequest(installation, log, source, opened, head, as_of_ms, again, trust_compacted)
     try:
         done = _append_by_size(request, head, on, progress)
     except OtherTopicError as problem:
         raise build_other_topics_error(problem, topic, opened.source.names) from None
-    return finish_ingest(ctx, done, opened.list_notices(), as_of_ms=as_of_ms, started_ms=started_ms)
+    return finish_ingest(installation, done, opened.list_notices(), as_of_ms=as_of_ms, started_ms=started_ms)
 
 
 def finish_ingest(
-    ctx: Context, done: IngestReport, notices: Sequence[str], *, as_of_ms: int, started_ms: int
+    installation: Installation, done: IngestReport, notices: Sequence[str], *, as_of_ms: int, started_ms: int
 ) -> IngestReport:
     """Log the event of a call, record it in the audit log if it committed something, and return its report ``done``.
 
     ``notices``: they come before its own.
     """
     found = [*notices, *done.notices]
-    if ctx.is_simulated(as_of_ms) and done.snapshot_id is not None:
+    if installation.is_simulated(as_of_ms) and done.snapshot_id is not None:
         found.append(
             f"The as-of {format_ms(as_of_ms)} of this append lies ahead of the present: records without a timestamp "
             "count as that recent, so they are compacted and retired later, never earlier."
@@ -114,11 +114,11 @@ def finish_ingest(
         records_quarantined=done.records_quarantined,
         records_left_out=done.records_left_out,
         snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
-        duration_ms=ctx.now_ms() - started_ms,
+        duration_ms=installation.now_ms() - started_ms,
     )
     if done.snapshot_id is not None:
         detail = f"{done.ingest_id}: {done.records_appended:,} records appended, layout {done.layout}"
-        record_action(ctx, AuditAction.INGEST, done.topic, detail=detail)
+        record_action(installation, AuditAction.INGEST, done.topic, detail=detail)
     return replace(done, notices=tuple(found))
 
 

@@ -36,7 +36,8 @@ from winnow.planning import cleanable
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.topic_filter import OtherTopicError
 from winnow.values.ingest_plans import IngestPlan, IngestRange, IngestResult, RangeFailure, RangeResult, RecordPlace
-from winnow.values.model import Segment, TopicState
+from winnow.values.model import Segment
+from winnow.values.topic_state import TopicState
 
 
 def check_result(plan: IngestPlan, result: IngestResult) -> None:

@@ -19,7 +19,7 @@ from winnow.arrivals.write_range import (
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.log.quarantine import Quarantine
 from winnow.pipeline.ingest.judge import _KEYLESS_CONDITION
-from winnow.values.model import TopicState
+from winnow.values.topic_state import TopicState
 
 MAXIMUM_BATCH_ROWS = 8_192
 MAXIMUM_ROWS_PER_APPEND = 50_000

@@ -17,11 +17,12 @@ from winnow.files.segments import SegmentWriter, cast_to_segment_schema, read_of
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan_validity import is_replaced, name_replacement
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.epochs import shorten_newest_epoch
-from winnow.values.model import Append, PartitionState, RetiredFile, Segment
+from winnow.values.model import Segment
+from winnow.values.topic_state import Append, PartitionState, RetiredFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,23 +136,25 @@ def plan_cut(log: TopicLog, head: Head, offsets: dict[int, int]) -> LogCut:
     return LogCut(tuple(parts))
 
 
-def record_cut(ctx: Context, log: TopicLog) -> None:
+def record_cut(installation: Installation, log: TopicLog) -> None:
     """Record in the metadata store what was cut off a log, as its newest head has it. Repeatable."""
     head = log.head()
     retired = [file for file in head.state.waiting_files if is_replaced(file)]
-    ctx.store.retired_files.record(log.topic, retired, "data", table_uuid=head.table_uuid)
-    ctx.store.projection.record_states(log.topic, head.state.partitions, ctx.now_ms(), table_uuid=head.table_uuid)
-    refresh_overview(ctx, log.topic, head)
+    installation.store.retired_files.record(log.topic, retired, "data", table_uuid=head.table_uuid)
+    installation.store.projection.record_states(
+        log.topic, head.state.partitions, installation.now_ms(), table_uuid=head.table_uuid
+    )
+    refresh_overview(installation, log.topic, head)
 
 
-def complete_cuts(ctx: Context, log: TopicLog, head: Head) -> None:
+def complete_cuts(installation: Installation, log: TopicLog, head: Head) -> None:
     """Record what a call cut off that died after its commit: the store does not have those files yet.
 
     Asks the store only while files wait whose records left the log for others.
     """
     replaced = {file.path for file in head.state.waiting_files if is_replaced(file)}
-    if replaced and not replaced <= {file.path for file in ctx.store.retired_files.list_retired(log.topic)}:
-        record_cut(ctx, log)
+    if replaced and not replaced <= {file.path for file in installation.store.retired_files.list_retired(log.topic)}:
+        record_cut(installation, log)
 
 
 def _is_as_counted(part: PartitionCut, now: PartitionState, segments: Sequence[Segment]) -> bool:

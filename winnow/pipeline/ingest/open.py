@@ -19,8 +19,8 @@ from winnow.errors import BadInputError, UnknownTopicError, UsageError
 from winnow.log.head import Head
 from winnow.log.reference_chains import read_ledgers
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.request import InputDescription, SourcePosition
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_creation
 from winnow.sources.archive import (
     Archive,
@@ -38,19 +38,19 @@ from winnow.sources.listing import Listing
 from winnow.sources.objects import ArchiveObject
 from winnow.sources.record_input import FilesInput, RecordInput
 from winnow.values.epochs import Epoch, format_topic_id
-from winnow.values.model import IngestLedger, KnownObject, TopicState
+from winnow.values.topic_state import IngestLedger, KnownObject, TopicState
 
 TOPIC_ID = "topic-id"
 """The name of the topic's id among the choices of a ledger."""
 
 
-def open_log(ctx: Context, topic: str, *, advice: str = "") -> tuple[TopicLog, Head]:
+def open_log(installation: Installation, topic: str, *, advice: str = "") -> tuple[TopicLog, Head]:
     """Open the log that a call appends to, at its newest head; ``advice``: what to do if there is none.
 
     Raises:
         BadInputError: there is no such topic.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     try:
         return log, log.newest_head()
     except UnknownTopicError as problem:
@@ -256,7 +256,7 @@ CreatedTopics = MutableMapping[str, str]
 
 
 def create_topic(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     partitions: int,
     created: CreatedTopics,
@@ -270,16 +270,16 @@ def create_topic(
         ConfigurationError: this cannot be the name of a topic, or it exists.
     """
     overrides = overrides or {}
-    created[topic] = ctx.log.create(topic, partitions, overrides, kafka=kafka).head().table_uuid
-    record_creation(ctx, topic, partitions, overrides)
+    created[topic] = installation.log.create(topic, partitions, overrides, kafka=kafka).head().table_uuid
+    record_creation(installation, topic, partitions, overrides)
 
 
-def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]:
+def describe_default_policy(installation: Installation, topic: str, records: int) -> list[str]:
     """Say what runs remove of a topic that a call created without saying its policy; nothing if they remove nothing.
 
     ``records``: how many the call appended.
     """
-    if not records or not ctx.log.open(topic).config().compacts:
+    if not records or not installation.log.open(topic).config().compacts:
         return []
     text = (
         f"Topic {topic} is compacted by default: of {records:,} records a run keeps the newest of each key. What the "
@@ -290,7 +290,7 @@ def describe_default_policy(ctx: Context, topic: str, records: int) -> list[str]
 
 
 def create_missing_topic(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     paths: InputPaths,
     created: CreatedTopics,
@@ -309,7 +309,7 @@ def create_missing_topic(
         BadInputError: the input cannot be read, or neither names nor records tell a partition.
         ConfigurationError: this cannot be the name of a topic.
     """
-    if topic in ctx.log.names():
+    if topic in installation.log.names():
         return None
     archive = paths.open(layout, choices)
     if partitions is None:
@@ -323,5 +323,5 @@ def create_missing_topic(
                     "puts their keys."
                 ),
             )
-    create_topic(ctx, topic, partitions, created)
+    create_topic(installation, topic, partitions, created)
     return partitions

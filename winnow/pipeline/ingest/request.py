@@ -7,15 +7,11 @@ from dataclasses import dataclass, field
 
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.log_cut import LogCut, RemovedRecords
+from winnow.pipeline.installation import Installation
 from winnow.sources.record_input import RecordInput
-from winnow.values.model import (
-    KnownObject,
-    OffsetRange,
-    TablePosition,
-    TopicState,
-)
+from winnow.values.model import OffsetRange
+from winnow.values.topic_state import KnownObject, TablePosition, TopicState
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ class LogMovedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InputDescription:
-    """What the ledger says of an input; as :class:`winnow.values.model.IngestLedger`."""
+    """What the ledger says of an input; as :class:`winnow.values.topic_state.IngestLedger`."""
 
     layout: str | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +124,7 @@ class IngestRequest:
     every head that segments are prepared for are without it.
     """
 
-    ctx: Context
+    installation: Installation
     log: TopicLog
     source: RecordInput
     position: SourcePosition

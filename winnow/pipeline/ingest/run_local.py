@@ -38,7 +38,7 @@ from winnow.pipeline.ingest.keyless import KeylessRecords
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
 from winnow.sources.record_input import InputPass, ReadAgainError, RecordInput
 from winnow.sources.slice_digests import SliceDigests
-from winnow.values.model import TopicState
+from winnow.values.topic_state import TopicState
 
 MAXIMUM_OPEN_PARTITIONS = 128
 """Partitions written at a time; with more, row groups would be too small to read efficiently."""
@@ -186,7 +186,7 @@ def append_records(request: IngestRequest, head: Head, progress: Progress | None
 
 def _append_spooled(request: IngestRequest, head: Head, progress: Progress | None) -> IngestReport:
     log = request.log
-    with Spool(log.topic, log.partitions(head), request.ctx.budget, request.source) as spool:
+    with Spool(log.topic, log.partitions(head), request.installation.budget, request.source) as spool:
         spool.read(progress)
         for _ in range(MAXIMUM_COMMIT_TRIES):
             with contextlib.suppress(LogMovedError):
@@ -215,7 +215,7 @@ class _StreamingIngest(IngestCommit):
         appender = StreamingAppender(
             self.head.state,
             self.open_appender,
-            held_bytes=self.ctx.budget.memory_limit_bytes // 2,
+            held_bytes=self.installation.budget.memory_limit_bytes // 2,
             needs_keys=self.config.compacts,
         )
         try:
@@ -321,7 +321,7 @@ class _SpooledIngest(IngestCommit):
         if not overlapping:
             return
         segments = self.log.segments(self.head)
-        quarantine = self.ctx.log.quarantine(self.log.topic, self.head)
+        quarantine = self.installation.log.quarantine(self.log.topic, self.head)
         for arrival in overlapping:
             check_overlap(
                 self.spool,
@@ -354,7 +354,7 @@ class _SpooledIngest(IngestCommit):
             keyless.add_to(self.results)
             if self.quarantined:
                 self.row.open()
-                keyless.write(self.ctx.log.quarantine(self.log.topic, self.head))
+                keyless.write(self.installation.log.quarantine(self.log.topic, self.head))
 
     def _finish(self) -> None:
         if self._appender is not None:

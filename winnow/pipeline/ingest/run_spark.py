@@ -33,7 +33,6 @@ from winnow.files.file_names import is_ingest_file, is_task_folder
 from winnow.files.quarantine_files import locate_ingest_folder, name_ingest_folder
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.epoch_input import EpochInput
 from winnow.pipeline.ingest.judge import (
@@ -45,6 +44,7 @@ from winnow.pipeline.ingest.judge import (
     require_result_keys,
 )
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, run_job
 from winnow.planning.ingest_ranges import find_uncovered
 from winnow.planning.plans import PlanReference
@@ -54,7 +54,7 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.objects import Offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.values.ingest_plans import IngestPlan, IngestResult, RangeFailure
-from winnow.values.model import Append
+from winnow.values.topic_state import Append
 
 JOB_NAME = "ingest"
 """The program, below jobs/, that carries out ingest plans."""
@@ -78,7 +78,7 @@ def is_large(request: IngestRequest) -> bool:
     source = request.source
     if not isinstance(source, ArchiveInput):
         return False
-    return sum(obj.size_bytes for obj in source.objects) >= request.ctx.settings.ingest.spark_from_bytes
+    return sum(obj.size_bytes for obj in source.objects) >= request.installation.settings.ingest.spark_from_bytes
 
 
 def find_local_reason(request: IngestRequest, head: Head) -> str | None:
@@ -140,7 +140,7 @@ class SparkSegments(IngestCommit):
 
     def prepare_commit(self, plan: IngestPlan, result: IngestResult) -> None:
         """Fill in what the commit of ``result`` needs; :attr:`files` has the digests of its objects."""
-        now_ms = self.ctx.now_ms()
+        now_ms = self.installation.now_ms()
         arrived_ms = now_ms if now_ms < self.as_of_ms else None
         for partition, ranges in group_ranges(plan, result).items():
             skipped = sum(part.skipped for part in ranges)
@@ -244,7 +244,7 @@ class SparkIngest(SparkSegments):
             raise
 
     def _submit(self, plan: IngestPlan, progress: Progress | None) -> IngestResult:
-        result = submit_ingest_plan(self.ctx, plan, progress)
+        result = submit_ingest_plan(self.installation, plan, progress)
         try:
             check_result(plan, result)
             _raise_failure(plan, result.failures, self.knowledge)
@@ -310,21 +310,21 @@ def _raise_failure(plan: IngestPlan, failures: Sequence[RangeFailure], knowledge
     raise_first_failure(failures)
 
 
-def submit_ingest_plan(ctx: Context, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+def submit_ingest_plan(installation: Installation, plan: IngestPlan, progress: Progress | None) -> IngestResult:
     """Write ``plan``, run spark-submit for it, and read what its application reports.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.
         ServiceError: the application did not end as it should; nothing landed.
     """
-    outcome = submit_ingest_plans(ctx, [plan], progress)[plan.plan_id]
+    outcome = submit_ingest_plans(installation, [plan], progress)[plan.plan_id]
     if isinstance(outcome, WinnowError):
         raise outcome
     return outcome
 
 
 def submit_ingest_plans(
-    ctx: Context, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
+    installation: Installation, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
 ) -> dict[str, IngestResult | WinnowError]:
     """Write ``plans``, run one spark-submit for all of them, and read by plan id what its application reports.
 
@@ -354,9 +354,9 @@ def submit_ingest_plans(
             progress(min(read_bytes, total_bytes), total_bytes, read_records)
 
     arguments = [format_plan_argument(reference.uri, reference.sha256) for reference in references]
-    job = [find_job_file(JOB_NAME), *build_engine_arguments(ctx.settings), *options, *arguments]
+    job = [find_job_file(JOB_NAME), *build_engine_arguments(installation.settings), *options, *arguments]
     name = f"winnow ingest {plans[0].ingest_id}" if len(plans) == 1 else f"winnow ingest {len(plans)} topics"
-    done = run_job(ctx.settings, job, name=name, plans=references, progress=follow)
+    done = run_job(installation.settings, job, name=name, plans=references, progress=follow)
     return {plan.plan_id: _read_outcome(plan, done, applications.get(plan.plan_id)) for plan in plans}
 
 

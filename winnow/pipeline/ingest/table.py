@@ -12,7 +12,6 @@ from winnow.arrivals.spool import Progress
 from winnow.config.topic import TopicConfig
 from winnow.errors import BadInputError, CommitConflictError, UsageError, join_first
 from winnow.log.reference_chains import read_ledgers
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.epoch_input import choose_epoch
 from winnow.pipeline.ingest.ingest import finish_ingest
 from winnow.pipeline.ingest.open import (
@@ -24,6 +23,7 @@ from winnow.pipeline.ingest.open import (
 )
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription, SourcePosition
 from winnow.pipeline.ingest.run_local import append_records
+from winnow.pipeline.installation import Installation
 from winnow.sources.archive import ArchiveInput
 from winnow.sources.choices import Choices
 from winnow.sources.iceberg.column_map import FIELDS, ColumnMap, find_columns
@@ -31,7 +31,7 @@ from winnow.sources.iceberg.source_table import SourceTable, TableFile, open_sou
 from winnow.sources.iceberg.table_archive import NAME, count_table_partitions, make_table_archive
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.topic_filter import OtherTopicError
-from winnow.values.model import TablePosition, TopicState
+from winnow.values.topic_state import TablePosition, TopicState
 
 _MAP_PREFIX = "map."
 MAXIMUM_COLUMNS_NAMED = 20
@@ -56,7 +56,7 @@ class TableRequest:
 
 
 def ingest_table(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     wanted: TableRequest,
     *,
@@ -66,7 +66,7 @@ def ingest_table(
     """Append to ``topic`` the rows that were appended to a table since the last call, at the first call all rows.
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         topic: an existing topic, or one that is created.
         wanted: the table and how it is read.
         as_of_ms: recorded with the append; replaces missing timestamps of records.
@@ -78,14 +78,14 @@ def ingest_table(
         CommitConflictError: another call ingested from the table meanwhile; nothing landed.
         ServiceError: the table's catalog or storage cannot be reached.
     """
-    started_ms = ctx.now_ms()
+    started_ms = installation.now_ms()
     require_topic_name(wanted.source_topic)
     table = open_source_table(wanted.table)
     notices = []
-    created = _create_missing_topic(ctx, topic, table, wanted) if wanted.creates else None
+    created = _create_missing_topic(installation, topic, table, wanted) if wanted.creates else None
     if created is not None:
         notices.append(f"Topic {topic} was created, partitions: {created}.")
-    log, head = open_log(ctx, topic)
+    log, head = open_log(installation, topic)
     choose_epoch(head.state, None, None)
     earlier = find_earlier_ingest(head.state, table, wanted.source_topic)
     chosen = {**_read_columns(earlier.choices), **wanted.columns}
@@ -101,7 +101,7 @@ def ingest_table(
         wanted.choices.fill_from(earlier.choices),
     )
     position = _TableRead(table, earlier, source, chosen)
-    request = IngestRequest(ctx, log, source, position, head, as_of_ms)
+    request = IngestRequest(installation, log, source, position, head, as_of_ms)
     try:
         done = append_records(request, head, progress)
     except OtherTopicError as problem:
@@ -115,17 +115,19 @@ def ingest_table(
         ) from None
     notices += _describe_reading(table, earlier, columns, source)
     if created is not None:
-        notices += describe_default_policy(ctx, topic, done.records_appended)
-    return finish_ingest(ctx, done, notices, as_of_ms=as_of_ms, started_ms=started_ms)
+        notices += describe_default_policy(installation, topic, done.records_appended)
+    return finish_ingest(installation, done, notices, as_of_ms=as_of_ms, started_ms=started_ms)
 
 
-def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: TableRequest) -> int | None:
+def _create_missing_topic(
+    installation: Installation, topic: str, table: SourceTable, wanted: TableRequest
+) -> int | None:
     """Create ``topic`` once it is known that the table can be read; return its partitions, None if it was there."""
-    if topic in ctx.log.names():
+    if topic in installation.log.names():
         return None
     columns = find_columns(table.name, table.columns, wanted.columns)
     files: Sequence[TableFile] = table.list_added_files()
-    if "key" not in columns.fields and TopicConfig.parse({}, ctx.settings.topic_defaults).compacts:
+    if "key" not in columns.fields and TopicConfig.parse({}, installation.settings.topic_defaults).compacts:
         keeping = f"winnow topics create {topic} --partitions N --config cleanup.policy=delete"
         raise _make_keyless_error(topic, table, columns, keeping)
     partitions = wanted.partitions or count_table_partitions(table, files, columns)
@@ -134,7 +136,7 @@ def _create_missing_topic(ctx: Context, topic: str, table: SourceTable, wanted: 
             f"Table {table.name} has no rows yet, so how many partitions topic {topic} has is not known.",
             next="Say it with --partitions N.",
         )
-    create_topic(ctx, topic, partitions, wanted.created)
+    create_topic(installation, topic, partitions, wanted.created)
     return partitions
 
 

@@ -16,7 +16,6 @@ from winnow.log.quarantine import Quarantine
 from winnow.log.reference_chains import drop_ingest_reference
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan_validity import name_undo
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import (
     INGEST_ID_PROPERTY,
     UNDO_OPERATION,
@@ -24,12 +23,13 @@ from winnow.pipeline.ingest.history import (
     find_ingest_snapshots,
     list_touched,
 )
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
 from winnow.values.epochs import Epoch, drop_epochs_of, shorten_newest_epoch
-from winnow.values.model import IngestLedger, IngestReference, PartitionState, RetiredFile, TopicState
+from winnow.values.topic_state import IngestLedger, IngestReference, PartitionState, RetiredFile, TopicState
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _AlreadyUndoneError(Exception):
         self.snapshot_id = snapshot_id
 
 
-def undo_ingest(ctx: Context, topic: str, ingest_id: str) -> UndoReport:
+def undo_ingest(installation: Installation, topic: str, ingest_id: str) -> UndoReport:
     """Undo one ingest call: its records, log ends, quarantined records and the knowledge of its files go back.
 
     Repeating it changes nothing, and completes the metadata store after a crash.
@@ -78,16 +78,16 @@ def undo_ingest(ctx: Context, topic: str, ingest_id: str) -> UndoReport:
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
-    started_ms = ctx.now_ms()
-    log = ctx.log.open(topic)
-    quarantine = ctx.log.quarantine(topic)
+    started_ms = installation.now_ms()
+    log = installation.log.open(topic)
+    quarantine = installation.log.quarantine(topic)
     done: list[UndoReport] = []
 
     def build(head: Head) -> Change:
-        change, report = _build_change(log, head, quarantine, ingest_id, ctx.now_ms())
+        change, report = _build_change(log, head, quarantine, ingest_id, installation.now_ms())
         done[:] = [report]
         # The call is committed, so its row has done its work. If it stayed, a sweep would void the call afterwards.
-        ctx.store.ingests.close([ingest_id])
+        installation.store.ingests.close([ingest_id])
         return change
 
     try:
@@ -95,11 +95,11 @@ def undo_ingest(ctx: Context, topic: str, ingest_id: str) -> UndoReport:
     except _AlreadyUndoneError as found:
         report = UndoReport(topic, ingest_id, found.snapshot_id, True, 0, (), 0, 0)
     head = log.head()  # another commit may have come after
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     retired = [file for file in head.state.waiting_files if file.plan_id == name_undo(ingest_id)]
-    ctx.store.retired_files.record(topic, retired, "data", table_uuid=head.table_uuid)
-    ctx.store.projection.record_states(topic, head.state.partitions, now_ms, table_uuid=head.table_uuid)
-    refresh_overview(ctx, topic, head)
+    installation.store.retired_files.record(topic, retired, "data", table_uuid=head.table_uuid)
+    installation.store.projection.record_states(topic, head.state.partitions, now_ms, table_uuid=head.table_uuid)
+    refresh_overview(installation, topic, head)
     if not report.was_undone:
         log_event(
             "ingest_undone",
@@ -113,7 +113,7 @@ def undo_ingest(ctx: Context, topic: str, ingest_id: str) -> UndoReport:
             duration_ms=now_ms - started_ms,
         )
         detail = f"{ingest_id}: {report.records_removed:,} records left the log"
-        record_action(ctx, AuditAction.UNDO_INGEST, topic, detail=detail)
+        record_action(installation, AuditAction.UNDO_INGEST, topic, detail=detail)
     return report
 
 

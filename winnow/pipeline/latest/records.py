@@ -15,7 +15,7 @@ from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import UsageError
 from winnow.log.namespaces import CATALOG_NAME
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.reader_names import SqlEngine
 from winnow.pipeline.latest.sql import LatestQuery
 from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, get_present_order
@@ -27,7 +27,12 @@ from winnow.planning.cleanable import PartitionLog
 
 
 def read_latest_batches(
-    ctx: Context, topic: str, *, partition: int | None = None, key: bytes | None = None, limit: int | None = None
+    installation: Installation,
+    topic: str,
+    *,
+    partition: int | None = None,
+    key: bytes | None = None,
+    limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the latest records of ``topic``, in offset order per partition, in batches of the segments' schema.
 
@@ -39,13 +44,13 @@ def read_latest_batches(
         RunAgainError: a segment was swept meanwhile.
         ServiceError: the object store does not answer, or disk or memory are exhausted.
     """
-    view = load_topic_view(ctx, topic)
+    view = load_topic_view(installation, topic)
     order = get_present_order(view.rules)
     remaining = limit
     for log in choose_partition_logs(view, partition):
         if remaining == 0:
             return
-        batches = read_partition_latest(ctx, view.log, log, order, key)
+        batches = read_partition_latest(installation, view.log, log, order, key)
         for batch in batches:
             part = batch if remaining is None else batch.slice(0, remaining)
             yield part
@@ -70,16 +75,16 @@ def choose_partition_logs(view: TopicView, partition: int | None) -> tuple[Parti
 
 
 def read_partition_latest(
-    ctx: Context, topic_log: TopicLog, log: PartitionLog, order: RecordOrder, key: bytes | None = None
+    installation: Installation, topic_log: TopicLog, log: PartitionLog, order: RecordOrder, key: bytes | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the latest records of one partition, or that of ``key``. Raises as :func:`read_latest_batches`."""
     if not log.segments:
         return
     with explain_scan_errors(topic_log, log):
         if key is None:
-            yield from read_latest_records(build_partition_plan(log), order, ctx.budget)
+            yield from read_latest_records(build_partition_plan(log), order, installation.budget)
             return
-        with KeyScan(log, [] if order.header is None else [order.header], ctx.budget) as scan:
+        with KeyScan(log, [] if order.header is None else [order.header], installation.budget) as scan:
             scan.find(key, lambda _: None)
             offset = scan.find_winner(order, log.state.log_end_offset)
         segment = None if offset is None else find_segment(log.segments, offset)

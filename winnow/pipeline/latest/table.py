@@ -35,7 +35,7 @@ from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
 from winnow.log.topics import TopicLogs
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, get_present_order
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog
@@ -92,7 +92,7 @@ class _TableChange:
         return [segment for part in self.parts for segment in part.removed]
 
 
-def update_latest_table(ctx: Context, topic: str) -> LatestUpdate:
+def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
     """Bring the side table of ``topic`` up to date with the newest snapshot of the log. Repeating it changes nothing.
 
     Raises:
@@ -104,10 +104,10 @@ def update_latest_table(ctx: Context, topic: str) -> LatestUpdate:
         RunAgainError: a segment was swept meanwhile.
         ServiceError: catalog or object store do not answer, or disk or memory are exhausted.
     """
-    started_ms = ctx.now_ms()
+    started_ms = installation.now_ms()
     with _one_at_a_time:
         for _ in range(MAXIMUM_TRIES):
-            done = _try_once(ctx, topic)
+            done = _try_once(installation, topic)
             if done is not None:
                 break
         else:
@@ -130,19 +130,19 @@ def update_latest_table(ctx: Context, topic: str) -> LatestUpdate:
             files_written=done.files_written,
             files_replaced=done.files_replaced,
             bytes_written=done.bytes_written,
-            duration_ms=ctx.now_ms() - started_ms,
+            duration_ms=installation.now_ms() - started_ms,
         )
     return done
 
 
-def update_after_publish(ctx: Context, topic: str, head: Head) -> None:
+def update_after_publish(installation: Installation, topic: str, head: Head) -> None:
     """Bring the side table up to date if the topic, whose newest head is ``head``, keeps one.
 
     What was published stays published whatever happens here: a failure is a warning that names the next command.
     """
     try:
-        if ctx.log.open(topic).config(head).latest_table:
-            update_latest_table(ctx, topic)
+        if installation.log.open(topic).config(head).latest_table:
+            update_latest_table(installation, topic)
     except Exception as problem:  # no error here may affect a recorded outcome
         # A library's message may quote data.
         said = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
@@ -183,13 +183,13 @@ def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
     return f"{name} is behind the newest publish: it shows the log as of {format_ms(shown.committed_ms)}"
 
 
-def _try_once(ctx: Context, topic: str) -> LatestUpdate | None:
+def _try_once(installation: Installation, topic: str) -> LatestUpdate | None:
     """Make one try; None: another update came first."""
-    table = ctx.log.latest_table(topic)
+    table = installation.log.latest_table(topic)
     # Before the log, so that the log is not older than what the table reflects.
     present = table.load()
     try:
-        return _update_from(ctx, topic, table, present)
+        return _update_from(installation, topic, table, present)
     except (ServiceError, DamagedMetadataError, DamagedSegmentError, FileNotFoundError) as problem:
         if _is_overtaken(table, present):
             return None  # another update came, and a sweep took the files of the snapshot that this one began with
@@ -213,8 +213,10 @@ def _is_overtaken(table: LatestTable, present: LatestHead | None) -> bool:
     return not table.is_newest(present)
 
 
-def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHead | None) -> LatestUpdate | None:
-    view = load_topic_view(ctx, topic, ctx.log.open(topic).newest_head())
+def _update_from(
+    installation: Installation, topic: str, table: LatestTable, present: LatestHead | None
+) -> LatestUpdate | None:
+    view = load_topic_view(installation, topic, installation.log.open(topic).newest_head())
     if not view.config.latest_table:
         raise UsageError(
             f"Topic {topic} keeps no table of its latest state.",
@@ -231,13 +233,15 @@ def _update_from(ctx: Context, topic: str, table: LatestTable, present: LatestHe
         assert present.reflected is not None
         count = sum(segment.records for segment in chain.from_iterable(rows.values()))
         return LatestUpdate(topic, table.name, False, present.snapshot_id, present.reflected.snapshot_id, rows=count)
-    ctx.installation.require_own()
-    if present is None and ctx.settings.vended_credentials:
+    installation.guard.require_own()
+    if present is None and installation.settings.vended_credentials:
         # The catalog vends credentials for the folder of a table that it has.
         present = table.create()
         if present is None:
             return None
-    change = _write_change(ctx, view, order, rows, base, storage.join(table.location, "data", uuid.uuid4().hex))
+    change = _write_change(
+        installation, view, order, rows, base, storage.join(table.location, "data", uuid.uuid4().hex)
+    )
     return _commit(table, present, reflected, rows, change, None if base is not None else why)
 
 
@@ -279,7 +283,7 @@ def _list_bounds(head: Head) -> dict[int, tuple[int, int]]:
 
 
 def _write_change(
-    ctx: Context,
+    installation: Installation,
     view: TopicView,
     order: RecordOrder,
     rows: Mapping[int, tuple[Segment, ...]],
@@ -293,9 +297,11 @@ def _write_change(
         for each in view.partitions:
             mine = rows.get(each.partition, ())
             if base is None:
-                parts.append(_rewrite_partition(ctx, view, each, order, mine, folder))
+                parts.append(_rewrite_partition(installation, view, each, order, mine, folder))
             else:
-                parts.append(_update_partition(ctx, view, each, order, mine, _get_extent(base, former, each), folder))
+                parts.append(
+                    _update_partition(installation, view, each, order, mine, _get_extent(base, former, each), folder)
+                )
         if base is None:
             known = {each.partition for each in view.partitions}
             parts += [PartitionUpdate(removed=files) for number, files in rows.items() if number not in known]
@@ -316,7 +322,7 @@ def _get_extent(head: Head, segments: Mapping[int, tuple[Segment, ...]], each: P
 
 
 def _update_partition(
-    ctx: Context,
+    installation: Installation,
     view: TopicView,
     each: PartitionLog,
     order: RecordOrder,
@@ -329,7 +335,7 @@ def _update_partition(
         return PartitionUpdate()
     try:
         with explain_scan_errors(view.log, each):
-            return update_partition(rows, before, after, each.partition, order, ctx.budget, folder=folder)
+            return update_partition(rows, before, after, each.partition, order, installation.budget, folder=folder)
     except DamagedSegmentError as problem:
         damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
         if damaged is None:
@@ -346,7 +352,7 @@ def _update_partition(
 
 
 def _rewrite_partition(
-    ctx: Context,
+    installation: Installation,
     view: TopicView,
     each: PartitionLog,
     order: RecordOrder,
@@ -357,7 +363,7 @@ def _rewrite_partition(
     if each.segments:
         with explain_scan_errors(view.log, each):
             added = RowWriter(each.partition, folder).write(
-                read_latest_records(build_partition_plan(each), order, ctx.budget)
+                read_latest_records(build_partition_plan(each), order, installation.budget)
             )
     return PartitionUpdate(added, tuple(rows), rows_inserted=sum(segment.records for segment in added))
 

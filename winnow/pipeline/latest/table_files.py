@@ -19,7 +19,7 @@ from winnow.files.file_names import is_data_file, is_metadata_file
 from winnow.log.latest_tables import LatestTable
 from winnow.log.removable_files import find_latest_files
 from winnow.log.snapshot_expiry import collect_references, expire_latest
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.store.audit import AuditAction
 
@@ -38,29 +38,29 @@ class SweptTable:
     unnamed: tuple[str, ...] = ()
 
 
-def find_reflected_snapshot(ctx: Context, topic: str) -> int | None:
+def find_reflected_snapshot(installation: Installation, topic: str) -> int | None:
     """Find the snapshot of the log that the side table reflects; None if there is none, or the table cannot be read."""
     try:
-        head = ctx.log.latest_table(topic).load()
+        head = installation.log.latest_table(topic).load()
     except WinnowError:  # the sweep of the table says why
         return None
     return None if head is None or head.reflected is None else head.reflected.snapshot_id
 
 
-def sweep_latest_table(ctx: Context, topic: str, now_ms: int, grace_ms: int) -> SweptTable:
+def sweep_latest_table(installation: Installation, topic: str, now_ms: int, grace_ms: int) -> SweptTable:
     """Expire old snapshots of the side table, and delete files that none of the kept ones names.
 
     A failure is a warning: the log's own sweep does not depend on it, and the next one continues.
     """
     try:
-        ctx.installation.require_own()
-        return _sweep(ctx.log.latest_table(topic), now_ms, grace_ms)
+        installation.guard.require_own()
+        return _sweep(installation.log.latest_table(topic), now_ms, grace_ms)
     except WinnowError as problem:
         log.warning("Files of the table of the latest state of topic %s were not swept. %s", topic, problem)
         return SweptTable()
 
 
-def drop_latest_table(ctx: Context, topic: str) -> int | None:
+def drop_latest_table(installation: Installation, topic: str) -> int | None:
     """Drop the side table of ``topic`` and delete the files that it names; return how many, None: there is no table.
 
     Raises:
@@ -68,17 +68,17 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
         CommitConflictError: it was changed meanwhile; it is still there.
         ServiceError: catalog or object store do not answer.
     """
-    latest = ctx.log.latest_table(topic)
+    latest = installation.log.latest_table(topic)
     table = latest.table()
     if table is None:
         return None
     with suppress(UnknownTopicError):  # of a topic that is gone, its side table may go too
-        ctx.log.open(topic).newest_head(even_deleted=True)
+        installation.log.open(topic).newest_head(even_deleted=True)
     if not latest.owns(table):
         raise latest.make_foreign_table_error()
     found = find_latest_files(table)
     listing = found.list_files()
-    ctx.installation.require_own()
+    installation.guard.require_own()
     latest.drop(table.metadata_location)
     if latest.table() is not None:
         raise CommitConflictError(
@@ -88,7 +88,7 @@ def drop_latest_table(ctx: Context, topic: str) -> int | None:
     going = [file for file in listing.files if storage.delete(file.uri, below=found.location)]
     storage.remove_emptied_folders((file.uri for file in listing.files), found.location)
     storage.remove_empty_root(found.location)
-    record_action(ctx, AuditAction.SWEEP, topic, detail=f"dropped the table {latest.name}")
+    record_action(installation, AuditAction.SWEEP, topic, detail=f"dropped the table {latest.name}")
     return len(going)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from winnow.log.latest_views import replace_latest_view
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.reader_names import SqlEngine
 from winnow.pipeline.latest.records import build_query, make_state_schema
 from winnow.pipeline.latest.sql import build_latest_sql
@@ -18,7 +18,7 @@ DIALECTS = (SqlEngine.SPARK, SqlEngine.TRINO)
 """The engines that read Iceberg's views."""
 
 
-def replace_view(ctx: Context, view: TopicView, columns: Sequence[ValueColumn], *, as_text: bool) -> str:
+def replace_view(installation: Installation, view: TopicView, columns: Sequence[ValueColumn], *, as_text: bool) -> str:
     """Create or replace the view of a topic's latest state; return its name.
 
     Raises:
@@ -33,5 +33,10 @@ def replace_view(ctx: Context, view: TopicView, columns: Sequence[ValueColumn], 
             [pa.field(each.name, pa.string()) if each.name in {"key", "value"} else each for each in schema]
         )
     return replace_latest_view(
-        ctx.log.catalog, view.log.topic, queries, schema, names=ctx.log.namespaces, now_ms=ctx.now_ms()
+        installation.log.catalog,
+        view.log.topic,
+        queries,
+        schema,
+        names=installation.log.namespaces,
+        now_ms=installation.now_ms(),
     )

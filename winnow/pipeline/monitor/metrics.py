@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from winnow.config.settings import Settings
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.monitor.missing_records import compute_deadline_ms, describe_missing, find_missing_deadlines
 from winnow.pipeline.monitor.overdue import DuePartition, MissingRecords
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
@@ -23,35 +23,35 @@ MAXIMUM_RECENT_RUNS = 10
 """Number of newest receipts of a topic for its pace and last run; some may be of retention only."""
 
 
-def measure_topic(ctx: Context, topic: str, *, as_of_ms: int) -> Measurement:
+def measure_topic(installation: Installation, topic: str, *, as_of_ms: int) -> Measurement:
     """Measure ``topic`` at ``as_of_ms``. Records nothing.
 
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    view = load_topic_view(ctx, topic)
-    assessments = assess_view(ctx, view, as_of_ms=as_of_ms)
+    view = load_topic_view(installation, topic)
+    assessments = assess_view(installation, view, as_of_ms=as_of_ms)
     measured = compute_measurement(
         view.head.state,
         assessments,
-        ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS),
+        installation.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS),
         compacts=view.rules.compacts,
-        last_run_ms=ctx.store.assessments.last_assessed_ms(topic),
+        last_run_ms=installation.store.assessments.last_assessed_ms(topic),
         as_of_ms=as_of_ms,
-        runs_by_state={state.value: count for state, count in ctx.store.runs.count_by_state(topic).items()},
-        swept_bytes=ctx.store.retired_files.sum_deleted_bytes(topic),
+        runs_by_state={state.value: count for state, count in installation.store.runs.count_by_state(topic).items()},
+        swept_bytes=installation.store.retired_files.sum_deleted_bytes(topic),
     )
-    return _add_lag(ctx, view, assessments, measured, as_of_ms)
+    return _add_lag(installation, view, assessments, measured, as_of_ms)
 
 
 def _add_lag(
-    ctx: Context, view: TopicView, assessments: Sequence[Assessment], measured: Measurement, as_of_ms: int
+    installation: Installation, view: TopicView, assessments: Sequence[Assessment], measured: Measurement, as_of_ms: int
 ) -> Measurement:
     """Add how far the log is behind its Kafka topic, and the deadlines of the records that it lacks."""
-    lag = ctx.store.ingest_lags.summarize(view.log.topic)
+    lag = installation.store.ingest_lags.summarize(view.log.topic)
     if lag is None:
         return measured
-    missing = find_missing_deadlines(ctx, view.log.topic, view.rules)
+    missing = find_missing_deadlines(installation, view.log.topic, view.rules)
     left_ms = {number: compute_deadline_ms(each, view.rules) - as_of_ms for number, each in missing.items()}
     known = [] if measured.next_deadline_ms is None else [measured.next_deadline_ms]
     overdue = {a.partition for a in assessments if a.max_compaction_delay_ms > 0}
@@ -93,14 +93,16 @@ class TopicsForecast:
     prospects: tuple[DeadlineForecast, ...]
 
 
-def load_deadlines(ctx: Context, topic: str, *, as_of_ms: int) -> TopicDeadlines:
+def load_deadlines(installation: Installation, topic: str, *, as_of_ms: int) -> TopicDeadlines:
     """Return the deadlines of ``topic``; none without max.compaction.lag.ms or without a compacting policy."""
-    view = load_topic_view(ctx, topic)
-    return build_deadlines(ctx, topic, find_due_partitions(ctx, view, assess_view(ctx, view, as_of_ms=as_of_ms)))
+    view = load_topic_view(installation, topic)
+    return build_deadlines(
+        installation, topic, find_due_partitions(installation, view, assess_view(installation, view, as_of_ms=as_of_ms))
+    )
 
 
 def find_due_partitions(
-    ctx: Context, view: TopicView, assessments: Sequence[Assessment], *, unseen_by_ms: int | None = None
+    installation: Installation, view: TopicView, assessments: Sequence[Assessment], *, unseen_by_ms: int | None = None
 ) -> dict[int, DuePartition]:
     """Return the partitions of ``view`` with a deadline, by number; none if the policy does not compact.
 
@@ -110,7 +112,7 @@ def find_due_partitions(
     if not view.rules.compacts:
         return {}
     logs = {log.partition: log for log in view.partitions}
-    lags = find_missing_deadlines(ctx, view.log.topic, view.rules, unseen_by_ms=unseen_by_ms)
+    lags = find_missing_deadlines(installation, view.log.topic, view.rules, unseen_by_ms=unseen_by_ms)
     missing = {
         number: MissingRecords(compute_deadline_ms(lag, view.rules), describe_missing(lag))
         for number, lag in lags.items()
@@ -122,18 +124,18 @@ def find_due_partitions(
     }
 
 
-def build_deadlines(ctx: Context, topic: str, due: Mapping[int, DuePartition]) -> TopicDeadlines:
+def build_deadlines(installation: Installation, topic: str, due: Mapping[int, DuePartition]) -> TopicDeadlines:
     """Build the forecast's input for the partitions in ``due``."""
     return TopicDeadlines(
         tuple(each.work for each in due.values()),
-        tuple(ctx.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS)),
+        tuple(installation.store.projection.list_receipts(topic, limit=MAXIMUM_RECENT_RUNS)),
     )
 
 
-def compute_forecast(ctx: Context, topics: Sequence[TopicDeadlines], *, as_of_ms: int) -> TopicsForecast:
+def compute_forecast(installation: Installation, topics: Sequence[TopicDeadlines], *, as_of_ms: int) -> TopicsForecast:
     """Forecast all deadlines of ``topics`` together, since they share the engine."""
     bytes_per_second = measure_pace(receipt for each in topics for receipt in each.receipts)
-    tasks = estimate_parallelism(ctx.settings)
+    tasks = estimate_parallelism(installation.settings)
     work = [w for each in topics for w in each.work]
     prospects = forecast_deadlines(work, bytes_per_second=bytes_per_second, parallelism=tasks, as_of_ms=as_of_ms)
     return TopicsForecast(as_of_ms, bytes_per_second, tasks, tuple(prospects))

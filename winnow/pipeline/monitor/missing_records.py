@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from winnow.clock import format_ms
 from winnow.config.settings import Settings
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.planning.cleanable import MAXIMUM_LONG, Rules
 from winnow.store.ingest_lag import IngestLag
 from winnow.store.source_states import SourceKind, SourceState
@@ -26,7 +26,7 @@ def is_followed(settings: Settings, topic: str) -> bool:
 
 
 def find_missing_deadlines(
-    ctx: Context, topic: str, rules: Rules, *, unseen_by_ms: int | None = None
+    installation: Installation, topic: str, rules: Rules, *, unseen_by_ms: int | None = None
 ) -> dict[int, IngestLag]:
     """Find the partitions of ``topic`` with a deadline of records that are not in its log.
 
@@ -35,14 +35,14 @@ def find_missing_deadlines(
     """
     if not rules.compacts or rules.max_compaction_lag_ms >= MAXIMUM_LONG:
         return {}
-    unseen_ms = unseen_by_ms if is_followed(ctx.settings, topic) else None
+    unseen_ms = unseen_by_ms if is_followed(installation.settings, topic) else None
     late = {
         number: lag
-        for number, lag in ctx.store.ingest_lags.find(topic).items()
+        for number, lag in installation.store.ingest_lags.find(topic).items()
         if lag.is_missing or (unseen_ms is not None and compute_deadline_ms(lag, rules) <= unseen_ms)
     }
     # Of a topic that is gone nothing can come, and of one that is not followed nothing is promised.
-    return late if late and not _is_cut_off(ctx.store.source_states.find(topic)) else {}
+    return late if late and not _is_cut_off(installation.store.source_states.find(topic)) else {}
 
 
 def _is_cut_off(state: SourceState | None) -> bool:
@@ -66,12 +66,12 @@ def describe_missing(lag: IngestLag) -> str:
     return f"nothing was ingested from Kafka since {looked}, so what came to the topic since is not in the log"
 
 
-def list_topics_to_watch(ctx: Context, by_ms: int) -> set[str]:
+def list_topics_to_watch(installation: Installation, by_ms: int) -> set[str]:
     """List topics that may have a deadline of missing records at or before ``by_ms``."""
-    due: Mapping[str, bool] = ctx.store.ingest_lags.list_topics_due_by(by_ms)
-    states = ctx.store.source_states.list_all() if due else {}
+    due: Mapping[str, bool] = installation.store.ingest_lags.list_topics_due_by(by_ms)
+    states = installation.store.source_states.list_all() if due else {}
     return {
         topic
         for topic, is_missing in due.items()
-        if (is_missing or is_followed(ctx.settings, topic)) and not _is_cut_off(states.get(topic))
+        if (is_missing or is_followed(installation.settings, topic)) and not _is_cut_off(states.get(topic))
     }

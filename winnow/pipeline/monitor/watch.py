@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from winnow.errors import WinnowError
 from winnow.pipeline.compaction.assess import assess_view
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.monitor.metrics import TopicDeadlines, build_deadlines, compute_forecast, find_due_partitions
 from winnow.pipeline.monitor.missing_records import list_topics_to_watch
 from winnow.pipeline.monitor.overdue import (
@@ -82,7 +82,7 @@ class _TopicDeadlines:
     idle: frozenset[int]
 
 
-def watch_topics(ctx: Context) -> WatchReport:
+def watch_topics(installation: Installation) -> WatchReport:
     """Alert on near and missed deadlines and stuck sweeps, close recovered alerts, and deliver queued messages.
 
     A topic that cannot be checked does not affect the others; its alerts stay as they are.
@@ -91,23 +91,25 @@ def watch_topics(ctx: Context) -> WatchReport:
         ServiceError: metadata store or catalog cannot be reached, so nothing is known.
     """
     watched = WatchReport()
-    now_ms = ctx.now_ms()
-    watched.delivered = ctx.alerts.deliver()
-    known = set(ctx.log.names())
-    opened = _group_by_topic(ctx.store.alerts.list_open())
+    now_ms = installation.now_ms()
+    watched.delivered = installation.alerts.deliver()
+    known = set(installation.log.names())
+    opened = _group_by_topic(installation.store.alerts.list_open())
     # A catalog without any topic is more likely the wrong one.
     for topic in sorted(opened.keys() - known if known else ()):
-        ctx.alerts.supersede(topic, list(AlertKind), None)
-    names = set(ctx.store.assessments.list_topics_due_by(now_ms + ctx.settings.alert.deadline_warning_ms))
-    names |= list_topics_to_watch(ctx, now_ms + ctx.settings.alert.deadline_warning_ms)
+        installation.alerts.supersede(topic, list(AlertKind), None)
+    names = set(
+        installation.store.assessments.list_topics_due_by(now_ms + installation.settings.alert.deadline_warning_ms)
+    )
+    names |= list_topics_to_watch(installation, now_ms + installation.settings.alert.deadline_warning_ms)
     names |= {topic for topic, rows in opened.items() if any(row.kind in DEADLINES or row.released for row in rows)}
     topics = [
         deadlines
         for topic in sorted(names & known)
-        if (deadlines := _load_topic_deadlines(ctx, topic, now_ms, watched)) is not None
+        if (deadlines := _load_topic_deadlines(installation, topic, now_ms, watched)) is not None
     ]
-    _check_deadlines(ctx, topics, opened, now_ms, watched)
-    _check_sweeps(ctx, known, now_ms, watched)
+    _check_deadlines(installation, topics, opened, now_ms, watched)
+    _check_sweeps(installation, known, now_ms, watched)
     return watched
 
 
@@ -118,51 +120,55 @@ def _group_by_topic(rows: Iterable[OpenAlert]) -> dict[str, list[OpenAlert]]:
     return found
 
 
-def _load_topic_deadlines(ctx: Context, topic: str, now_ms: int, watched: WatchReport) -> _TopicDeadlines | None:
+def _load_topic_deadlines(
+    installation: Installation, topic: str, now_ms: int, watched: WatchReport
+) -> _TopicDeadlines | None:
     try:
-        view = load_topic_view(ctx, topic)
-        assessed = assess_view(ctx, view, as_of_ms=now_ms)
+        view = load_topic_view(installation, topic)
+        assessed = assess_view(installation, view, as_of_ms=now_ms)
     except WinnowError as problem:
         log.warning("Topic %s could not be watched: %s", topic, problem)
         watched.problems.append(topic)
         return None
     watched.topics += 1
-    warning_ms = min(ctx.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // WARNING_LAG_DIVISOR)
-    due = find_due_partitions(ctx, view, assessed, unseen_by_ms=now_ms + warning_ms)
+    warning_ms = min(
+        installation.settings.alert.deadline_warning_ms, view.rules.max_compaction_lag_ms // WARNING_LAG_DIVISOR
+    )
+    due = find_due_partitions(installation, view, assessed, unseen_by_ms=now_ms + warning_ms)
     return _TopicDeadlines(
         topic=topic,
         due=due,
-        deadlines=build_deadlines(ctx, topic, due),
+        deadlines=build_deadlines(installation, topic, due),
         warning_ms=warning_ms,
         idle=frozenset(a.partition for a in assessed if a.reason in _IDLE_REASONS),
     )
 
 
 def _check_deadlines(
-    ctx: Context,
+    installation: Installation,
     topics: Sequence[_TopicDeadlines],
     opened: dict[str, list[OpenAlert]],
     now_ms: int,
     watched: WatchReport,
 ) -> None:
     # Topics share the engine, so a forecast depends on all earlier deadlines.
-    outlook = compute_forecast(ctx, [each.deadlines for each in topics], as_of_ms=now_ms)
+    outlook = compute_forecast(installation, [each.deadlines for each in topics], as_of_ms=now_ms)
     prospects = {(each.topic, each.partition): each for each in outlook.prospects}
     for topic in topics:
-        _check_topic(ctx, topic, prospects, opened.get(topic.topic, []), now_ms, watched)
+        _check_topic(installation, topic, prospects, opened.get(topic.topic, []), now_ms, watched)
 
 
 def _check_topic(
-    ctx: Context,
+    installation: Installation,
     watched_topic: _TopicDeadlines,
     prospects: dict[tuple[str, int], DeadlineForecast],
     opened: Sequence[OpenAlert],
     now_ms: int,
     watched: WatchReport,
 ) -> None:
-    grace_ms = ctx.settings.alert.deadline_grace_ms
+    grace_ms = installation.settings.alert.deadline_grace_ms
     topic = watched_topic.topic
-    last_run = next(iter(ctx.store.runs.list_runs(topic, limit=1)), None)
+    last_run = next(iter(installation.store.runs.list_runs(topic, limit=1)), None)
     past: dict[int, Finding] = {}
     soon: dict[int, Finding] = {}
     close: set[int] = set()
@@ -175,14 +181,14 @@ def _check_topic(
             if due.is_blocked or due.is_not_ingested or (late_by_ms is not None and late_by_ms > grace_ms):
                 soon[number] = describe_near_deadline(due, late_by_ms, now_ms)
     if past:
-        to_do = format_advice(ctx.settings, topic, [watched_topic.due[number] for number in past])
+        to_do = format_advice(installation.settings, topic, [watched_topic.due[number] for number in past])
         found = alert_kinds.make_deadline_missed(topic, list(past.values()), to_do=to_do, at_ms=now_ms)
-        watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_MISSED)
-        ctx.alerts.supersede(topic, {AlertKind.DEADLINE_NEAR}, past)
+        watched.note(installation.alerts.open_alert(found), AlertKind.DEADLINE_MISSED)
+        installation.alerts.supersede(topic, {AlertKind.DEADLINE_NEAR}, past)
     if soon:
-        to_do = format_advice(ctx.settings, topic, [watched_topic.due[number] for number in soon])
+        to_do = format_advice(installation.settings, topic, [watched_topic.due[number] for number in soon])
         found = alert_kinds.make_deadline_near(topic, list(soon.values()), to_do=to_do, at_ms=now_ms)
-        watched.note(ctx.alerts.open_alert(found), AlertKind.DEADLINE_NEAR)
+        watched.note(installation.alerts.open_alert(found), AlertKind.DEADLINE_NEAR)
     over = {
         AlertKind.DEADLINE_MISSED: (past.keys(), "is no longer past its compaction deadline"),
         # A near deadline stays near until it is compacted: a changing forecast must not alert twice.
@@ -191,36 +197,40 @@ def _check_topic(
     for kind, (still, how) in over.items():
         recovered = {row.partition for row in opened if row.kind == kind and row.partition is not None} - still
         if recovered:
-            watched.note(ctx.alerts.recover(topic, {kind}, recovered, how), AlertKind.RECOVERED)
+            watched.note(installation.alerts.recover(topic, {kind}, recovered, how), AlertKind.RECOVERED)
     idle = {row.partition for row in opened if row.released and row.partition is not None} & watched_topic.idle
     if idle:
         how = "was released, and nothing of it is due"
-        watched.note(ctx.alerts.recover(topic, RELEASABLE, idle, how), AlertKind.RECOVERED)
+        watched.note(installation.alerts.recover(topic, RELEASABLE, idle, how), AlertKind.RECOVERED)
 
 
-def _check_sweeps(ctx: Context, known: set[str], now_ms: int, watched: WatchReport) -> None:
-    for found in ctx.store.retired_files.list_waiting(now_ms - ctx.settings.alert.sweep_stuck_ms):
+def _check_sweeps(installation: Installation, known: set[str], now_ms: int, watched: WatchReport) -> None:
+    for found in installation.store.retired_files.list_waiting(now_ms - installation.settings.alert.sweep_stuck_ms):
         if found.topic not in known:
             continue
         try:
-            log_of = ctx.log.open(found.topic)
+            log_of = installation.log.open(found.topic)
             grace_ms = log_of.config(log_of.head()).retired_grace_ms
         except WinnowError as problem:
             log.warning("Topic %s could not be watched: %s", found.topic, problem)
             watched.problems.append(found.topic)
             continue
-        watched.note(alert_stuck_sweep(ctx, found.topic, grace_ms, now_ms), AlertKind.SWEEP_STUCK)
+        watched.note(alert_stuck_sweep(installation, found.topic, grace_ms, now_ms), AlertKind.SWEEP_STUCK)
 
 
-def alert_stuck_sweep(ctx: Context, topic: str, grace_ms: int, now_ms: int) -> object:
+def alert_stuck_sweep(installation: Installation, topic: str, grace_ms: int, now_ms: int) -> object:
     """Alert if files of ``topic`` wait too long; return the alert, None if none was sent."""
-    stuck_ms = ctx.settings.alert.sweep_stuck_ms
-    for found in ctx.store.retired_files.list_waiting(now_ms - grace_ms - stuck_ms, topic):
+    stuck_ms = installation.settings.alert.sweep_stuck_ms
+    for found in installation.store.retired_files.list_waiting(now_ms - grace_ms - stuck_ms, topic):
         due_ms = found.oldest_ms + grace_ms
         what = alert_kinds.describe_overdue_files(found.files, found.size_bytes, due_ms, now_ms)
-        return ctx.alerts.open_alert(
+        return installation.alerts.open_alert(
             alert_kinds.make_sweep_stuck(
-                topic, due_ms, f"Topic {topic}: {what}", dag_id=ctx.settings.name_dag("sweep_topics"), at_ms=now_ms
+                topic,
+                due_ms,
+                f"Topic {topic}: {what}",
+                dag_id=installation.settings.name_dag("sweep_topics"),
+                at_ms=now_ms,
             )
         )
     return None

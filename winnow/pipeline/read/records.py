@@ -12,12 +12,12 @@ from winnow.errors import DamagedSegmentError, UsageError
 from winnow.files.checked_reading import make_damage_error, read_segment, read_segment_columns
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.values.model import Segment
 
 
 def read_batches(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     *,
     partition: int | None = None,
@@ -29,7 +29,7 @@ def read_batches(
     """Yield the records of ``topic`` in batches of :data:`winnow.files.segments.ARROW_SCHEMA`.
 
     Args:
-        ctx: the command's context.
+        installation: the command's context.
         topic: the topic.
         partition: only this one.
         from_offset: begin here or at the next existing record (Kafka's guarantee for compacted logs).
@@ -42,7 +42,7 @@ def read_batches(
         DamagedSegmentError: a segment is missing or cannot be read.
         FileNotFoundError: a segment was swept meanwhile.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     head = log.head()
     count = log.partitions(head)
     if partition is not None and not 0 <= partition < count:

@@ -13,7 +13,7 @@ from winnow.kafka.group_offsets import GroupOffsets
 from winnow.kafka.range_reader import TruncatedRangeError
 from winnow.kafka.target_topic import TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.restore.open_restore import RestoreOpening
 from winnow.pipeline.restore.read_back import PartitionOffset, TargetContent, read_back
 from winnow.pipeline.restore.restore_outcome import RestoreOutcome
@@ -43,7 +43,10 @@ from winnow.values.model import OffsetRange
 
 
 def restore_topic(
-    ctx: Context, request: RestoreRequest, settings: ClientSettings, watch: Watcher = lambda what, done, total: None
+    installation: Installation,
+    request: RestoreRequest,
+    settings: ClientSettings,
+    watch: Watcher = lambda what, done, total: None,
 ) -> RestoreReport:
     """Restore, or go on with an interrupted restore; each record is written exactly once.
 
@@ -56,19 +59,23 @@ def restore_topic(
     """
     outcome = RestoreOutcome(request, settings)
     try:
-        return _restore_topic(ctx, request, settings, watch, outcome)
+        return _restore_topic(installation, request, settings, watch, outcome)
     except WinnowError as problem:
         if outcome.state is not None:
-            _record(ctx, request.topic, request.target_topic, f"stopped. {outcome.describe()}")
+            _record(installation, request.topic, request.target_topic, f"stopped. {outcome.describe()}")
         problem.args = tuple(outcome.explain(problem))
         raise
 
 
 def _restore_topic(
-    ctx: Context, request: RestoreRequest, settings: ClientSettings, watch: Watcher, outcome: RestoreOutcome
+    installation: Installation,
+    request: RestoreRequest,
+    settings: ClientSettings,
+    watch: Watcher,
+    outcome: RestoreOutcome,
 ) -> RestoreReport:
-    began_ms = ctx.now_ms()
-    log = ctx.log.open(request.topic)
+    began_ms = installation.now_ms()
+    log = installation.log.open(request.topic)
     log.newest_head()  # an unknown or deleted topic is said before a broker is asked
     _require_folder(request)
     config = log.config()  # one that cannot be given to the target is said now, not at the end
@@ -85,7 +92,7 @@ def _restore_topic(
         outcome.begin(state)
         if state.phase is not Phase.COMPLETE:
             began = "begun" if resumed is None else "went on"
-            _record(ctx, request.topic, request.target_topic, began)
+            _record(installation, request.topic, request.target_topic, began)
         report = RestoreReport(
             request.topic,
             request.target_topic,
@@ -108,9 +115,9 @@ def _restore_topic(
             report = replace(report, notices=(*report.notices, *run.configure(state)))
             state = run.commit(state, Phase.COMPLETE)
         opening.unpin(state.identity.restore_id)
-    report = replace(report, duration_ms=ctx.now_ms() - began_ms)
+    report = replace(report, duration_ms=installation.now_ms() - began_ms)
     if not report.was_complete:
-        _record(ctx, request.topic, request.target_topic, f"complete, {state.records:,} records")
+        _record(installation, request.topic, request.target_topic, f"complete, {state.records:,} records")
     if report.partitions:
         log_event(
             "restored",
@@ -124,7 +131,7 @@ def _restore_topic(
     return report
 
 
-def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: ClientSettings) -> None:
+def abandon_restore(installation: Installation, topic: str, target_topic: str, settings: ClientSettings) -> None:
     """Give up a restore: stop its process if one runs, forget its positions, release its snapshot.
 
     The target keeps the records that it has. No restore goes on from them; one that begins refuses the topic.
@@ -132,7 +139,7 @@ def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: Clien
     Raises:
         ServiceError: a cluster, catalog or store cannot be reached.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     log.head()
     target = TargetTopic(settings, target_topic)
     with TransactionalWriter(settings, target_topic, name_restore(target_topic)) as writer:
@@ -141,11 +148,11 @@ def abandon_restore(ctx: Context, topic: str, target_topic: str, settings: Clien
         GroupOffsets(settings, target_topic).delete(name_restore(target_topic))
         request = RestoreRequest(topic, target_topic)
         RestoreOpening(request, settings, log, target, writer).unpin()
-    _record(ctx, topic, target_topic, "given up")
+    _record(installation, topic, target_topic, "given up")
 
 
-def _record(ctx: Context, topic: str, target_topic: str, what: str) -> None:
-    record_action(ctx, AuditAction.RESTORE_RECORDS, topic, detail=f"into Kafka's topic {target_topic}: {what}")
+def _record(installation: Installation, topic: str, target_topic: str, what: str) -> None:
+    record_action(installation, AuditAction.RESTORE_RECORDS, topic, detail=f"into Kafka's topic {target_topic}: {what}")
 
 
 def _require_folder(request: RestoreRequest) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from winnow.config.names import validate_topic_name
 from winnow.errors import UnknownTopicError, UsageError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 
 
 def map_topics(
@@ -59,12 +59,12 @@ def map_topics(
     return targets
 
 
-def measure_logs(ctx: Context, topics: Iterable[str]) -> dict[str, int]:
+def measure_logs(installation: Installation, topics: Iterable[str]) -> dict[str, int]:
     """Return the bytes of the live segments of each topic; 0 for one that cannot be opened, whose restore says why."""
     sizes: dict[str, int] = {}
     for topic in topics:
         try:
-            log = ctx.log.open(topic)
+            log = installation.log.open(topic)
             partitions = log.segments(log.head()).values()
         except Exception:  # a topic's failure stops no other; its restore meets it again
             sizes[topic] = 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from winnow.errors import WinnowError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.submit import JobOutcome
 from winnow.planning.plans import PlanReference
 from winnow.store.run_progress import PlanProgress, SparkJob
@@ -44,10 +44,12 @@ class AirflowTask:
 class JobRecorder:
     """Keeps the progress of one Spark application, from its events, and writes what changed. Safe between threads."""
 
-    def __init__(self, ctx: Context, plans: Sequence[PlanReference], attempt: str, task: AirflowTask | None) -> None:
-        self._ctx = ctx
+    def __init__(
+        self, installation: Installation, plans: Sequence[PlanReference], attempt: str, task: AirflowTask | None
+    ) -> None:
+        self._installation = installation
         self._lock = threading.Lock()
-        now_ms = ctx.now_ms()
+        now_ms = installation.now_ms()
         self._plans = {
             plan.plan_id: PlanProgress(plan.plan_id, plan.topic, plan.partitions, plan.size_bytes) for plan in plans
         }
@@ -55,7 +57,7 @@ class JobRecorder:
         self._job = SparkJob(
             job_id=uuid.uuid4().hex,
             attempt=attempt,
-            holder=ctx.holder,
+            holder=installation.holder,
             submitted_at_ms=now_ms,
             updated_at_ms=now_ms,
             partitions=sum(plan.partitions for plan in plans),
@@ -77,7 +79,7 @@ class JobRecorder:
 
     def _start(self, event: Mapping[str, Any]) -> None:
         places = {name: event.get(name) for name in ("application_id", "ui_url", "event_log", "driver_log")}
-        self._change_job(started_at_ms=self._ctx.now_ms(), **places)
+        self._change_job(started_at_ms=self._installation.now_ms(), **places)
 
     def _add_partition(self, event: Mapping[str, Any]) -> None:
         has_failed = "error" in event
@@ -107,12 +109,12 @@ class JobRecorder:
                     self._plans[plan_id] = replace(plan, error=failure.error)
                     self._moved.add(plan_id)
             first = next((failure.error for failure in outcome.failures.values()), None)
-            self._change_job(ended_at_ms=self._ctx.now_ms(), error=self._job.error or first)
+            self._change_job(ended_at_ms=self._installation.now_ms(), error=self._job.error or first)
 
     def fail(self, error: str) -> None:
         """Take in that the application could not be started."""
         with self._lock:
-            self._change_job(ended_at_ms=self._ctx.now_ms(), error=error)
+            self._change_job(ended_at_ms=self._installation.now_ms(), error=error)
 
     def _change_job(self, **changes: Any) -> None:
         self._job = replace(self._job, **changes)
@@ -120,7 +122,7 @@ class JobRecorder:
 
     def write(self) -> None:
         """Write what changed since the last write; after a while without a change, that the submitter lives."""
-        now_ms = self._ctx.now_ms()
+        now_ms = self._installation.now_ms()
         with self._lock:
             if not self._is_changed and now_ms - self._job.updated_at_ms < HEARTBEAT_INTERVAL_MS:
                 return
@@ -130,7 +132,7 @@ class JobRecorder:
             self._moved = set()
             plans = [self._plans[plan_id] for plan_id in sorted(moved)]
         try:
-            self._ctx.store.job_progress.record(job, plans)
+            self._installation.store.job_progress.record(job, plans)
         except Exception as problem:  # the page shows an older state
             log.debug("The progress of a Spark application was not recorded (%s).", type(problem).__name__)
             with self._lock:
@@ -140,10 +142,10 @@ class JobRecorder:
 
 @contextmanager
 def record_progress(
-    ctx: Context, plans: Sequence[PlanReference], attempt: str, task: AirflowTask | None = None
+    installation: Installation, plans: Sequence[PlanReference], attempt: str, task: AirflowTask | None = None
 ) -> Iterator[JobRecorder]:
     """Record the progress of the Spark application that the block runs. ``task``: the Airflow task that does."""
-    recorder = JobRecorder(ctx, plans, attempt, task)
+    recorder = JobRecorder(installation, plans, attempt, task)
     stop = threading.Event()
 
     def run() -> None:

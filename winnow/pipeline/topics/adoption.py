@@ -18,7 +18,7 @@ from winnow.log.places import is_below, is_same_place, normalize_place
 from winnow.log.table import TOPIC_PROPERTY
 from winnow.log.table_recovery import CatalogEntry
 from winnow.log.warehouse_survey import FoundMetadata, survey_table
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.recovery import (
     RecoveryReport,
@@ -45,7 +45,13 @@ class FoundFolder:
 
 
 def adopt_topic(
-    ctx: Context, topic: str, location: str, *, metadata: str | None = None, rebuild: bool = False, run: bool = False
+    installation: Installation,
+    topic: str,
+    location: str,
+    *,
+    metadata: str | None = None,
+    rebuild: bool = False,
+    run: bool = False,
 ) -> RecoveryReport:
     """Enter the table at ``location`` into the catalog as ``topic``, above everything that is known of it.
 
@@ -60,32 +66,32 @@ def adopt_topic(
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
     validate_topic_name(topic)
-    place = _find_place(ctx, location)
+    place = _find_place(installation, location)
     if not run:
-        return describe_recovery(_look_at_folder(ctx, topic, place, metadata, rebuild=rebuild))
-    with hold_lease(ctx, topic):
-        return run_recovery(_look_at_folder(ctx, topic, place, metadata, rebuild=rebuild), AuditAction.ADOPT)
+        return describe_recovery(_look_at_folder(installation, topic, place, metadata, rebuild=rebuild))
+    with hold_lease(installation, topic):
+        return run_recovery(_look_at_folder(installation, topic, place, metadata, rebuild=rebuild), AuditAction.ADOPT)
 
 
-def list_lost_folders(ctx: Context) -> list[FoundFolder]:
+def list_lost_folders(installation: Installation) -> list[FoundFolder]:
     """List the folders among those of the topics' tables that hold a table which the catalog does not name.
 
     Raises:
         ServiceError: the catalog or the object store cannot be reached.
     """
-    folders = storage.list_folders(storage.join(ctx.settings.warehouse, ctx.log.identify("")[0]))
-    named = {normalize_place(_get_folder(each)) for each in ctx.log.list_metadata_locations().values()}
+    folders = storage.list_folders(storage.join(installation.settings.warehouse, installation.log.identify("")[0]))
+    named = {normalize_place(_get_folder(each)) for each in installation.log.list_metadata_locations().values()}
     lost = (each for each in folders if normalize_place(each) not in named and _holds_table(each))
-    return [_describe_folder(ctx, each) for each in lost]
+    return [_describe_folder(installation, each) for each in lost]
 
 
 def _holds_table(location: str) -> bool:
     return any(each.uri.endswith(".metadata.json") for each in storage.list_files(storage.join(location, "metadata")))
 
 
-def _describe_folder(ctx: Context, location: str) -> FoundFolder:
+def _describe_folder(installation: Installation, location: str) -> FoundFolder:
     """Find the topic whose table lies at ``location``: the one that all of its states and properties name."""
-    survey = survey_table(ctx.log.open_files(location), location)
+    survey = survey_table(installation.log.open_files(location), location)
     named = {state.topic for state in survey.states.values()} or {_name_topic(each) for each in survey.candidates}
     return FoundFolder(location, named.pop() if len(named) == 1 else None, survey.highest_sequence_number)
 
@@ -102,7 +108,7 @@ def _strip_uuid(folder: str, uuids: set[str | None]) -> str:
     return name if uuid in uuids and folder[-_UUID_CHARACTERS - 1 :].startswith("-") else folder
 
 
-def _find_place(ctx: Context, location: str) -> str:
+def _find_place(installation: Installation, location: str) -> str:
     """Return the folder at ``location`` as the warehouse writes it.
 
     Raises:
@@ -110,10 +116,10 @@ def _find_place(ctx: Context, location: str) -> str:
     """
     if storage.is_local(location) and not location.startswith("file:"):
         location = str(Path(location).absolute())
-    place, warehouse = normalize_place(location).rstrip("/"), normalize_place(ctx.settings.warehouse)
+    place, warehouse = normalize_place(location).rstrip("/"), normalize_place(installation.settings.warehouse)
     if not is_below(place, warehouse):
         raise UsageError(
-            f"The folder {location} is not below the warehouse {ctx.settings.warehouse}.",
+            f"The folder {location} is not below the warehouse {installation.settings.warehouse}.",
             left="Nothing was changed.",
             next="Set WINNOW_WAREHOUSE to the folder in which the topics' tables lie.",
         )
@@ -124,21 +130,23 @@ def _find_place(ctx: Context, location: str) -> str:
             f"The folder {location} is behind a link; no table is taken from there.",
             left="Nothing was changed.",
         )
-    return storage.join(ctx.settings.warehouse, place.removeprefix(warehouse))
+    return storage.join(installation.settings.warehouse, place.removeprefix(warehouse))
 
 
-def _look_at_folder(ctx: Context, topic: str, location: str, metadata: str | None, *, rebuild: bool) -> TopicRecovery:
-    entry = ctx.log.find_entry(topic)
+def _look_at_folder(
+    installation: Installation, topic: str, location: str, metadata: str | None, *, rebuild: bool
+) -> TopicRecovery:
+    entry = installation.log.find_entry(topic)
     if entry.metadata_location is not None:
-        return _look_at_adopted(ctx, topic, location, entry, metadata)
-    _require_unnamed_folder(ctx, topic, location)
-    found = look_at_table(ctx, topic, location, CatalogEntry(None, None), metadata=metadata, rebuild=rebuild)
+        return _look_at_adopted(installation, topic, location, entry, metadata)
+    _require_unnamed_folder(installation, topic, location)
+    found = look_at_table(installation, topic, location, CatalogEntry(None, None), metadata=metadata, rebuild=rebuild)
     _require_same_topic(found)
     return found
 
 
 def _look_at_adopted(
-    ctx: Context, topic: str, location: str, entry: CatalogEntry, metadata: str | None
+    installation: Installation, topic: str, location: str, entry: CatalogEntry, metadata: str | None
 ) -> TopicRecovery:
     """Look at a topic that the catalog has: it was adopted from exactly there, or this is another one.
 
@@ -150,7 +158,7 @@ def _look_at_adopted(
             f"The catalog has a topic {topic} already, at {entry.location}.",
             left="Nothing was changed.",
         )
-    found = look_at_table(ctx, topic, location, entry, metadata=metadata)
+    found = look_at_table(installation, topic, location, entry, metadata=metadata)
     if not found.is_done:
         raise UsageError(
             f"The catalog has topic {topic} at this folder, with older metadata.",
@@ -160,8 +168,8 @@ def _look_at_adopted(
     return found
 
 
-def _require_unnamed_folder(ctx: Context, topic: str, location: str) -> None:
-    for name, metadata in ctx.log.list_metadata_locations().items():
+def _require_unnamed_folder(installation: Installation, topic: str, location: str) -> None:
+    for name, metadata in installation.log.list_metadata_locations().items():
         if is_same_place(_get_folder(metadata), location):
             raise UsageError(
                 f"The catalog has the table at {location} already, as topic {name}. Topic {topic} was not adopted.",
@@ -191,23 +199,27 @@ def _require_same_topic(found: TopicRecovery) -> None:
         )
 
 
-def adopt_all(ctx: Context, *, run: bool = False) -> Iterator[tuple[FoundFolder, RecoveryReport | WinnowError]]:
+def adopt_all(
+    installation: Installation, *, run: bool = False
+) -> Iterator[tuple[FoundFolder, RecoveryReport | WinnowError]]:
     """Adopt every table that lies among those of the topics and that the catalog does not name, one after another.
 
     What one of them lacks does not stop the others.
     """
-    folders = list_lost_folders(ctx)
+    folders = list_lost_folders(installation)
     by_topic: dict[str | None, list[FoundFolder]] = {}
     for each in folders:
         by_topic.setdefault(each.topic, []).append(each)
     for folder in folders:
         try:
-            yield folder, _adopt_only(ctx, folder, by_topic[folder.topic], run=run)
+            yield folder, _adopt_only(installation, folder, by_topic[folder.topic], run=run)
         except WinnowError as problem:
             yield folder, problem
 
 
-def _adopt_only(ctx: Context, folder: FoundFolder, alike: list[FoundFolder], *, run: bool) -> RecoveryReport:
+def _adopt_only(
+    installation: Installation, folder: FoundFolder, alike: list[FoundFolder], *, run: bool
+) -> RecoveryReport:
     """Adopt ``folder`` if no other one is that of the same topic; one that nothing was committed to does not count.
 
     Raises:
@@ -226,4 +238,4 @@ def _adopt_only(ctx: Context, folder: FoundFolder, alike: list[FoundFolder], *, 
             f"The folder {folder.location} and {others} are of one topic, {folder.topic}; this one was left alone.",
             next=f"If it is the topic's: winnow topics adopt {folder.topic} {folder.location}",
         )
-    return adopt_topic(ctx, folder.topic, folder.location, run=run)
+    return adopt_topic(installation, folder.topic, folder.location, run=run)

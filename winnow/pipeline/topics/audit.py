@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from winnow.errors import WinnowError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
 from winnow.store.rows import AuditEntry
 from winnow.values.model import AIRFLOW_HOLDER
@@ -32,49 +32,59 @@ def get_user_name() -> str:
 
 
 def record_action(
-    ctx: Context, action: AuditAction, topic: str, *, detail: str = "", reason: str = "", once: bool = False
+    installation: Installation,
+    action: AuditAction,
+    topic: str,
+    *,
+    detail: str = "",
+    reason: str = "",
+    once: bool = False,
 ) -> None:
-    """Record that the actor of ``ctx`` did something; never raises.
+    """Record that the actor of ``installation`` did something; never raises.
 
     Args:
-        ctx: whose actor, reason and name in leases the entry has.
+        installation: whose actor, reason and name in leases the entry has.
         action: what was done, and is committed.
         topic: the topic; empty: all.
         detail: partitions, offsets, keys of the configuration. Never a record's bytes.
-        reason: why; empty: the reason of ``ctx``.
+        reason: why; empty: the reason of ``installation``.
         once: a DAG run records this action on this topic a single time, however often its task is tried.
     """
-    in_airflow = ctx.holder.startswith(AIRFLOW_HOLDER)
+    in_airflow = installation.holder.startswith(AIRFLOW_HOLDER)
     entry = AuditEntry(
-        ctx.now_ms(),
-        ctx.actor or f"{get_user_name()}@{socket.gethostname()}",
+        installation.now_ms(),
+        installation.actor or f"{get_user_name()}@{socket.gethostname()}",
         action.value,
         topic,
-        reason or ctx.reason,
-        ctx.holder if in_airflow else SHELL,
+        reason or installation.reason,
+        installation.holder if in_airflow else SHELL,
         detail,
-        **({"entry_id": f"{ctx.holder}@{ctx.began}:{action.value}:{topic}"} if once and in_airflow else {}),
+        **(
+            {"entry_id": f"{installation.holder}@{installation.began}:{action.value}:{topic}"}
+            if once and in_airflow
+            else {}
+        ),
     )
     try:
-        ctx.store.audit.record(entry)
+        installation.store.audit.record(entry)
     except Exception as problem:  # what was done is done, and its snapshot says so
         # Another library's message may quote an address.
         words = str(problem) if isinstance(problem, WinnowError) else f"Unexpected {type(problem).__name__}."
         log.warning("The audit log did not get this: %s: %s %s. %s", entry.actor, action.value, topic, words)
 
 
-def record_creation(ctx: Context, topic: str, partitions: int, overrides: Mapping[str, str]) -> None:
+def record_creation(installation: Installation, topic: str, partitions: int, overrides: Mapping[str, str]) -> None:
     """Record that a topic was created, by a command of its own or by an ingest; never raises."""
     config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
-    record_action(ctx, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s){config}")
+    record_action(installation, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s){config}")
 
 
-def record_request(ctx: Context, action: AuditAction, topics: Sequence[str], *, detail: str = "") -> None:
+def record_request(installation: Installation, action: AuditAction, topics: Sequence[str], *, detail: str = "") -> None:
     """Record that somebody asked by hand for ``action`` on ``topics`` (none: all); never raises."""
     named = list(topics)
     if not named or len(named) > MAXIMUM_NAMED_TOPICS:
         what = f"{len(named):,} topics" if named else "all topics"
-        record_action(ctx, action, "", detail=f"{what}, {detail}" if detail else what, once=True)
+        record_action(installation, action, "", detail=f"{what}, {detail}" if detail else what, once=True)
         return
     for topic in named:
-        record_action(ctx, action, topic, detail=detail, once=True)
+        record_action(installation, action, topic, detail=detail, once=True)

@@ -13,7 +13,7 @@ from winnow.log.head import Head
 from winnow.log.recorded_configuration import describe_differences, read_kafka_record, read_overrides
 from winnow.log.topic_configuration import accept_config, add_partitions, set_config
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action, record_creation
 from winnow.pipeline.topics.consequences import describe_consequences
 from winnow.pipeline.topics.marks import release_marks
@@ -21,7 +21,7 @@ from winnow.pipeline.topics.overview import refresh_overview
 from winnow.pipeline.topics.topic_view import TopicView, build_rules, load_partition_logs, load_topic_view
 from winnow.store.audit import AuditAction
 from winnow.store.source_states import SourceState
-from winnow.values.model import PartitionsAdded, PartitionState
+from winnow.values.topic_state import PartitionsAdded, PartitionState
 
 
 @dataclass(frozen=True)
@@ -48,38 +48,40 @@ class TopicDescription:
     source: SourceState | None = None
 
 
-def list_topics(ctx: Context) -> list[str]:
+def list_topics(installation: Installation) -> list[str]:
     """List all topics, sorted by name."""
-    return ctx.log.names()
+    return installation.log.names()
 
 
-def create_topic(ctx: Context, name: str, partitions: int, overrides: Mapping[str, str]) -> TopicDescription:
+def create_topic(
+    installation: Installation, name: str, partitions: int, overrides: Mapping[str, str]
+) -> TopicDescription:
     """Create a topic; raises ConfigurationError as :meth:`winnow.log.topics.TopicLogs.create`."""
     notices = tuple(
         f"Topic {name} collides with {other} in metric names: '.' and '_' are the same there."
-        for other in ctx.log.names()
+        for other in installation.log.names()
         if other != name and has_collision(name, other)
     )
-    ctx.log.create(name, partitions, overrides)
-    record_creation(ctx, name, partitions, overrides)
-    refresh_overview(ctx, name)
-    return describe_topic(ctx, name, notices=notices)
+    installation.log.create(name, partitions, overrides)
+    record_creation(installation, name, partitions, overrides)
+    refresh_overview(installation, name)
+    return describe_topic(installation, name, notices=notices)
 
 
-def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> TopicDescription:
+def describe_topic(installation: Installation, name: str, *, notices: Sequence[str] = ()) -> TopicDescription:
     """Return configuration with sources and sentences, and per partition offsets, bytes and records.
 
     If the table's properties differ from the configuration that Winnow committed, the committed one is described, with
     a notice about the difference.
     """
-    log = ctx.log.open(name)
+    log = installation.log.open(name)
     head = log.head()
     differences = head.configuration_differences
     if differences:
         notices = (*notices, describe_differences(name, differences, head.table.metadata_location))
     config = _load_committed_config(log, head)
     segments = log.segments(head)
-    checks = ctx.store.segment_checks.list_checks(name)
+    checks = installation.store.segment_checks.list_checks(name)
     live = [checks.get(segment.path) for each in segments.values() for segment in each]
     times_ms = [check.checked_at_ms for check in live if check is not None]
     return TopicDescription(
@@ -95,7 +97,7 @@ def describe_topic(ctx: Context, name: str, *, notices: Sequence[str] = ()) -> T
         oldest_checked_ms=min(times_ms, default=None),
         segments_unchecked=len(live) - len(times_ms),
         scrub_findings=sum(check.finding is not None for check in checks.values()),
-        source=ctx.store.source_states.find(name),
+        source=installation.store.source_states.find(name),
     )
 
 
@@ -114,7 +116,7 @@ def _describe_added_partitions(name: str, added: PartitionsAdded) -> str:
 
 
 def alter_topic(
-    ctx: Context,
+    installation: Installation,
     name: str,
     changes: Mapping[str, str],
     deletions: Sequence[str],
@@ -135,7 +137,7 @@ def alter_topic(
             partitions already.
         ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
     """
-    log = ctx.log.open(name)
+    log = installation.log.open(name)
     head = log.newest_head()
     after = _parse_changed_config(log, head, changes, deletions)
     try:
@@ -143,28 +145,30 @@ def alter_topic(
     except ConfigurationError:
         before = None  # a default of the installation contradicts the topic; this call repairs it
     if accept_present:
-        accepted = accept_config(log, dict(changes), list(deletions), now_ms=ctx.now_ms())
-        ctx.store.projection.record_states(
-            name, accepted.state.partitions, ctx.now_ms(), table_uuid=accepted.head.table_uuid
+        accepted = accept_config(log, dict(changes), list(deletions), now_ms=installation.now_ms())
+        installation.store.projection.record_states(
+            name, accepted.state.partitions, installation.now_ms(), table_uuid=accepted.head.table_uuid
         )
     if partitions is not None:
-        grown = add_partitions(log, partitions, now_ms=ctx.now_ms())
-        ctx.store.projection.record_states(name, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid)
-        record_action(ctx, AuditAction.ADD_PARTITIONS, name, detail=f"{partitions:,} partitions")
+        grown = add_partitions(log, partitions, now_ms=installation.now_ms())
+        installation.store.projection.record_states(
+            name, grown.state.partitions, installation.now_ms(), table_uuid=grown.head.table_uuid
+        )
+        record_action(installation, AuditAction.ADD_PARTITIONS, name, detail=f"{partitions:,} partitions")
     notices: tuple[str, ...] = ()
     if (changes or deletions) and not accept_present:
         set_config(log, dict(changes), list(deletions))
     if changes or deletions or accept_present:
         keys = [f"{key}={value}" for key, value in sorted(changes.items())] + [f"reset {key}" for key in deletions]
         accepted_too = ["accepted what another tool changed"] if accept_present else []
-        record_action(ctx, AuditAction.ALTER, name, detail=", ".join([*keys, *accepted_too]))
+        record_action(installation, AuditAction.ALTER, name, detail=", ".join([*keys, *accepted_too]))
         logs = load_partition_logs(log, log.head())
-        notices = describe_consequences(logs, before or after, after, now_ms=ctx.now_ms())
+        notices = describe_consequences(logs, before or after, after, now_ms=installation.now_ms())
     if after != before:
-        notices += _release_marks(ctx, name)
+        notices += _release_marks(installation, name)
     else:
-        refresh_overview(ctx, name)
-    return describe_topic(ctx, name, notices=notices)
+        refresh_overview(installation, name)
+    return describe_topic(installation, name, notices=notices)
 
 
 def _parse_changed_config(
@@ -189,21 +193,23 @@ class ConfigPreview:
     notices: tuple[str, ...]
 
 
-def preview_config(ctx: Context, name: str, changes: Mapping[str, str], deletions: Sequence[str]) -> ConfigPreview:
+def preview_config(
+    installation: Installation, name: str, changes: Mapping[str, str], deletions: Sequence[str]
+) -> ConfigPreview:
     """Check a change of topic configuration as :func:`alter_topic` does, and describe it; changes nothing.
 
     Raises:
         ConfigurationError, ForeignConfigurationError: as :func:`alter_topic`.
     """
-    view = load_topic_view(ctx, name)
+    view = load_topic_view(installation, name)
     config = _parse_changed_config(view.log, view.head, changes, deletions)
     after = replace(view, config=config, rules=build_rules(config))
     notices = describe_consequences(view.partitions, view.config, config, now_ms=view.now_ms)
     return ConfigPreview(view, after, notices)
 
 
-def _release_marks(ctx: Context, name: str) -> tuple[str, ...]:
-    released = release_marks(ctx, name, why="its configuration changed")
+def _release_marks(installation: Installation, name: str) -> tuple[str, ...]:
+    released = release_marks(installation, name, why="its configuration changed")
     if not released:
         return ()
     numbers = ", ".join(map(str, released))

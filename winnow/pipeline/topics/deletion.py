@@ -27,7 +27,7 @@ from winnow.log.reference_chains import list_ingest_references, list_receipt_ref
 from winnow.log.removable_files import TableFiles, find_latest_files, find_table_files, is_folder_of
 from winnow.log.snapshot_expiry import find_state_path
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.stored_rows import rebuild_store
@@ -77,12 +77,12 @@ class _NothingToCommitError(Exception):
     """The topic is in the wanted state already."""
 
 
-def describe_contents(ctx: Context, topic: str) -> TopicContents:
+def describe_contents(installation: Installation, topic: str) -> TopicContents:
     """Describe what would go with ``topic``, which may be deleted already."""
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     head = log.head(even_deleted=True)
     segments = list(chain.from_iterable(log.segments(head).values()))
-    quarantine = ctx.log.quarantine(topic, head)
+    quarantine = installation.log.quarantine(topic, head)
     visible = frozenset(head.state.quarantine_ingests)
     aside = [f for f in quarantine.files() if may_contain_ingest(f.path, quarantine.location, visible)]
     return TopicContents(
@@ -96,7 +96,7 @@ def describe_contents(ctx: Context, topic: str) -> TopicContents:
     )
 
 
-def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionReport:
+def delete_topic(installation: Installation, topic: str, *, now: bool = False) -> DeletionReport:
     """Delete ``topic``: nobody lists, reads or writes it any more; until its grace has passed it can be restored.
 
     Repeating it changes nothing. ``now``: remove its files at once, for good.
@@ -106,15 +106,15 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
             :meth:`winnow.log.topic_log.TopicLog.commit`.
         TopicBusyError: another run holds the topic, so its files are not removed now; it is deleted.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     log.newest_head(even_deleted=True)
-    contents = describe_contents(ctx, topic)
-    note_deleted(ctx.log.deleted_notes, topic)
+    contents = describe_contents(installation, topic)
+    note_deleted(installation.log.deleted_notes, topic)
 
     def build(head: Head) -> Change:
         if head.state.deleted_at_ms is not None:
             raise _NothingToCommitError
-        state = replace(head.state, deleted_at_ms=ctx.now_ms())
+        state = replace(head.state, deleted_at_ms=installation.now_ms())
         return Change(state=state, summary={"winnow.operation": "delete-topic"})
 
     try:
@@ -126,10 +126,12 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
             bytes=contents.size_bytes,
             snapshot_id=str(committed.snapshot_id),
         )
-        record_action(ctx, AuditAction.DELETE, topic, detail=f"{contents.records:,} records, {contents.size_bytes:,} B")
+        record_action(
+            installation, AuditAction.DELETE, topic, detail=f"{contents.records:,} records, {contents.size_bytes:,} B"
+        )
     except _NothingToCommitError:
         pass
-    ctx.store.projection.forget_overview(topic)
+    installation.store.projection.forget_overview(topic)
     head = log.head(even_deleted=True)
     state = head.state
     if state.deleted_at_ms is None:  # restored meanwhile
@@ -137,16 +139,16 @@ def delete_topic(ctx: Context, topic: str, *, now: bool = False) -> DeletionRepo
     if not now:
         until_ms = state.deleted_at_ms + find_grace_ms(log, head) if state.removed_at_ms is None else None
         return DeletionReport(topic, state.deleted_at_ms, until_ms, contents)
-    with hold_lease(ctx, topic):
-        removed = remove_topic(ctx, topic, deleted_before_ms=None)
+    with hold_lease(installation, topic):
+        removed = remove_topic(installation, topic, deleted_before_ms=None)
     assert removed is not None
-    record_action(ctx, AuditAction.DELETE, topic, detail=f"for good: {removed.files_deleted:,} files removed")
+    record_action(installation, AuditAction.DELETE, topic, detail=f"for good: {removed.files_deleted:,} files removed")
     return DeletionReport(
         topic, state.deleted_at_ms, None, contents, removed.files_deleted, removed.bytes_deleted, removed.left
     )
 
 
-def restore_topic(ctx: Context, topic: str) -> bool:
+def restore_topic(installation: Installation, topic: str) -> bool:
     """Bring a deleted topic back as it was; return whether it was deleted. Repeating it changes nothing.
 
     Raises:
@@ -155,7 +157,7 @@ def restore_topic(ctx: Context, topic: str) -> bool:
         CommitConflictError, CommitUnknownError, ServiceError, ForeignTableError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
 
     def build(head: Head) -> Change:
         if head.state.deleted_at_ms is None:
@@ -168,15 +170,15 @@ def restore_topic(ctx: Context, topic: str) -> bool:
     try:
         committed = log.commit(build, even_deleted=True)
         log_event("topic_restored", topic, snapshot_id=str(committed.snapshot_id))
-        record_action(ctx, AuditAction.RESTORE, topic)
+        record_action(installation, AuditAction.RESTORE, topic)
     except _NothingToCommitError:
         restored = False
-    forget_deleted(ctx.log.deleted_notes, topic)
-    rebuild_store(ctx, [topic])
+    forget_deleted(installation.log.deleted_notes, topic)
+    rebuild_store(installation, [topic])
     return restored
 
 
-def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> RemovedFiles | None:
+def remove_topic(installation: Installation, topic: str, *, deleted_before_ms: int | None) -> RemovedFiles | None:
     """Remove a deleted topic for good: its files, then its entry in the catalog, then its rows in the store.
 
     Killed at any line, the next call completes it. ``deleted_before_ms``: only if it was deleted by then, else None is
@@ -187,7 +189,7 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
 
     def build(head: Head) -> Change:
         state = head.state
@@ -196,20 +198,22 @@ def remove_topic(ctx: Context, topic: str, *, deleted_before_ms: int | None) -> 
         waits = deleted_before_ms is not None and state.deleted_at_ms > deleted_before_ms
         if state.removed_at_ms is not None or waits:
             raise _NothingToCommitError
-        return Change(state=replace(state, removed_at_ms=ctx.now_ms()), summary={"winnow.operation": "remove-topic"})
+        return Change(
+            state=replace(state, removed_at_ms=installation.now_ms()), summary={"winnow.operation": "remove-topic"}
+        )
 
     with suppress(_NothingToCommitError):
         log.commit(build, even_deleted=True)
     head = log.newest_head(even_deleted=True)
     if head.state.removed_at_ms is None:
         return None
-    removed = _remove_files(ctx, log, head)
-    forget_deleted(ctx.log.deleted_notes, topic)
+    removed = _remove_files(installation, log, head)
+    forget_deleted(installation.log.deleted_notes, topic)
     log_event("topic_removed", topic, files_deleted=removed.files_deleted, bytes_deleted=removed.bytes_deleted)
     return removed
 
 
-def withdraw_topics(ctx: Context, created: Mapping[str, str]) -> list[str]:
+def withdraw_topics(installation: Installation, created: Mapping[str, str]) -> list[str]:
     """Remove the topics that a refused ingest had created, and return a sentence about each; never raises.
 
     ``created``: the uuid of the table of each topic.
@@ -217,7 +221,7 @@ def withdraw_topics(ctx: Context, created: Mapping[str, str]) -> list[str]:
     sentences = []
     for topic, table_uuid in sorted(created.items()):
         try:
-            gone = withdraw_topic(ctx, topic, table_uuid)
+            gone = withdraw_topic(installation, topic, table_uuid)
             text = "is removed again." if gone else "stays: it is in use."
         except WinnowError as problem:
             text = f"stays: {problem} To remove it: winnow topics delete {topic} --now"
@@ -225,7 +229,7 @@ def withdraw_topics(ctx: Context, created: Mapping[str, str]) -> list[str]:
     return sentences
 
 
-def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
+def withdraw_topic(installation: Installation, topic: str, table_uuid: str) -> bool:
     """Remove a topic for good that this process has just created and not used; return whether it is gone.
 
     Nothing happens if it is another one by now, if anything was committed to it, or if another process prepares an
@@ -234,25 +238,25 @@ def withdraw_topic(ctx: Context, topic: str, table_uuid: str) -> bool:
     Raises:
         CommitConflictError, CommitUnknownError, ServiceError, TopicBusyError: it stays.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
 
     def build(head: Head) -> Change:
-        others = [each for each in ctx.store.ingests.list_open(topic) if each.holder != ctx.holder]
+        others = [each for each in installation.store.ingests.list_open(topic) if each.holder != installation.holder]
         if head.table_uuid != table_uuid or head.snapshot_id is not None or others:
             raise _NothingToCommitError
-        now_ms = ctx.now_ms()
+        now_ms = installation.now_ms()
         state = replace(head.state, deleted_at_ms=now_ms, removed_at_ms=now_ms)
         return Change(state=state, summary={"winnow.operation": "remove-topic"})
 
     try:
-        with hold_lease(ctx, topic):
-            note_deleted(ctx.log.deleted_notes, topic)
+        with hold_lease(installation, topic):
+            note_deleted(installation.log.deleted_notes, topic)
             log.commit(build)
-            removed = remove_topic(ctx, topic, deleted_before_ms=None)
+            removed = remove_topic(installation, topic, deleted_before_ms=None)
     except (_NothingToCommitError, UnknownTopicError):
-        forget_deleted(ctx.log.deleted_notes, topic)
+        forget_deleted(installation.log.deleted_notes, topic)
         return False
-    record_action(ctx, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
+    record_action(installation, AuditAction.DELETE, topic, detail="for good: its ingest was refused, and it was empty")
     return removed is not None
 
 
@@ -266,7 +270,7 @@ class _GoingTable:
     drop: Callable[[], None]
 
 
-def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
+def _remove_files(installation: Installation, log: TopicLog, head: Head) -> RemovedFiles:
     """Delete what is listed while the catalog still names the removed topic's table; then drop the entry.
 
     What was listed before the entry was seen once more belongs to this table, and every name is used only once. So a
@@ -274,21 +278,21 @@ def _remove_files(ctx: Context, log: TopicLog, head: Head) -> RemovedFiles:
     files that open it, and its entry, go last: until then its metadata tell the next call what is left.
     """
     topic = log.topic
-    runs = ctx.store.runs.list_runs(topic)
-    beside = [_list_quarantine(ctx, head), *_list_latest(ctx, head)]
+    runs = installation.store.runs.list_runs(topic)
+    beside = [_list_quarantine(installation, head), *_list_latest(installation, head)]
     beside.append(_list_copies(head))
-    own = _list_log(ctx, log, head)
+    own = _list_log(installation, log, head)
     now = log.newest_head(even_deleted=True)
     if now.table_uuid != head.table_uuid or now.state.removed_at_ms is None:
         raise DeletedTopicError(
             f"Topic {topic} was removed by another process meanwhile.",
             next="Nothing is left to do.",
         )
-    ctx.installation.require_own()
+    installation.guard.require_own()
     left: list[str] = []
     for run in runs:
-        attempts = ctx.store.runs.list_attempts(run.plan_id)
-        left += staging.delete_plan(ctx.settings.staging, topic, run.plan_id, run.plan_uri, attempts)
+        attempts = installation.store.runs.list_attempts(run.plan_id)
+        left += staging.delete_plan(installation.settings.staging, topic, run.plan_id, run.plan_uri, attempts)
     gone: list[storage.FileEntry] = []
     for table in (*beside, own):
         left += table.listing.others
@@ -335,8 +339,8 @@ def _rank(uri: str) -> int:
     return 1 if "-m" in name and name.endswith(".avro") else 2
 
 
-def _list_log(ctx: Context, log: TopicLog, head: Head) -> _GoingTable:
-    found = find_table_files(head.table, _make_folder_filter(ctx, head, quarantined=False), head.state)
+def _list_log(installation: Installation, log: TopicLog, head: Head) -> _GoingTable:
+    found = find_table_files(head.table, _make_folder_filter(installation, head, quarantined=False), head.state)
     snapshot = head.table.current_snapshot()
     # By their names, which nothing else has: a catalog may write the same place another way (file:/ for file:///).
     opening = {storage.get_name(head.table.metadata_location)}
@@ -344,15 +348,15 @@ def _list_log(ctx: Context, log: TopicLog, head: Head) -> _GoingTable:
         opening.add(storage.get_name(find_state_path(head.table, snapshot) or ""))
 
     def drop() -> None:
-        ctx.store.projection.forget_topic(log.topic, table_uuid=head.table_uuid)
-        ctx.log.drop(log.topic, head.table.metadata_location)
+        installation.store.projection.forget_topic(log.topic, table_uuid=head.table_uuid)
+        installation.log.drop(log.topic, head.table.metadata_location)
 
     return _GoingTable(head.location, _list_files(found), frozenset(opening), drop)
 
 
-def _list_quarantine(ctx: Context, head: Head) -> _GoingTable:
-    quarantine = ctx.log.quarantine(head.state.topic, head)
-    is_recorded = _make_folder_filter(ctx, head, quarantined=True)
+def _list_quarantine(installation: Installation, head: Head) -> _GoingTable:
+    quarantine = installation.log.quarantine(head.state.topic, head)
+    is_recorded = _make_folder_filter(installation, head, quarantined=True)
     table = quarantine.table()
     if table is not None:
         opening = frozenset({storage.get_name(table.metadata_location)})
@@ -371,8 +375,8 @@ def _list_copies(head: Head) -> _GoingTable:
     return _GoingTable(found.location, _list_files(found), frozenset(), lambda: None)
 
 
-def _list_latest(ctx: Context, head: Head) -> Iterator[_GoingTable]:
-    latest = ctx.log.latest_table(head.state.topic, head)
+def _list_latest(installation: Installation, head: Head) -> Iterator[_GoingTable]:
+    latest = installation.log.latest_table(head.state.topic, head)
     table = latest.table()
     if table is None:
         if is_folder_of(latest.location, head.table_uuid):
@@ -384,11 +388,11 @@ def _list_latest(ctx: Context, head: Head) -> Iterator[_GoingTable]:
         yield _GoingTable(found.location, _list_files(found), opening, partial(latest.drop, table.metadata_location))
 
 
-def _make_folder_filter(ctx: Context, head: Head, *, quarantined: bool) -> Callable[[str], bool]:
+def _make_folder_filter(installation: Installation, head: Head, *, quarantined: bool) -> Callable[[str], bool]:
     """Make the check whether a path lies in the folder of a recorded run or ingest call, under a name of its tasks."""
     state = head.state
-    plans = {run.plan_id for run in ctx.store.runs.list_runs(state.topic)}
-    ingests = {each.ingest_id for each in ctx.store.ingests.list_open(state.topic)}
+    plans = {run.plan_id for run in installation.store.runs.list_runs(state.topic)}
+    ingests = {each.ingest_id for each in installation.store.ingests.list_open(state.topic)}
     ingests |= {each.ingest_id for each in state.voided_ingests} | set(state.quarantine_ingests)
     with suppress(WinnowError, OSError):  # what is damaged names nothing
         plans |= {reference.plan_id for reference in list_receipt_references(state)}

@@ -18,7 +18,7 @@ from winnow.errors import (
     WinnowError,
     make_error,
 )
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.state_change import change_states
 from winnow.planning.plans import PlanReference
 from winnow.report import alert_kinds
@@ -26,7 +26,7 @@ from winnow.report.alert_kinds import Finding, Situation
 from winnow.report.alerts import format_partitions
 from winnow.report.events import log_event
 from winnow.store import RunState
-from winnow.values.model import PartitionState, TopicState, Uncleanable
+from winnow.values.topic_state import PartitionState, TopicState, Uncleanable
 
 MINIMUM_BACK_OFF_MS = 15 * 60_000
 MAXIMUM_BACK_OFF_MS = 24 * 3_600_000
@@ -36,7 +36,9 @@ MARKING_EXIT_CODES = frozenset({WinnowError.exit_code, BadInputError.exit_code, 
 changed log says nothing about the partition."""
 
 
-def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[int, str]) -> dict[int, Uncleanable]:
+def mark_uncleanable(
+    installation: Installation, topic: str, plan_id: str, reasons: Mapping[int, str]
+) -> dict[int, Uncleanable]:
     """Mark partitions in the carried state (a snapshot without files) and in the metadata store; return their marks.
 
     Each further failure doubles the time to the next attempt, from 15 minutes to a day. Marking again for the same
@@ -45,7 +47,7 @@ def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[in
     Raises:
         CommitConflictError, CommitUnknownError, ServiceError: the mark may not be there.
     """
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
 
     def change(state: TopicState) -> dict[int, PartitionState]:
         return {
@@ -57,7 +59,7 @@ def mark_uncleanable(ctx: Context, topic: str, plan_id: str, reasons: Mapping[in
             if number in state.partitions
         }
 
-    state, _ = change_states(ctx, topic, change, operation="mark-uncleanable")
+    state, _ = change_states(installation, topic, change, operation="mark-uncleanable")
     marks = {number: state.partitions[number].uncleanable for number in reasons if number in state.partitions}
     return {number: mark for number, mark in marks.items() if mark is not None}
 
@@ -81,7 +83,9 @@ def compute_back_off_ms(attempts: int) -> int:
     return min(MINIMUM_BACK_OFF_MS << doublings, MAXIMUM_BACK_OFF_MS)
 
 
-def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, why: str) -> list[int]:
+def release_marks(
+    installation: Installation, topic: str, partitions: Collection[int] | None = None, *, why: str
+) -> list[int]:
     """Clear the uncleanable marks of ``partitions`` (None = all) for the next run; return those that had one, sorted.
 
     ``why`` goes into the snapshot's summary. A new failure of such a partition alerts again.
@@ -97,8 +101,8 @@ def release_marks(ctx: Context, topic: str, partitions: Collection[int] | None =
         released[:] = [number for number in chosen if state.partitions[number].uncleanable is not None]
         return {number: replace(state.partitions[number], uncleanable=None) for number in released}
 
-    change_states(ctx, topic, change, operation="release", summary={"winnow.release-reason": why})
-    ctx.alerts.release(topic, released, why)
+    change_states(installation, topic, change, operation="release", summary={"winnow.release-reason": why})
+    installation.alerts.release(topic, released, why)
     return released
 
 
@@ -117,7 +121,9 @@ def select_partitions(topic: str, state: TopicState, partitions: Collection[int]
     return sorted(set(partitions or state.partitions))
 
 
-def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailure, attempt: str) -> WinnowError | None:
+def mark_failed_partitions(
+    installation: Installation, plan: PlanReference, failure: PlanFailure, attempt: str
+) -> WinnowError | None:
     """Mark the partitions that a Spark job reported as failed, close the run as failed in Spark, and alert.
 
     Returns:
@@ -130,7 +136,7 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
     reasons = {each.partition: _capitalize(each.error) for each in against}
     marks: dict[int, Uncleanable] = {}
     try:
-        marks = mark_uncleanable(ctx, plan.topic, plan.plan_id, reasons)
+        marks = mark_uncleanable(installation, plan.topic, plan.plan_id, reasons)
         effect = describe_marks(plan.topic, marks)
     except Exception as problem:  # the failure itself must be reported even if the mark fails
         effect = (
@@ -138,17 +144,17 @@ def mark_failed_partitions(ctx: Context, plan: PlanReference, failure: PlanFailu
             "partitions again."
         )
     errors = {each.partition: each.error for each in against}
-    found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, effect=effect, at_ms=ctx.now_ms())
+    found = build_uncleanable_alert(plan.topic, plan.plan_id, errors, marks, effect=effect, at_ms=installation.now_ms())
     # The run's message names every failed partition, the alert those that are marked.
     what = f"{found.summary.what}: {format_failures(plan.topic, failure.partitions)}"
     explanation = replace(found, summary=found.summary._replace(what=what), findings=()).explain()
     partitions = tuple(sorted(reasons))
     # Alert first: the partitions are marked even if the run has changed meanwhile.
-    ctx.alerts.open_alert(found)
-    ctx.store.runs.set_state(
+    installation.alerts.open_alert(found)
+    installation.store.runs.set_state(
         plan.plan_id,
         RunState.SPARK_FAILED,
-        ctx.now_ms(),
+        installation.now_ms(),
         message=str(explanation),
         attempt=attempt,
         partitions_marked=len(reasons),

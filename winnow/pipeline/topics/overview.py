@@ -17,7 +17,7 @@ from winnow.config.topic import list_entries
 from winnow.errors import WinnowError
 from winnow.log.head import Head
 from winnow.log.recorded_configuration import read_kafka_record
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.table_health import build_table_health
 from winnow.pipeline.topics.topic_view import EarlierRuns, load_topic_view
 from winnow.planning import eligibility
@@ -39,7 +39,7 @@ MAXIMUM_REFRESHED_SEGMENTS = 1_000
 """Maximum segments of a log whose manifests are read after an ingest only to record its overview."""
 
 
-def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None = None) -> None:
+def record_overview(installation: Installation, view: TopicView, earlier: EarlierRuns | None = None) -> None:
     """Record the overview of the topic in ``view`` in one transaction for all partitions.
 
     ``earlier``: earlier runs, if they were read already.
@@ -47,43 +47,48 @@ def record_overview(ctx: Context, view: TopicView, earlier: EarlierRuns | None =
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
-    ctx.store.overview.record_topic(build_overview(ctx, view, earlier))
+    installation.store.overview.record_topic(build_overview(installation, view, earlier))
 
 
 def build_overview(
-    ctx: Context, view: TopicView, earlier: EarlierRuns | None = None, decisions: Sequence[Decision] | None = None
+    installation: Installation,
+    view: TopicView,
+    earlier: EarlierRuns | None = None,
+    decisions: Sequence[Decision] | None = None,
 ) -> AssessedTopic:
     """Build the overview of the topic in ``view``, to be recorded.
 
     Args:
-        ctx: the context.
+        installation: the installation.
         view: the topic.
         earlier: earlier runs, if they were read already.
         decisions: of its partitions, if they were made for the view's present and no run holds the topic.
     """
     made = decide_for_present(view) if decisions is None else decisions
-    found = build_partition_overviews(view, made, earlier or EarlierRuns(ctx, view.log.topic))
-    now_ms = ctx.now_ms()
+    found = build_partition_overviews(view, made, earlier or EarlierRuns(installation, view.log.topic))
+    now_ms = installation.now_ms()
     picture = build_topic_overview(view, found, recorded_at_ms=now_ms)
     health = build_table_health(view, recorded_at_ms=now_ms)
     return AssessedTopic(picture=picture, partitions=found, health=health, table_uuid=view.head.table_uuid)
 
 
-def record_assessed_topics(ctx: Context, topics: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
+def record_assessed_topics(installation: Installation, topics: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
     """Record decisions and overviews in one transaction; only the decisions if an overview cannot be written.
 
     Raises:
         ServiceError: the metadata store cannot be reached.
     """
     try:
-        ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), topics)
+        installation.store.overview.record_many(as_of_ms, installation.now_ms(), topics)
     except WinnowError:
         found = [assessment for topic in topics for assessment in topic.assessments]
-        ctx.store.assessments.record(as_of_ms, ctx.now_ms(), found)
+        installation.store.assessments.record(as_of_ms, installation.now_ms(), found)
         for topic in topics:
             if topic.picture is not None:
                 with suppress_overview_errors(topic.picture.topic):
-                    ctx.store.overview.record_many(as_of_ms, ctx.now_ms(), [replace(topic, assessments=())])
+                    installation.store.overview.record_many(
+                        as_of_ms, installation.now_ms(), [replace(topic, assessments=())]
+                    )
 
 
 def decide_for_present(view: TopicView) -> list[Decision]:
@@ -215,7 +220,10 @@ def _format_configuration(view: TopicView) -> str:
 
 
 def refresh_overview(
-    ctx: Context, topic: str, head: Head | None = None, live: Mapping[int, tuple[Segment, ...]] | None = None
+    installation: Installation,
+    topic: str,
+    head: Head | None = None,
+    live: Mapping[int, tuple[Segment, ...]] | None = None,
 ) -> bool:
     """Record the present overview of ``topic``. Loads the head and segments that are not given.
 
@@ -226,12 +234,14 @@ def refresh_overview(
         Whether the overview was recorded.
     """
     with suppress_overview_errors(topic) as taken:
-        record_overview(ctx, load_topic_view(ctx, topic, head, live))
+        record_overview(installation, load_topic_view(installation, topic, head, live))
         taken.append(topic)
     return bool(taken)
 
 
-def refresh_after_append(ctx: Context, topic: str, head: Head, appended: Sequence[AppendedRecords]) -> None:
+def refresh_after_append(
+    installation: Installation, topic: str, head: Head, appended: Sequence[AppendedRecords]
+) -> None:
     """Record what an ingest changed in the overview of ``topic``, whose newest commit ``head`` is.
 
     A small log is looked at again. The overview of a large one grows by what was appended, and the next check decides
@@ -239,7 +249,7 @@ def refresh_after_append(ctx: Context, topic: str, head: Head, appended: Sequenc
     """
     live = head.state.live
     if live is not None and live.segments <= MAXIMUM_REFRESHED_SEGMENTS:
-        refresh_overview(ctx, topic, head)
+        refresh_overview(installation, topic, head)
         return
     with suppress_overview_errors(topic):
-        ctx.store.overview.add_appended(topic, appended)
+        installation.store.overview.add_appended(topic, appended)

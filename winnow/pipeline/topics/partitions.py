@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from winnow.errors import UsageError, WinnowError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import is_held_by_another
 from winnow.pipeline.topics.marks import release_marks, select_partitions
@@ -15,7 +15,7 @@ from winnow.pipeline.topics.state_change import change_states
 from winnow.report.alerts import format_partitions
 from winnow.store.audit import AuditAction
 from winnow.store.leases import describe_holder
-from winnow.values.model import PartitionState, TopicState
+from winnow.values.topic_state import PartitionState, TopicState
 
 
 class CleaningStateKind(StrEnum):
@@ -113,18 +113,20 @@ def get_cleaning_state(state: PartitionState, *, held: bool) -> CleaningState:
     return derive_cleaning_state(held=held, pauses=max(len(state.paused_by), 1) if paused else 0)
 
 
-def list_partitions(ctx: Context, topic: str, partitions: Collection[int] | None = None) -> list[PartitionRow]:
+def list_partitions(
+    installation: Installation, topic: str, partitions: Collection[int] | None = None
+) -> list[PartitionRow]:
     """List all partitions (or those named) with their states.
 
     Raises:
         UsageError: the topic has no such partition.
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    return _build_rows(ctx, ctx.log.open(topic).head().state, partitions)
+    return _build_rows(installation, installation.log.open(topic).head().state, partitions)
 
 
 def pause_partitions(
-    ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str
+    installation: Installation, topic: str, partitions: Collection[int] | None = None, *, by: str
 ) -> list[PartitionRow]:
     """Pause partitions (None = all) under the name ``by``. Pausing twice under one name changes nothing.
 
@@ -135,7 +137,7 @@ def pause_partitions(
         CommitConflictError, CommitUnknownError, ServiceError: see :func:`change_states`.
     """
     name = _check_name(by)
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     changed: list[int] = []
 
     def change(state: TopicState) -> dict[int, PartitionState]:
@@ -151,13 +153,18 @@ def pause_partitions(
             for number, each in fresh.items()
         }
 
-    state, _ = change_states(ctx, topic, change, operation="pause", summary={"winnow.by": name})
-    _record(ctx, AuditAction.PAUSE, topic, changed, name)
-    return _build_rows(ctx, state, partitions, changed)
+    state, _ = change_states(installation, topic, change, operation="pause", summary={"winnow.by": name})
+    _record(installation, AuditAction.PAUSE, topic, changed, name)
+    return _build_rows(installation, state, partitions, changed)
 
 
 def resume_partitions(
-    ctx: Context, topic: str, partitions: Collection[int] | None = None, *, by: str, everybody: bool = False
+    installation: Installation,
+    topic: str,
+    partitions: Collection[int] | None = None,
+    *,
+    by: str,
+    everybody: bool = False,
 ) -> list[PartitionRow]:
     """Remove the pause of ``by``, or of ``everybody``. A partition continues when no pause is left.
 
@@ -181,26 +188,32 @@ def resume_partitions(
         changed[:] = resumed
         return {number: _remove_pause(each, name, everybody=everybody) for number, each in resumed.items()}
 
-    state, _ = change_states(ctx, topic, change, operation="resume", summary={"winnow.by": name})
-    _record(ctx, AuditAction.RESUME, topic, changed, name, ", every pause" if everybody else "")
-    return _build_rows(ctx, state, partitions, changed)
+    state, _ = change_states(installation, topic, change, operation="resume", summary={"winnow.by": name})
+    _record(installation, AuditAction.RESUME, topic, changed, name, ", every pause" if everybody else "")
+    return _build_rows(installation, state, partitions, changed)
 
 
-def release_partitions(ctx: Context, topic: str, partitions: Collection[int] | None = None, *, why: str) -> list[int]:
+def release_partitions(
+    installation: Installation, topic: str, partitions: Collection[int] | None = None, *, why: str
+) -> list[int]:
     """Release uncleanable partitions (None = all), as somebody asked for; return those that were marked.
 
     Raises:
         UsageError, CommitConflictError, CommitUnknownError, ServiceError: see
             :func:`winnow.pipeline.topics.marks.release_marks`.
     """
-    released = release_marks(ctx, topic, partitions, why=why)
-    _record(ctx, AuditAction.RELEASE, topic, released, why)
+    released = release_marks(installation, topic, partitions, why=why)
+    _record(installation, AuditAction.RELEASE, topic, released, why)
     return released
 
 
-def _record(ctx: Context, action: AuditAction, topic: str, changed: Sequence[int], reason: str, more: str = "") -> None:
+def _record(
+    installation: Installation, action: AuditAction, topic: str, changed: Sequence[int], reason: str, more: str = ""
+) -> None:
     if changed:
-        record_action(ctx, action, topic, detail=format_partitions(topic, sorted(changed)) + more, reason=reason)
+        record_action(
+            installation, action, topic, detail=format_partitions(topic, sorted(changed)) + more, reason=reason
+        )
 
 
 def _remove_pause(state: PartitionState, name: str, *, everybody: bool) -> PartitionState:
@@ -224,11 +237,11 @@ def _check_name(name: str) -> str:
 
 
 def _build_rows(
-    ctx: Context, state: TopicState, partitions: Collection[int] | None, changed: Collection[int] = ()
+    installation: Installation, state: TopicState, partitions: Collection[int] | None, changed: Collection[int] = ()
 ) -> list[PartitionRow]:
     topic = state.topic
-    lease = ctx.store.leases.find(topic) if is_held_by_another(ctx, topic) else None
-    holder = None if lease is None else describe_holder(lease, ctx.now_ms(), ctx.settings.lease_ms)
+    lease = installation.store.leases.find(topic) if is_held_by_another(installation, topic) else None
+    holder = None if lease is None else describe_holder(lease, installation.now_ms(), installation.settings.lease_ms)
     return [
         _build_row(topic, number, state.partitions[number], holder, number in changed)
         for number in select_partitions(topic, state, partitions)

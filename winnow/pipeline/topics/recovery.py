@@ -32,13 +32,13 @@ from winnow.log.table_recovery import (
     recover_log,
 )
 from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, read_metadata_number, survey_table
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
-from winnow.values.model import TopicHead
+from winnow.values.topic_state import TopicHead
 
 if TYPE_CHECKING:
     from winnow.log.table_recovery import FileAccess
@@ -105,7 +105,7 @@ class RecoveryReport:
 class TopicRecovery:
     """Everything that was found of a topic before anything is changed."""
 
-    ctx: Context
+    installation: Installation
     topic: str
     location: str
     entry: CatalogEntry
@@ -121,7 +121,7 @@ class TopicRecovery:
     @property
     def identifier(self) -> tuple[str, str]:
         """The topic's name in the catalog."""
-        return self.ctx.log.identify(self.topic)
+        return self.installation.log.identify(self.topic)
 
     @property
     def is_done(self) -> bool:
@@ -139,7 +139,7 @@ _OPERATIONS: Final = (AuditAction.RECOVER.value, AuditAction.ADOPT.value)
 
 
 def recover_topic(
-    ctx: Context, topic: str, *, metadata: str | None = None, rebuild: bool = False, run: bool = False
+    installation: Installation, topic: str, *, metadata: str | None = None, rebuild: bool = False, run: bool = False
 ) -> RecoveryReport:
     """Make the newest complete metadata in the folder of ``topic`` the catalog's, above everything that is known.
 
@@ -154,23 +154,23 @@ def recover_topic(
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
     if not run:
-        return describe_recovery(_look_at_entry(ctx, topic, metadata, rebuild=rebuild))
-    with hold_lease(ctx, topic):
-        return run_recovery(_look_at_entry(ctx, topic, metadata, rebuild=rebuild), AuditAction.RECOVER)
+        return describe_recovery(_look_at_entry(installation, topic, metadata, rebuild=rebuild))
+    with hold_lease(installation, topic):
+        return run_recovery(_look_at_entry(installation, topic, metadata, rebuild=rebuild), AuditAction.RECOVER)
 
 
-def _look_at_entry(ctx: Context, topic: str, metadata: str | None, *, rebuild: bool) -> TopicRecovery:
-    entry = ctx.log.find_entry(topic)
+def _look_at_entry(installation: Installation, topic: str, metadata: str | None, *, rebuild: bool) -> TopicRecovery:
+    entry = installation.log.find_entry(topic)
     if entry.location is None:
         raise UnknownTopicError(
             f"The catalog has no topic {topic}.",
             next=f"If it was lost, enter its table from the warehouse: winnow topics adopt {topic} LOCATION",
         )
-    return look_at_table(ctx, topic, entry.location, entry, metadata=metadata, rebuild=rebuild)
+    return look_at_table(installation, topic, entry.location, entry, metadata=metadata, rebuild=rebuild)
 
 
 def look_at_table(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     location: str,
     entry: CatalogEntry,
@@ -179,17 +179,17 @@ def look_at_table(
     rebuild: bool = False,
 ) -> TopicRecovery:
     """Survey the table at ``location``, choose its metadata, and follow them to the last file."""
-    io = entry.table.io if entry.table is not None else ctx.log.open_files(location)
-    recorded = [each.metadata_location for each in _list_recorded(ctx, topic, entry.table_uuid)]
+    io = entry.table.io if entry.table is not None else installation.log.open_files(location)
+    recorded = [each.metadata_location for each in _list_recorded(installation, topic, entry.table_uuid)]
     known = [each for each in (entry.metadata_location, *recorded) if each]
     survey = survey_table(io, location, table_uuid=entry.table_uuid, known=known)
     survey = _keep_one_table(survey, metadata)
     chosen, undecided = _choose(survey, metadata)
-    found = TopicRecovery(ctx, topic, location, entry, io, survey, chosen, None, undecided)
+    found = TopicRecovery(installation, topic, location, entry, io, survey, chosen, None, undecided)
     if chosen is None:
         return found
-    proof = prove_log(ctx.log.open_over(_open_chosen(found), topic), chosen)
-    found = replace(found, proof=proof, side_tables=_plan_side_tables(ctx, topic, proof.head, io))
+    proof = prove_log(installation.log.open_over(_open_chosen(found), topic), chosen)
+    found = replace(found, proof=proof, side_tables=_plan_side_tables(installation, topic, proof.head, io))
     return replace(found, rebuilt=_rebuild_state(found)) if rebuild and proof.head is None else found
 
 
@@ -201,17 +201,17 @@ def _rebuild_state(found: TopicRecovery) -> RebuiltState:
 def _find_stored(found: TopicRecovery) -> StoredKnowledge:
     """Find what the metadata store knows of the log, if it is not ahead of the chosen metadata."""
     assert found.chosen is not None
-    projection, topic = found.ctx.store.projection, found.topic
-    recorded = _list_recorded(found.ctx, topic, found.chosen.table_uuid)
+    projection, topic = found.installation.store.projection, found.topic
+    recorded = _list_recorded(found.installation, topic, found.chosen.table_uuid)
     if not recorded or recorded[-1].last_sequence_number > found.chosen.sequence_number:
         return StoredKnowledge()
     is_current = recorded[-1].last_sequence_number == found.chosen.sequence_number
     return StoredKnowledge(projection.list_states(topic), tuple(projection.list_receipts(topic)), is_current)
 
 
-def _list_recorded(ctx: Context, topic: str, table_uuid: str | None) -> list[TopicHead]:
+def _list_recorded(installation: Installation, topic: str, table_uuid: str | None) -> list[TopicHead]:
     """List the heads of the table that the metadata store recorded after commits; of any table if it is not known."""
-    lives = ctx.store.topic_heads.list_lives(topic) if ctx.store.exists else ()
+    lives = installation.store.topic_heads.list_lives(topic) if installation.store.exists else ()
     return [each for each in lives if table_uuid in (None, each.table_uuid)]
 
 
@@ -274,15 +274,17 @@ def _find(survey: WarehouseSurvey, metadata: str | None) -> FoundMetadata | None
 
 def _open_chosen(found: TopicRecovery, land: Land | None = None) -> ChosenMetadata:
     assert found.chosen is not None
-    return ChosenMetadata(found.ctx.log.catalog, found.identifier, found.chosen, found.io, land)
+    return ChosenMetadata(found.installation.log.catalog, found.identifier, found.chosen, found.io, land)
 
 
-def _plan_side_tables(ctx: Context, topic: str, head: Head | None, io: FileAccess) -> tuple[SideTable, ...]:
+def _plan_side_tables(
+    installation: Installation, topic: str, head: Head | None, io: FileAccess
+) -> tuple[SideTable, ...]:
     if head is None:
         return ()
     planned = (
-        plan_side_table(ctx.log.catalog, identifier, io, location)
-        for identifier, location in ctx.log.list_side_places(topic, head)
+        plan_side_table(installation.log.catalog, identifier, io, location)
+        for identifier, location in installation.log.list_side_places(topic, head)
     )
     return tuple(each for each in planned if each is not None)
 
@@ -297,11 +299,11 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
             f"Topic {found.topic} was left as it is.",
             next=found.undecided or "",
         )
-    found.ctx.log.confirm_writing()
+    found.installation.log.confirm_writing()
     if found.is_done:
         found.proof.require_complete()
         _enter_side_tables(found)
-        _record_head(found, found.ctx.log.open(found.topic).head(even_deleted=True))
+        _record_head(found, found.installation.log.open(found.topic).head(even_deleted=True))
         _rebuild(found)
         return replace(describe_recovery(found), was_run=True)
     known = _find_known_numbers(found)
@@ -311,10 +313,10 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
     assert found.proof is not None
     head = found.proof.require_complete()
     if head.state.deleted_at_ms is not None:
-        note_deleted(found.ctx.log.deleted_notes, found.topic)
+        note_deleted(found.installation.log.deleted_notes, found.topic)
     _enter_side_tables(found)
     drop_unreadable_snapshots(chosen)
-    committed = recover_log(found.ctx.log.open_over(chosen, found.topic), known, operation=action.value)
+    committed = recover_log(found.installation.log.open_over(chosen, found.topic), known, operation=action.value)
     log_event(
         "topic_recovered",
         found.topic,
@@ -323,7 +325,7 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
         fence=committed.head.fence,
     )
     _record_head(found, committed.head)
-    record_action(found.ctx, action, found.topic, detail=_describe_choice(found))
+    record_action(found.installation, action, found.topic, detail=_describe_choice(found))
     _rebuild(found)
     report = replace(describe_recovery(found), was_run=True)
     return replace(report, snapshot_id=str(committed.snapshot_id), fence=committed.head.fence)
@@ -332,16 +334,16 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
 def _write_rebuilt(found: TopicRecovery, rebuilt: RebuiltState, chosen: ChosenMetadata) -> TopicRecovery:
     """Write the rebuilt state, and follow the chosen metadata with it as if it had been committed."""
     assert found.chosen is not None
-    places = found.ctx.log.locate_documents(found.topic, found.location, str(found.chosen.table_uuid))
+    places = found.installation.log.locate_documents(found.topic, found.location, str(found.chosen.table_uuid))
     write_rebuilt(rebuilt, chosen, places)
-    proof = prove_log(found.ctx.log.open_over(chosen, found.topic), found.chosen)
-    sides = _plan_side_tables(found.ctx, found.topic, proof.head, found.io)
+    proof = prove_log(found.installation.log.open_over(chosen, found.topic), found.chosen)
+    sides = _plan_side_tables(found.installation, found.topic, proof.head, found.io)
     return replace(found, proof=proof, side_tables=sides)
 
 
 def _choose_landing(found: TopicRecovery, known: KnownNumbers) -> Land:
     """Choose how the catalog gets to the chosen metadata in one step."""
-    catalog, number = found.ctx.log.catalog, known.metadata_number + 1
+    catalog, number = found.installation.log.catalog, known.metadata_number + 1
     if found.entry.metadata_location is None:
         return land_as_new_entry(catalog, found.identifier, found.io, number)
     if isinstance(catalog, SwapsMetadata):
@@ -355,8 +357,8 @@ def _find_known_numbers(found: TopicRecovery) -> KnownNumbers:
     """Find the highest numbers that the table's folder and the metadata store know."""
     survey, chosen = found.survey, found.chosen
     assert chosen is not None
-    opened = found.ctx.store.ingests.list_open(found.topic)
-    recorded = _list_recorded(found.ctx, found.topic, chosen.table_uuid)
+    opened = found.installation.store.ingests.list_open(found.topic)
+    recorded = _list_recorded(found.installation, found.topic, chosen.table_uuid)
     return KnownNumbers(
         sequence_number=max([survey.highest_sequence_number, *(each.last_sequence_number for each in recorded)]),
         metadata_number=max(
@@ -382,24 +384,26 @@ def _describe_choice(found: TopicRecovery) -> str:
 def _enter_side_tables(found: TopicRecovery) -> None:
     assert found.proof is not None
     assert found.proof.head is not None
-    places = {".".join(each): each for each, _ in found.ctx.log.list_side_places(found.topic, found.proof.head)}
+    places = {
+        ".".join(each): each for each, _ in found.installation.log.list_side_places(found.topic, found.proof.head)
+    }
     for side in found.side_tables:
-        land_side_table(found.ctx.log.catalog, places[side.name], side)
+        land_side_table(found.installation.log.catalog, places[side.name], side)
 
 
 def _record_head(found: TopicRecovery, head: Head) -> None:
     """Record the head in the metadata store, as that of the topic's newest life: the table is the topic's again."""
-    found.ctx.log.open(found.topic).record(head)
-    found.ctx.store.topic_heads.begin_life(found.topic, head.table_uuid)
+    found.installation.log.open(found.topic).record(head)
+    found.installation.store.topic_heads.begin_life(found.topic, head.table_uuid)
 
 
 def _rebuild(found: TopicRecovery) -> None:
     """Rebuild the topic's rows in the metadata store; a failure is a notice, since the catalog is right."""
-    head = found.ctx.log.open(found.topic).head(even_deleted=True)
+    head = found.installation.log.open(found.topic).head(even_deleted=True)
     if head.state.deleted_at_ms is not None:
         return
     try:
-        rebuild_store(found.ctx, [found.topic])
+        rebuild_store(found.installation, [found.topic])
     except ServiceError:
         raise
     except WinnowError as problem:

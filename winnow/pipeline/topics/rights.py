@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from winnow.config.owners import may_act
 from winnow.errors import DeletedTopicError, ServiceError, UnknownTopicError, UsageError, WinnowError
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 
 
-def find_forbidden(ctx: Context, topics: Iterable[str], user: str) -> dict[str, str]:
+def find_forbidden(installation: Installation, topics: Iterable[str], user: str) -> dict[str, str]:
     """Return those of ``topics`` that ``user`` may not act on, each with its owner; topics that do not exist are none.
 
     The owner of a topic that is deleted, or whose configuration cannot be read, is not known.
     """
-    owners = ctx.settings.owners
+    owners = installation.settings.owners
     found: dict[str, str] = {}
     for topic in topics if owners else ():
         try:
-            owner = _read_owner(ctx, topic)
+            owner = _read_owner(installation, topic)
         except UnknownTopicError:
             continue
         if not may_act(owners, owner, user):
@@ -26,9 +26,9 @@ def find_forbidden(ctx: Context, topics: Iterable[str], user: str) -> dict[str, 
     return found
 
 
-def _read_owner(ctx: Context, topic: str) -> str | None:
+def _read_owner(installation: Installation, topic: str) -> str | None:
     try:
-        return ctx.log.open(topic).config().owner
+        return installation.log.open(topic).config().owner
     except DeletedTopicError:
         return None
     except (ServiceError, UnknownTopicError):
@@ -37,13 +37,13 @@ def _read_owner(ctx: Context, topic: str) -> str | None:
         return None  # a topic that is not well stops no other
 
 
-def require_right(ctx: Context, topics: Iterable[str], user: str) -> None:
+def require_right(installation: Installation, topics: Iterable[str], user: str) -> None:
     """Check that ``user`` may act on all of ``topics``.
 
     Raises:
         UsageError: not on all; the message names them.
     """
-    forbidden = find_forbidden(ctx, topics, user)
+    forbidden = find_forbidden(installation, topics, user)
     if forbidden:
         shown = ", ".join(f"{topic} is owned by {owner}" for topic, owner in sorted(forbidden.items())[:5])
         more = f" and {len(forbidden) - 5:,} more" if len(forbidden) > 5 else ""  # noqa: PLR2004 - those shown

@@ -15,7 +15,7 @@ from winnow.errors import ConfigurationError, WinnowError
 from winnow.log.head import Head
 from winnow.log.topic_configuration import set_config
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report import alert_kinds
@@ -30,14 +30,14 @@ SOURCE_ALERTS = frozenset({AlertKind.SOURCE_GONE, AlertKind.INGEST_FAILED})
 NOT_FOLLOWED = "is not followed any more"
 
 
-def list_missing_topics(ctx: Context, pattern: str, listed: Collection[str]) -> list[str]:
+def list_missing_topics(installation: Installation, pattern: str, listed: Collection[str]) -> list[str]:
     """List the topics here whose whole name matches ``pattern`` and which the brokers did not list.
 
     Raises:
         ServiceError: the catalog cannot be reached.
     """
     matching, known = re.compile(pattern), set(listed)
-    return [name for name in ctx.log.names() if name not in known and matching.fullmatch(name)]
+    return [name for name in installation.log.names() if name not in known and matching.fullmatch(name)]
 
 
 def select_unfollowed(names: Sequence[str], states: Mapping[str, SourceState], heads: Mapping[str, str]) -> set[str]:
@@ -52,7 +52,7 @@ def select_unfollowed(names: Sequence[str], states: Mapping[str, SourceState], h
 
 
 def select_followed_before(
-    ctx: Context, missing: Sequence[str], states: Mapping[str, SourceState], heads: Mapping[str, str]
+    installation: Installation, missing: Sequence[str], states: Mapping[str, SourceState], heads: Mapping[str, str]
 ) -> list[str]:
     """Select those of ``missing`` whose logs are copies of their namesakes at the brokers, and follow them.
 
@@ -70,24 +70,24 @@ def select_followed_before(
                 followed.append(name)
             continue
         try:
-            kind = _find_kind(ctx, name)
+            kind = _find_kind(installation, name)
         except WinnowError as problem:
             log.warning("Topic %s: whether it is gone at Kafka could not be found out: %s", name, problem)
             continue
         if kind is None:
             followed.append(name)
         elif kind is SourceKind.UNFOLLOWED:
-            record_unfollowed(ctx, {name: location})
+            record_unfollowed(installation, {name: location})
         else:
-            seen.append(SourceState(name, kind, ctx.now_ms(), location))
+            seen.append(SourceState(name, kind, installation.now_ms(), location))
     if seen:
-        ctx.store.source_states.record(seen)
+        installation.store.source_states.record(seen)
     return followed
 
 
-def _find_kind(ctx: Context, topic: str) -> SourceKind | None:
+def _find_kind(installation: Installation, topic: str) -> SourceKind | None:
     """Find why a topic that the brokers do not list is not gone; None: it was their topic's copy, and follows it."""
-    table = ctx.log.open(topic)
+    table = installation.log.open(topic)
     head = table.head()
     if not is_followed(table, head):
         return SourceKind.UNFOLLOWED
@@ -122,70 +122,70 @@ def require_followed(table: TopicLog, head: Head) -> None:
 
 
 def record_gone(
-    ctx: Context, topics: Sequence[str], states: Mapping[str, SourceState], heads: Mapping[str, str]
+    installation: Installation, topics: Sequence[str], states: Mapping[str, SourceState], heads: Mapping[str, str]
 ) -> None:
     """Record that the brokers say they do not have ``topics``, which were followed, and alert once about each."""
-    now_ms = ctx.now_ms()
+    now_ms = installation.now_ms()
     changed = []
     for topic in topics:
         before = states.get(topic)
         is_known = before is not None and before.kind is SourceKind.GONE
         since_ms = before.since_ms if before is not None and is_known else now_ms
         if not is_known:
-            ctx.alerts.supersede(topic, {AlertKind.INGEST_FAILED}, None)
-            ctx.alerts.open_alert(alert_kinds.make_source_gone(topic, since_ms, at_ms=now_ms))
+            installation.alerts.supersede(topic, {AlertKind.INGEST_FAILED}, None)
+            installation.alerts.open_alert(alert_kinds.make_source_gone(topic, since_ms, at_ms=now_ms))
         state = SourceState(topic, SourceKind.GONE, since_ms, heads[topic])
         if state != before:
             changed.append(state)
     if changed:
-        ctx.store.source_states.record(changed)
+        installation.store.source_states.record(changed)
 
 
-def end_gone(ctx: Context, topics: Collection[str], states: Mapping[str, SourceState]) -> None:
+def end_gone(installation: Installation, topics: Collection[str], states: Mapping[str, SourceState]) -> None:
     """Record that the brokers have ``topics``, and close the alerts about those that were gone."""
     back = [topic for topic in topics if topic in states and states[topic].kind is not SourceKind.UNFOLLOWED]
     for topic in back:
         if states[topic].kind is SourceKind.GONE:
-            ctx.alerts.recover(topic, {AlertKind.SOURCE_GONE}, None, "is there again at Kafka")
+            installation.alerts.recover(topic, {AlertKind.SOURCE_GONE}, None, "is there again at Kafka")
     if back:
-        ctx.store.source_states.forget(back)
+        installation.store.source_states.forget(back)
 
 
-def forget_unnamed(ctx: Context, named: Collection[str], states: Mapping[str, SourceState]) -> None:
+def forget_unnamed(installation: Installation, named: Collection[str], states: Mapping[str, SourceState]) -> None:
     """Forget topics that are gone at Kafka, and are not ``named`` by what is followed any more."""
     unnamed = [topic for topic, state in states.items() if state.kind is SourceKind.GONE and topic not in named]
     for topic in unnamed:
-        ctx.alerts.recover(topic, SOURCE_ALERTS, None, NOT_FOLLOWED)
+        installation.alerts.recover(topic, SOURCE_ALERTS, None, NOT_FOLLOWED)
     if unnamed:
-        ctx.store.source_states.forget(unnamed)
+        installation.store.source_states.forget(unnamed)
 
 
-def record_unfollowed(ctx: Context, locations: Mapping[str, str]) -> None:
+def record_unfollowed(installation: Installation, locations: Mapping[str, str]) -> None:
     """Record that logs do not follow their Kafka topics, and close alerts about those. ``locations``: their heads."""
     for topic in locations:
-        ctx.alerts.recover(topic, SOURCE_ALERTS, None, NOT_FOLLOWED)
-    now_ms = ctx.now_ms()
-    ctx.store.source_states.record(
+        installation.alerts.recover(topic, SOURCE_ALERTS, None, NOT_FOLLOWED)
+    now_ms = installation.now_ms()
+    installation.store.source_states.record(
         [SourceState(topic, SourceKind.UNFOLLOWED, now_ms, location) for topic, location in locations.items()]
     )
 
 
-def close_failures(ctx: Context, topics: Collection[str]) -> None:
+def close_failures(installation: Installation, topics: Collection[str]) -> None:
     """Close the alerts about ingests that failed of those ``topics``, each of which has succeeded now.
 
     Where their brokers had lost records is forgotten.
     """
     if not topics:
         return
-    failed = {each.topic for each in ctx.store.alerts.list_open({AlertKind.INGEST_FAILED})}
+    failed = {each.topic for each in installation.store.alerts.list_open({AlertKind.INGEST_FAILED})}
     for topic in failed & set(topics):
-        ctx.alerts.recover(topic, {AlertKind.INGEST_FAILED}, None, "is ingested from Kafka again")
-    diverged = ctx.store.divergences.list_topics() & set(topics)
+        installation.alerts.recover(topic, {AlertKind.INGEST_FAILED}, None, "is ingested from Kafka again")
+    diverged = installation.store.divergences.list_topics() & set(topics)
     if diverged:
-        ctx.store.divergences.forget(diverged)
+        installation.store.divergences.forget(diverged)
 
 
-def set_following(ctx: Context, topic: str, *, follows: bool) -> bool:
+def set_following(installation: Installation, topic: str, *, follows: bool) -> bool:
     """Have a log follow its Kafka topic if the settings name it, or not; return whether that changed anything.
 
     It stands in the topic's configuration. Repeating a call repairs the metadata store after a crash before it.
@@ -194,22 +194,22 @@ def set_following(ctx: Context, topic: str, *, follows: bool) -> bool:
         UnknownTopicError, ForeignTableError, CommitConflictError, CommitUnknownError, ServiceError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
-    table = ctx.log.open(topic)
+    table = installation.log.open(topic)
     head = table.newest_head()
     changes = table.config(head).follow != follows
     if changes:
         head = set_config(table, {FOLLOW: str(follows).lower()}, []).head
-        record_action(ctx, AuditAction.FOLLOW if follows else AuditAction.UNFOLLOW, topic)
-    restore_row(ctx, table, head)
+        record_action(installation, AuditAction.FOLLOW if follows else AuditAction.UNFOLLOW, topic)
+    restore_row(installation, table, head)
     if changes:
-        refresh_overview(ctx, topic)
+        refresh_overview(installation, topic)
     return changes
 
 
-def restore_row(ctx: Context, table: TopicLog, head: Head) -> None:
+def restore_row(installation: Installation, table: TopicLog, head: Head) -> None:
     """Record in the metadata store whether a log follows its Kafka topic, as its configuration says."""
-    state = ctx.store.source_states.find(table.topic)
+    state = installation.store.source_states.find(table.topic)
     if not is_followed(table, head):
-        record_unfollowed(ctx, {table.topic: str(head.table.metadata_location)})
+        record_unfollowed(installation, {table.topic: str(head.table.metadata_location)})
     elif state is not None and state.kind is SourceKind.UNFOLLOWED:
-        ctx.store.source_states.forget([table.topic])
+        installation.store.source_states.forget([table.topic])

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from winnow.log.head import Change, Head
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report.events import log_event
-from winnow.values.model import PartitionState, TopicState
+from winnow.values.topic_state import PartitionState, TopicState
 
 
 class _UnchangedError(Exception):
@@ -17,7 +17,7 @@ class _UnchangedError(Exception):
 
 
 def change_states(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     change: Callable[[TopicState], Mapping[int, PartitionState]],
     *,
@@ -33,7 +33,7 @@ def change_states(
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`; also the errors of ``change``.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     moved: list[int] = []
 
     def build(head: Head) -> Change:
@@ -54,6 +54,8 @@ def change_states(
         changed = False
     # Read the present state, not the committed one: another commit may have come after it.
     head = log.head()
-    ctx.store.projection.record_states(topic, head.state.partitions, ctx.now_ms(), table_uuid=head.table_uuid)
-    refresh_overview(ctx, topic, head)
+    installation.store.projection.record_states(
+        topic, head.state.partitions, installation.now_ms(), table_uuid=head.table_uuid
+    )
+    refresh_overview(installation, topic, head)
     return head.state, changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.pipeline.topics.sources import restore_row
 from winnow.quality.gx_runtime import lock_site, remove_pages
@@ -13,7 +13,7 @@ from winnow.quality.gx_runtime import lock_site, remove_pages
 LOG = logging.getLogger(__name__)
 
 
-def prune_history(ctx: Context, topic: str, now_ms: int) -> tuple[int, int]:
+def prune_history(installation: Installation, topic: str, now_ms: int) -> tuple[int, int]:
     """Remove the history of ``topic`` from before ``now_ms`` minus ``history.retention_ms``: rows, and pages.
 
     After pages were removed, the site's index names them until it is rebuilt
@@ -23,16 +23,16 @@ def prune_history(ctx: Context, topic: str, now_ms: int) -> tuple[int, int]:
         ServiceError: the store cannot be reached. What was removed so far stays removed.
     """
     rows = pages = 0
-    for pruned in ctx.store.history.prune(topic, now_ms - ctx.settings.history.retention_ms):
+    for pruned in installation.store.history.prune(topic, now_ms - installation.settings.history.retention_ms):
         rows += pruned.rows
         if pruned.pages:
-            pages += _remove_pages(ctx, pruned.pages)
-    ctx.store.history.thin_samples(topic, now_ms)
+            pages += _remove_pages(installation, pruned.pages)
+    installation.store.history.thin_samples(topic, now_ms)
     return rows, pages
 
 
-def _remove_pages(ctx: Context, urls: tuple[str, ...]) -> int:
-    folder = ctx.settings.data_docs
+def _remove_pages(installation: Installation, urls: tuple[str, ...]) -> int:
+    folder = installation.settings.data_docs
     if not folder.is_dir():
         return 0
     try:
@@ -43,22 +43,22 @@ def _remove_pages(ctx: Context, urls: tuple[str, ...]) -> int:
         return 0
 
 
-def rebuild_store(ctx: Context, topics: Sequence[str] = ()) -> list[str]:
+def rebuild_store(installation: Installation, topics: Sequence[str] = ()) -> list[str]:
     """Rebuild the projection of ``topics`` (none = all); assessments, runs and verdicts are history and stay.
 
     Returns:
         The topics that were rebuilt.
     """
-    rebuilt = list(topics) or ctx.log.names()
+    rebuilt = list(topics) or installation.log.names()
     for topic in rebuilt:
-        log = ctx.log.open(topic)
+        log = installation.log.open(topic)
         head = log.newest_head()
         state = head.state
         log.record(head)
         receipts = log.receipts(head)
-        ctx.store.projection.replace(
-            topic, state.partitions, receipts, state.waiting_files, ctx.now_ms(), table_uuid=head.table_uuid
+        installation.store.projection.replace(
+            topic, state.partitions, receipts, state.waiting_files, installation.now_ms(), table_uuid=head.table_uuid
         )
-        restore_row(ctx, log, head)
-        refresh_overview(ctx, topic)
+        restore_row(installation, log, head)
+        refresh_overview(installation, topic)
     return rebuilt

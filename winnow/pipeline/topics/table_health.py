@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from winnow.store.table_health import SizeClass, TableHealth
-from winnow.values.model import RetiredFile
+from winnow.values.topic_state import RetiredFile
 
 if TYPE_CHECKING:
     from winnow.pipeline.topics.topic_view import TopicView

@@ -12,7 +12,7 @@ from winnow.log.head import Head
 from winnow.log.head_checks import compute_segment_digest
 from winnow.log.manifests import reduce_garbage_collection
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.estimates import MAXIMUM_EARLIER_RUNS, NewKeyEstimator
 from winnow.values.model import Segment
@@ -55,7 +55,10 @@ def build_rules(config: TopicConfig) -> Rules:
 
 
 def load_topic_view(
-    ctx: Context, topic: str, head: Head | None = None, live: Mapping[int, tuple[Segment, ...]] | None = None
+    installation: Installation,
+    topic: str,
+    head: Head | None = None,
+    live: Mapping[int, tuple[Segment, ...]] | None = None,
 ) -> TopicView:
     """Load head, configuration and segments of a topic.
 
@@ -65,13 +68,15 @@ def load_topic_view(
     Raises:
         UnknownTopicError, ForeignTableError, ServiceError: see :class:`winnow.log.topic_log.TopicLog`.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     with reduce_garbage_collection():
         head = head or log.head()
         config = log.config(head)
         if live is not None and compute_segment_digest(chain.from_iterable(live.values())) != head.state.live:
             live = None  # another commit came after
-        return TopicView(log, head, config, build_rules(config), load_partition_logs(log, head, live), ctx.now_ms())
+        return TopicView(
+            log, head, config, build_rules(config), load_partition_logs(log, head, live), installation.now_ms()
+        )
 
 
 def load_partition_logs(
@@ -92,10 +97,12 @@ def load_partition_logs(
 class EarlierRuns:
     """The newest receipts of ``topic``, summed up at first use."""
 
-    ctx: Context
+    installation: Installation
     topic: str
 
     @cached_property
     def shares(self) -> NewKeyEstimator:
         """Estimator of the share of new records that bring a new key."""
-        return NewKeyEstimator.of(self.ctx.store.projection.list_receipts(self.topic, limit=MAXIMUM_EARLIER_RUNS))
+        return NewKeyEstimator.of(
+            self.installation.store.projection.list_receipts(self.topic, limit=MAXIMUM_EARLIER_RUNS)
+        )

@@ -23,8 +23,8 @@ from winnow.kafka.cluster import BrokerTopic
 from winnow.log.head import Change, Head
 from winnow.log.recorded_configuration import make_kafka_property, read_kafka_record
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.open import CreatedTopics, create_topic
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.consequences import describe_consequences
 from winnow.pipeline.topics.marks import release_marks
@@ -44,7 +44,7 @@ from winnow.store.audit import AuditAction
 
 
 def create_from_kafka(
-    ctx: Context, topic: str, found: BrokerTopic, rules: TakingRules, created: CreatedTopics
+    installation: Installation, topic: str, found: BrokerTopic, rules: TakingRules, created: CreatedTopics
 ) -> list[str]:
     """Create ``topic`` with the partitions and the policy that ``found`` has; return notices.
 
@@ -52,7 +52,7 @@ def create_from_kafka(
         BadInputError: Kafka did not say a policy that Winnow knows; nothing was created.
         ConfigurationError: this cannot be the name of a topic.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     try:
         decision = decide_new_configuration(found.settings, parse=log.parse, rules=rules)
     except ConfigurationError as problem:
@@ -64,14 +64,16 @@ def create_from_kafka(
                 f"{len(found.partitions)} --config cleanup.policy=..."
             ),
         ) from problem
-    create_topic(ctx, topic, len(found.partitions), created, decision.overrides, kafka=decision.record)
+    create_topic(installation, topic, len(found.partitions), created, decision.overrides, kafka=decision.record)
     taken = ", ".join(f"{each.name}={each.after} (from Kafka: {each.kafka.origin})" for each in decision.taken)
     notices = [f"Topic {topic} was created, partitions: {len(found.partitions)}; {taken}."]
     notices += [_describe_difference(each) for each in decision.different]
     return notices + _describe_refused(decision)
 
 
-def follow_configuration(ctx: Context, log: TopicLog, found: BrokerTopic, rules: TakingRules) -> list[str]:
+def follow_configuration(
+    installation: Installation, log: TopicLog, found: BrokerTopic, rules: TakingRules
+) -> list[str]:
     """Take from ``found`` what the rules allow, record what is otherwise there, and alert about what waits.
 
     Returns:
@@ -80,14 +82,14 @@ def follow_configuration(ctx: Context, log: TopicLog, found: BrokerTopic, rules:
     Raises:
         ForeignConfigurationError: another tool changed the table's properties.
     """
-    return _take(ctx, log, found.name, found.settings, rules) if found.settings else []
+    return _take(installation, log, found.name, found.settings, rules) if found.settings else []
 
 
-def accept_held(ctx: Context, topic: str, expected: Mapping[str, str] | None = None) -> list[str]:
+def accept_held(installation: Installation, topic: str, expected: Mapping[str, str] | None = None) -> list[str]:
     """Take the changes at Kafka that are held, as they were last seen there; asks no broker. Return notices.
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         topic: the topic here.
         expected: the values that somebody saw who decided on it; None: those that are recorded.
 
@@ -95,7 +97,7 @@ def accept_held(ctx: Context, topic: str, expected: Mapping[str, str] | None = N
         UsageError: nothing is held, or not these values. Nothing was changed.
         ForeignConfigurationError: another tool changed the table's properties.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     record = read_kafka_record(log.newest_head().table.properties)
     held = {name: each.setting for name, each in record.items() if each.held}
     if not held:
@@ -109,11 +111,11 @@ def accept_held(ctx: Context, topic: str, expected: Mapping[str, str] | None = N
             f"Nothing of {topic} was changed: other values wait than those that you saw.",
             next=f"See them and decide anew: winnow topics describe {topic}",
         )
-    return _take(ctx, log, topic, held, TakingRules(takes=True, accepts=True))
+    return _take(installation, log, topic, held, TakingRules(takes=True, accepts=True))
 
 
 def _take(
-    ctx: Context, log: TopicLog, source_topic: str, kafka: Mapping[str, SourceSetting], rules: TakingRules
+    installation: Installation, log: TopicLog, source_topic: str, kafka: Mapping[str, SourceSetting], rules: TakingRules
 ) -> list[str]:
     def decide(head: Head) -> _Decided:
         before, record = log.config(head), read_kafka_record(head.table.properties)
@@ -130,9 +132,9 @@ def _take(
     if decided.changes:
         committed = log.commit(build)
         decided = made[0]
-        refresh_overview(ctx, log.topic, committed.head)
-    notices = _report_taken(ctx, log, source_topic, decided, rules) if decided.decision.taken else []
-    notices += _report_held(ctx, log, source_topic, decided)
+        refresh_overview(installation, log.topic, committed.head)
+    notices = _report_taken(installation, log, source_topic, decided, rules) if decided.decision.taken else []
+    notices += _report_held(installation, log, source_topic, decided)
     notices += [
         _describe_difference(each)
         for each in decided.decision.different
@@ -170,60 +172,64 @@ def _build_change(head: Head, decision: ConfigurationDecision) -> Change:
     )
 
 
-def _report_taken(ctx: Context, log: TopicLog, source_topic: str, decided: _Decided, rules: TakingRules) -> list[str]:
+def _report_taken(
+    installation: Installation, log: TopicLog, source_topic: str, decided: _Decided, rules: TakingRules
+) -> list[str]:
     """Release marks, audit what was taken, and describe it."""
     decision = decided.decision
-    release_marks(ctx, log.topic, why="its configuration changed")
+    release_marks(installation, log.topic, why="its configuration changed")
     changes = ", ".join(
         _format_change(each)
         + ("" if each.name in decision.overrides else f", no longer set at Kafka's {source_topic}, so reset")
         for each in decision.taken
     )
     accepted = " (accepted by a person)" if rules.accepts or rules.accepted_keys else ""
-    record_action(ctx, AuditAction.ALTER, log.topic, detail=f"from Kafka's {source_topic}: {changes}{accepted}")
-    effects = _describe_effects(ctx, log, decided.before, decision.overrides)
+    record_action(
+        installation, AuditAction.ALTER, log.topic, detail=f"from Kafka's {source_topic}: {changes}{accepted}"
+    )
+    effects = _describe_effects(installation, log, decided.before, decision.overrides)
     effects = effects or (f"What the next run removes because of it: winnow explain {log.topic}",)
     return [f"Taken over from Kafka's {source_topic}: {changes}. {' '.join(effects)}"]
 
 
 def _describe_effects(
-    ctx: Context, log: TopicLog, before: TopicConfig, overrides: Mapping[str, str]
+    installation: Installation, log: TopicLog, before: TopicConfig, overrides: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Describe what the next run does with ``overrides``; nothing if they cannot be had together."""
     try:
         after = log.parse(overrides)
     except ConfigurationError:
         return ()
-    return describe_consequences(load_partition_logs(log, log.head()), before, after, now_ms=ctx.now_ms())
+    return describe_consequences(load_partition_logs(log, log.head()), before, after, now_ms=installation.now_ms())
 
 
-def _report_held(ctx: Context, log: TopicLog, source_topic: str, decided: _Decided) -> list[str]:
+def _report_held(installation: Installation, log: TopicLog, source_topic: str, decided: _Decided) -> list[str]:
     """Alert about what waits, or end the alert; return a notice about it."""
     topic, kinds = log.topic, {AlertKind.CONFIGURATION_HELD}
-    is_open = bool(ctx.store.alerts.list_open(kinds, topic))
+    is_open = bool(installation.store.alerts.list_open(kinds, topic))
     decision = decided.decision
     held = {name: each for name, each in decision.record.items() if each.held}
     before = {name: each for name, each in decided.record.items() if each.held}
     changes = _describe_held(held)
-    _record_held(ctx, log, source_topic, decision, held, before)
+    _record_held(installation, log, source_topic, decision, held, before)
     if not held:
         if is_open:
-            ctx.alerts.recover(topic, kinds, None, "has no change of configuration that waits")
+            installation.alerts.recover(topic, kinds, None, "has no change of configuration that waits")
         return []
     if is_open and held != before:
-        ctx.alerts.supersede(topic, kinds, None)  # it named other values
+        installation.alerts.supersede(topic, kinds, None)  # it named other values
     kept = {name: value for name, value in decision.overrides.items() if name not in held}
     proposed = {**kept, **{name: each.value for name, each in held.items() if not _is_taken_back(each)}}
-    effects = _describe_effects(ctx, log, log.parse(decision.overrides), proposed)
+    effects = _describe_effects(installation, log, log.parse(decision.overrides), proposed)
     situation = alert_kinds.make_configuration_held(
-        topic, source_topic, changes, effect=" ".join(effects), at_ms=ctx.now_ms()
+        topic, source_topic, changes, effect=" ".join(effects), at_ms=installation.now_ms()
     )
-    ctx.alerts.open_alert(situation)
+    installation.alerts.open_alert(situation)
     return [str(situation.explain())]
 
 
 def _record_held(
-    ctx: Context,
+    installation: Installation,
     log: TopicLog,
     source_topic: str,
     decision: ConfigurationDecision,
@@ -238,7 +244,7 @@ def _record_held(
     parts += [f"waits no more, as Kafka has another value: {', '.join(ended)}"] if ended else []
     if parts:
         detail = f"from Kafka's {source_topic}: {'; '.join(parts)}"
-        record_action(ctx, AuditAction.HOLD_CONFIGURATION, log.topic, detail=detail)
+        record_action(installation, AuditAction.HOLD_CONFIGURATION, log.topic, detail=detail)
 
 
 def _describe_held(held: KafkaRecord) -> str:

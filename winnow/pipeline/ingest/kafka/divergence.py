@@ -23,10 +23,11 @@ from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.epochs import UNKNOWN_LEADER_EPOCH, Epoch, LeaderEpoch
-from winnow.values.model import Segment, TopicState
+from winnow.values.model import Segment
+from winnow.values.topic_state import TopicState
 
 COMPARED_RECORDS = 20
 """Maximum newest records of a partition that are compared at each call that reads something new of it."""
@@ -128,7 +129,7 @@ def compare_with_brokers(
 
 
 def compare_as_known(
-    ctx: Context, log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, *, anew: bool
+    installation: Installation, log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, *, anew: bool
 ) -> Comparison:
     """Compare a log with its topic at the brokers, beginning where it was found to diverge before unless ``anew``.
 
@@ -142,14 +143,14 @@ def compare_as_known(
     known: dict[int, int] = {}
 
     def find_known() -> dict[int, int]:
-        known.update(ctx.store.divergences.find(log.topic))
+        known.update(installation.store.divergences.find(log.topic))
         return known
 
     compared = compare_with_brokers(head.state, found, segments, cluster.settings, find_known)
     offsets = {each.partition: each.offset for each in compared.divergences}
     # Without a divergence nothing was asked for; what is known is forgotten once the call has succeeded.
     if offsets != known:
-        ctx.store.divergences.record(log.topic, offsets)
+        installation.store.divergences.record(log.topic, offsets)
     return compared
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from winnow.errors import WinnowError
 from winnow.kafka.cluster import BrokerTopic, Cluster, TopicDescriptions
 from winnow.kafka.open_transactions import date_open_transactions
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.kafka.ingest import KafkaOutcome, KafkaRequest, ingest_kafka_topics
 from winnow.pipeline.ingest.kafka.lag import confirm_complete_lags
 from winnow.pipeline.ingest.request import IngestReport
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.sources import (
     close_failures,
     end_gone,
@@ -63,7 +63,7 @@ class FollowReport:
 
 
 def follow_topics(
-    ctx: Context,
+    installation: Installation,
     cluster: Cluster,
     names: Sequence[str],
     wanted: KafkaRequest,
@@ -77,7 +77,7 @@ def follow_topics(
     an alert, which ends when they are there again, and no failure.
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         cluster: the brokers.
         names: the topics; those that the brokers listed, or that a person named.
         wanted: the options; with ``follows``, logs that do not follow their topics are left.
@@ -88,15 +88,15 @@ def follow_topics(
     Raises:
         ServiceError: brokers, catalog or metadata store cannot be reached; what was appended before stays.
     """
-    heads = ctx.log.find_metadata_locations([*names, *(missing or ())])
-    look = _look_at_brokers(ctx, cluster, names, missing, wanted, heads)
-    unchanged = _find_unchanged(ctx, heads, look.found)
+    heads = installation.log.find_metadata_locations([*names, *(missing or ())])
+    look = _look_at_brokers(installation, cluster, names, missing, wanted, heads)
+    unchanged = _find_unchanged(installation, heads, look.found)
     # An open transaction goes on writing while the last stable offset stays, so it is looked at here as well.
     confirmed = date_open_transactions(cluster.settings, {name: look.found[name] for name in unchanged})
-    confirm_complete_lags(ctx, confirmed)
-    close_failures(ctx, unchanged)
+    confirm_complete_lags(installation, confirmed)
+    close_failures(installation, unchanged)
     changed = {name: name for name in look.names if name not in unchanged}
-    outcome = _ingest(ctx, cluster, changed, wanted, heads, look, as_of_ms=as_of_ms)
+    outcome = _ingest(installation, cluster, changed, wanted, heads, look, as_of_ms=as_of_ms)
     return FollowReport(
         unchanged=len(unchanged),
         reports=outcome.reports,
@@ -124,7 +124,7 @@ class _Look:
 
 
 def _look_at_brokers(
-    ctx: Context,
+    installation: Installation,
     cluster: Cluster,
     names: Sequence[str],
     missing: Sequence[str] | None,
@@ -132,9 +132,9 @@ def _look_at_brokers(
     heads: Mapping[str, str],
 ) -> _Look:
     """Ask the brokers about the topics that are to be followed, and record which of them are gone."""
-    states = ctx.store.source_states.list_all() if wanted.follows else {}
+    states = installation.store.source_states.list_all() if wanted.follows else {}
     unfollowed = select_unfollowed(names, states, heads)
-    lost = select_followed_before(ctx, missing or (), states, heads)
+    lost = select_followed_before(installation, missing or (), states, heads)
     asked = [*(name for name in names if name not in unfollowed), *lost]
     answers = cluster.describe_topics(asked, configuration=wanted.configuration.takes)
     found = dict(answers.items())
@@ -146,17 +146,17 @@ def _look_at_brokers(
     # One that was listed a moment ago is gone too; one that never was here has nothing to lose.
     unlisted = set(lost)
     gone = [name for name in unknown if name in unlisted]
-    gone += select_followed_before(ctx, [name for name in unknown if name not in unlisted], states, heads)
-    record_gone(ctx, gone, states, heads)
-    end_gone(ctx, found.keys(), states)
+    gone += select_followed_before(installation, [name for name in unknown if name not in unlisted], states, heads)
+    record_gone(installation, gone, states, heads)
+    end_gone(installation, found.keys(), states)
     if missing is not None:
-        forget_unnamed(ctx, {*names, *missing}, states)
+        forget_unnamed(installation, {*names, *missing}, states)
     names = tuple(name for name in asked if name in answered)
     return _Look(names, found, answers.problems, tuple(sorted(gone)), len(unfollowed))
 
 
 def _ingest(
-    ctx: Context,
+    installation: Installation,
     cluster: Cluster,
     changed: Mapping[str, str],
     wanted: KafkaRequest,
@@ -173,21 +173,21 @@ def _ingest(
         {name: found[name] for name in changed if name in found},
         {name: look.problems[name] for name in changed if name in look.problems},
     )
-    outcome = ingest_kafka_topics(ctx, cluster, changed, wanted, as_of_ms=as_of_ms, described=described)
+    outcome = ingest_kafka_topics(installation, cluster, changed, wanted, as_of_ms=as_of_ms, described=described)
     # Nothing was to be committed to these. If another head was looked at than the one named here, or newer offsets than
     # those, they are never current again.
     complete = [report.topic for report in outcome.reports if report.snapshot_id is None and report.topic in heads]
-    ctx.store.ingest_lags.record_complete(
+    installation.store.ingest_lags.record_complete(
         [CompleteTopic(name, heads[name], digest_topic(found[name])) for name in complete if name in found]
     )
     if outcome.unfollowed:
-        record_unfollowed(ctx, outcome.unfollowed)
+        record_unfollowed(installation, outcome.unfollowed)
     return outcome
 
 
-def _find_unchanged(ctx: Context, heads: Mapping[str, str], found: Mapping[str, BrokerTopic]) -> set[str]:
+def _find_unchanged(installation: Installation, heads: Mapping[str, str], found: Mapping[str, BrokerTopic]) -> set[str]:
     """Find the topics whose log had everything at the head that it has now, and to which nothing came since."""
-    known = ctx.store.ingest_lags.find_complete(list(found))
+    known = installation.store.ingest_lags.find_complete(list(found))
     return {
         name
         for name, complete in known.items()

@@ -20,7 +20,6 @@ from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_configuration import add_partitions
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.ingest import finish_ingest
 from winnow.pipeline.ingest.kafka.configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka.continuity import check_continuity
@@ -49,6 +48,7 @@ from winnow.pipeline.ingest.log_cut import complete_cuts
 from winnow.pipeline.ingest.open import CreatedTopics, open_log
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDescription, SourcePosition
 from winnow.pipeline.ingest.run_spark import LOCAL, SPARK
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import map_parallel
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.sources import UnfollowedError, close_failures, require_followed
@@ -57,7 +57,8 @@ from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
 from winnow.values.epochs import KAFKA_LAYOUT
 from winnow.values.failures import TopicFailure, TopicFailures
-from winnow.values.model import OffsetRange, TopicState
+from winnow.values.model import OffsetRange
+from winnow.values.topic_state import TopicState
 
 _log = logging.getLogger("winnow")
 
@@ -109,7 +110,7 @@ class KafkaOutcome:
 
 
 def ingest_kafka_topics(
-    ctx: Context,
+    installation: Installation,
     cluster: Cluster,
     topics: Mapping[str, str],
     wanted: KafkaRequest,
@@ -122,7 +123,7 @@ def ingest_kafka_topics(
     """Append to each of ``topics`` what is new at the brokers; one topic's failure stops no other.
 
     Args:
-        ctx: the installation.
+        installation: the installation.
         cluster: the brokers.
         topics: the topics here, with the name of each at the brokers.
         wanted: the options.
@@ -149,7 +150,7 @@ def ingest_kafka_topics(
             if name not in found:
                 raise make_unknown_topic_error(cluster, name)
             try:
-                return prepare_topic(ctx, topic, cluster, found[name], wanted)
+                return prepare_topic(installation, topic, cluster, found[name], wanted)
             except UnfollowedError as left:
                 unfollowed[topic] = left.location
             except EmptyTopicError as empty:
@@ -159,24 +160,24 @@ def ingest_kafka_topics(
     prepared = [each for each in map_parallel(prepare, topics.items()) if each is not None]
     offsets = sum(each.reading.offsets for each in prepared)
     if on is None:
-        on = SPARK if offsets >= ctx.settings.ingest.spark_from_records else LOCAL
+        on = SPARK if offsets >= installation.settings.ingest.spark_from_records else LOCAL
     local = [each for each in prepared if on == LOCAL or _is_local(each)]
-    reports = _append_locally(ctx, cluster, local, results, as_of_ms, progress)
+    reports = _append_locally(installation, cluster, local, results, as_of_ms, progress)
     distributed = [each for each in prepared if on == SPARK and not _is_local(each)]
     if distributed:
-        requests = [(build_request(ctx, each, cluster, as_of_ms=as_of_ms), each.head) for each in distributed]
+        requests = [(build_request(installation, each, cluster, as_of_ms=as_of_ms), each.head) for each in distributed]
         done = append_on_one_application(
-            ctx, requests, results, properties_file=cluster.settings.properties_file, progress=progress
+            installation, requests, results, properties_file=cluster.settings.properties_file, progress=progress
         )
         by_topic = {each.log.topic: each for each in distributed}
-        reports += [_finish(ctx, each, by_topic[each.topic], as_of_ms) for each in done]
+        reports += [_finish(installation, each, by_topic[each.topic], as_of_ms) for each in done]
     # Of a topic without a valid answer nothing is known.
     failures = [each for each in results.failures if topics[each.topic] not in found.problems]
     failed = {each.topic: found[topics[each.topic]] for each in failures if topics[each.topic] in found}
     # A service that did not answer would be waited for again, topic by topic.
     if not any(isinstance(each.error, ServiceError) for each in failures):
-        record_failed_lags(ctx, cluster, failed)
-    close_failures(ctx, [report.topic for report in reports])
+        record_failed_lags(installation, cluster, failed)
+    close_failures(installation, [report.topic for report in reports])
     return KafkaOutcome(
         tuple(sorted(reports, key=lambda each: each.topic)), tuple(results.failures), dict(sorted(unfollowed.items()))
     )
@@ -190,7 +191,7 @@ def _is_local(prepared: PreparedTopic) -> bool:
 
 
 def _append_locally(
-    ctx: Context,
+    installation: Installation,
     cluster: Cluster,
     prepared: Sequence[PreparedTopic],
     results: TopicFailures,
@@ -208,27 +209,27 @@ def _append_locally(
 
     for each in prepared:
         with results.collect(each.log.topic):
-            request = build_request(ctx, each, cluster, as_of_ms=as_of_ms)
+            request = build_request(installation, each, cluster, as_of_ms=as_of_ms)
             report = append_here(request, each.head, follow, divides=not _is_local(each))
             read_records += report.records_appended
-            reports.append(_finish(ctx, report, each, as_of_ms))
+            reports.append(_finish(installation, report, each, as_of_ms))
         done += each.reading.offsets
     return reports
 
 
-def _finish(ctx: Context, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
+def _finish(installation: Installation, done: IngestReport, prepared: PreparedTopic, as_of_ms: int) -> IngestReport:
     config = prepared.log.config(prepared.head)
-    record_complete_lag(ctx, prepared.log.topic, prepared.reading.topic, config)
+    record_complete_lag(installation, prepared.log.topic, prepared.reading.topic, config)
     uncommitted = list_uncommitted(prepared.reading.topic)
     notices = [*prepared.notices, *describe_reading(prepared.reading)]
     if begins_further_epoch(prepared.head.state, prepared.reading):
-        record_new_epoch(ctx, prepared.head.state, prepared.reading, done)
+        record_new_epoch(installation, prepared.head.state, prepared.reading, done)
     if prepared.taking is not None and done.ingest_id is not None:
-        record_taking(ctx, prepared.log, prepared.taking, done.ingest_id)
+        record_taking(installation, prepared.log, prepared.taking, done.ingest_id)
         notices += describe_taken(prepared.taking)
         done = replace(done, removed=prepared.taking.cut.removed)
     return finish_ingest(
-        ctx, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
+        installation, replace(done, uncommitted=uncommitted), notices, as_of_ms=as_of_ms, started_ms=prepared.started_ms
     )
 
 
@@ -242,22 +243,22 @@ def make_unknown_topic_error(cluster: Cluster, name: str) -> BadInputError:
 
 
 def prepare_topic(
-    ctx: Context, topic: str, cluster: Cluster, found: BrokerTopic, wanted: KafkaRequest
+    installation: Installation, topic: str, cluster: Cluster, found: BrokerTopic, wanted: KafkaRequest
 ) -> PreparedTopic:
     """Create the topic or its new partitions if need be, and decide what is read; raises as the ingest."""
-    started_ms = ctx.now_ms()
+    started_ms = installation.now_ms()
     notices: list[str] = []
-    is_new = wanted.creates and topic not in ctx.log.names()
+    is_new = wanted.creates and topic not in installation.log.names()
     if is_new:
-        notices += create_from_kafka(ctx, topic, found, wanted.configuration, wanted.created)
-    log, head = open_log(ctx, topic, advice="--create creates it.")
+        notices += create_from_kafka(installation, topic, found, wanted.configuration, wanted.created)
+    log, head = open_log(installation, topic, advice="--create creates it.")
     if wanted.follows:
         require_followed(log, head)
-    complete_cuts(ctx, log, head)
+    complete_cuts(installation, log, head)
     count = len(head.state.partitions)
     rules = choose_rules(head.state, found, wanted.rules, goes_on=wanted.begins_epochs)
     # Whether the topic is the same is decided before anything is changed.
-    state, compared, taking = _find_divergences(ctx, log, head, found, cluster, rules)
+    state, compared, taking = _find_divergences(installation, log, head, found, cluster, rules)
     planned = plan_reading(include_partitions(state, found), found, rules, compared)
     known: Mapping[int, int] = {}
     if planned.begins_next_epoch:
@@ -267,9 +268,9 @@ def prepare_topic(
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
-        notices.append(_add_partitions(ctx, log, found, count))
+        notices.append(_add_partitions(installation, log, found, count))
     if not is_new:
-        notices += follow_configuration(ctx, log, found, wanted.configuration)
+        notices += follow_configuration(installation, log, found, wanted.configuration)
     head = log.newest_head()
     if taking is not None:
         head = taking.cut.apply(log, head)
@@ -283,30 +284,32 @@ def prepare_topic(
 
 
 def _find_divergences(
-    ctx: Context, log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, rules: ReadingRules
+    installation: Installation, log: TopicLog, head: Head, found: BrokerTopic, cluster: Cluster, rules: ReadingRules
 ) -> tuple[TopicState, Comparison, Taking | None]:
     """Compare a log with its topic: its state without what the call takes from it, what else was found, and that."""
-    compared = compare_as_known(ctx, log, head, found, cluster, anew=rules.diverged is not None)
+    compared = compare_as_known(installation, log, head, found, cluster, anew=rules.diverged is not None)
     taking = plan_taking(log, head, found, compared.divergences, rules)
     if taking is None:
         return head.state, compared, None
     return taking.cut.apply(log, head).state, replace(compared, divergences=()), taking
 
 
-def _add_partitions(ctx: Context, log: TopicLog, found: BrokerTopic, count: int) -> str:
+def _add_partitions(installation: Installation, log: TopicLog, found: BrokerTopic, count: int) -> str:
     """Give a log of ``count`` partitions as many as the topic has at the brokers, and say so."""
-    grown = add_partitions(log, len(found.partitions), now_ms=ctx.now_ms())
-    ctx.store.projection.record_states(
-        log.topic, grown.state.partitions, ctx.now_ms(), table_uuid=grown.head.table_uuid
+    grown = add_partitions(log, len(found.partitions), now_ms=installation.now_ms())
+    installation.store.projection.record_states(
+        log.topic, grown.state.partitions, installation.now_ms(), table_uuid=grown.head.table_uuid
     )
-    record_action(ctx, AuditAction.ADD_PARTITIONS, log.topic, detail=f"{len(found.partitions):,} partitions")
+    record_action(installation, AuditAction.ADD_PARTITIONS, log.topic, detail=f"{len(found.partitions):,} partitions")
     return (
         f"Topic {found.name} has {len(found.partitions)} partitions now: {log.topic}, which had {count}, was given as "
         "many. Keys that moved are in two partitions since."
     )
 
 
-def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int) -> IngestRequest:
+def build_request(
+    installation: Installation, prepared: PreparedTopic, cluster: Cluster, *, as_of_ms: int
+) -> IngestRequest:
     """Build the request that appends what ``prepared`` reads."""
     reading = prepared.reading
 
@@ -322,7 +325,7 @@ def build_request(ctx: Context, prepared: PreparedTopic, cluster: Cluster, *, as
     source = KafkaInput(cluster.settings, prepared.log.topic, reading.ranges, check_source)
     cut = None if prepared.taking is None else prepared.taking.cut
     position = _KafkaPosition(prepared, source)
-    return IngestRequest(ctx, prepared.log, source, position, prepared.head, as_of_ms, cut=cut)
+    return IngestRequest(installation, prepared.log, source, position, prepared.head, as_of_ms, cut=cut)
 
 
 class _KafkaPosition(SourcePosition):

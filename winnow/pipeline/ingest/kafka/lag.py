@@ -15,31 +15,31 @@ from winnow.config.topic import TopicConfig
 from winnow.errors import WinnowError
 from winnow.kafka.cluster import BrokerOffsets, BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
-from winnow.pipeline.context import Context
+from winnow.pipeline.installation import Installation
 from winnow.planning.cleanable import MAXIMUM_LONG
 from winnow.store.ingest_lag import IngestLag
-from winnow.values.model import TopicState
+from winnow.values.topic_state import TopicState
 
 log = logging.getLogger("winnow")
 MAXIMUM_TOPICS_READ = 50
 """Maximum topics of one call whose first missing records are read; it takes a tenth of a second per partition."""
 
 
-def record_complete_lag(ctx: Context, topic: str, found: BrokerTopic, config: TopicConfig) -> None:
+def record_complete_lag(installation: Installation, topic: str, found: BrokerTopic, config: TopicConfig) -> None:
     """Record that ``topic`` has everything that ``found`` names, up to its last stable offsets."""
     ends = {number: part.stable_offset for number, part in found.partitions.items()}
-    _record_lag(ctx, topic, found, ends, {}, config)
+    _record_lag(installation, topic, found, ends, {}, config)
 
 
-def confirm_complete_lags(ctx: Context, found: Mapping[str, BrokerTopic]) -> None:
+def confirm_complete_lags(installation: Installation, found: Mapping[str, BrokerTopic]) -> None:
     """Record that topics of these names still have everything up to the last stable offsets; opens no log."""
     held = {name for name, topic in found.items() if topic.is_held}
     free = found.keys() - held
     if free:
-        ctx.store.ingest_lags.confirm_complete(free, min(found[name].looked_at_ms for name in free))
+        installation.store.ingest_lags.confirm_complete(free, min(found[name].looked_at_ms for name in free))
     if held:
-        before = ctx.store.ingest_lags.find_many(sorted(held))
-        ctx.store.ingest_lags.record(
+        before = installation.store.ingest_lags.find_many(sorted(held))
+        installation.store.ingest_lags.record(
             [
                 _confirm_complete_lag(row, found[topic].looked_at_ms, found[topic].partitions[number])
                 for (topic, number), row in before.items()
@@ -48,7 +48,7 @@ def confirm_complete_lags(ctx: Context, found: Mapping[str, BrokerTopic]) -> Non
         )
 
 
-def record_failed_lags(ctx: Context, cluster: Cluster, failed: Mapping[str, BrokerTopic]) -> None:
+def record_failed_lags(installation: Installation, cluster: Cluster, failed: Mapping[str, BrokerTopic]) -> None:
     """Record how much a call left out of the topics in which it failed; nothing where that cannot be told.
 
     What was recorded before stands then, and ages: of a topic that was created again the offsets tell nothing, and a
@@ -56,13 +56,13 @@ def record_failed_lags(ctx: Context, cluster: Cluster, failed: Mapping[str, Brok
     """
     for number, (topic, found) in enumerate(failed.items()):
         try:
-            table = ctx.log.open(topic)
+            table = installation.log.open(topic)
             head = table.head()
             positions = _find_positions(head.state, found)
             if positions is not None:
                 reads = number < MAXIMUM_TOPICS_READ
                 missing = _read_first_times(cluster, found, positions) if reads else {}
-                _record_lag(ctx, topic, found, positions, missing, table.config(head))
+                _record_lag(installation, topic, found, positions, missing, table.config(head))
         except WinnowError as problem:
             log.warning("Topic %s: how far it is behind Kafka could not be found out: %s", topic, problem)
 
@@ -95,7 +95,7 @@ def _read_first_times(cluster: Cluster, found: BrokerTopic, positions: dict[int,
 
 
 def _record_lag(
-    ctx: Context,
+    installation: Installation,
     topic: str,
     found: BrokerTopic,
     positions: Mapping[int, int],
@@ -103,7 +103,7 @@ def _record_lag(
     config: TopicConfig,
 ) -> None:
     """Record the lag of a log that ends at ``positions``; ``missing``: the times of the first missing records."""
-    before = ctx.store.ingest_lags.find(topic)
+    before = installation.store.ingest_lags.find(topic)
     rows = []
     for number, part in found.partitions.items():
         behind = max(0, part.stable_offset - positions[number])
@@ -111,7 +111,7 @@ def _record_lag(
         until_ms = _find_complete_until_ms(found.looked_at_ms, first_times, part, before.get(number))
         deadline_ms = compute_deadline_ms(until_ms, config.max_compaction_lag_ms) if config.compacts else None
         rows.append(_make_lag(topic, number, found.looked_at_ms, behind, until_ms, deadline_ms, part))
-    ctx.store.ingest_lags.record(rows)
+    installation.store.ingest_lags.record(rows)
 
 
 def _confirm_complete_lag(row: IngestLag, looked_at_ms: int, part: BrokerOffsets) -> IngestLag:

@@ -24,7 +24,8 @@ from winnow.pipeline.ingest.kafka.overlap import (
 )
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.epochs import Epoch
-from winnow.values.model import OffsetRange, Segment, TopicState
+from winnow.values.model import OffsetRange, Segment
+from winnow.values.topic_state import TopicState
 
 _MAXIMUM_READ = 2 * COMPARED_OFFSETS
 """Maximum offsets of a mirror's partition that are read from one beginning."""

@@ -12,7 +12,6 @@ from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.kafka.divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka.mirror import Mirror, describe_aligned
 from winnow.pipeline.ingest.kafka.overlap import (
@@ -31,8 +30,10 @@ from winnow.pipeline.ingest.kafka.reading import (
     skip_known,
 )
 from winnow.pipeline.ingest.kafka.recreation import require_newer_than_left, require_records
+from winnow.pipeline.installation import Installation
 from winnow.sources.input_errors import NOTHING_INGESTED
-from winnow.values.model import OffsetRange, Segment, TopicState
+from winnow.values.model import OffsetRange, Segment
+from winnow.values.topic_state import TopicState
 
 MAXIMUM_NAMED = 5
 
@@ -70,12 +71,14 @@ class NewEpoch:
         )
 
 
-def preview_epoch(ctx: Context, topic: str, cluster: Cluster, found: BrokerTopic, rules: ReadingRules) -> NewEpoch:
+def preview_epoch(
+    installation: Installation, topic: str, cluster: Cluster, found: BrokerTopic, rules: ReadingRules
+) -> NewEpoch:
     """Compare what the epoch that ``rules`` ask for would begin with; changes nothing.
 
     ``found``: the topic at the brokers. Raises as the ingest that begins it.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     head = log.newest_head()
     compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
     reading = plan_reading(include_partitions(head.state, found), found, rules, compared)

@@ -18,7 +18,8 @@ from winnow.pipeline.ingest.kafka.divergence import Comparison, Divergence, make
 from winnow.pipeline.ingest.log_cut import RemovedRecords
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.epochs import Epoch, LeaderEpoch, append_leader_epochs, shorten_leader_epochs
-from winnow.values.model import OffsetRange, PartitionState, TopicState
+from winnow.values.model import OffsetRange
+from winnow.values.topic_state import PartitionState, TopicState
 
 MAXIMUM_NAMED = 5
 KEEP = "keep"

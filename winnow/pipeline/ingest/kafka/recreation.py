@@ -11,13 +11,14 @@ from dataclasses import replace
 from winnow.clock import format_ms
 from winnow.errors import BadInputError, join_first
 from winnow.kafka.cluster import BrokerTopic, Cluster
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.kafka.reading import KafkaReading, ReadingRules, is_another_topic
 from winnow.pipeline.ingest.request import IngestReport
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
-from winnow.values.model import Segment, TopicState
+from winnow.values.model import Segment
+from winnow.values.topic_state import TopicState
 
 MAXIMUM_NAMED = 5
 
@@ -136,7 +137,7 @@ def list_left_partitions(state: TopicState, topic: BrokerTopic) -> list[int]:
     )
 
 
-def record_new_epoch(ctx: Context, state: TopicState, reading: KafkaReading, done: IngestReport) -> None:
+def record_new_epoch(installation: Installation, state: TopicState, reading: KafkaReading, done: IngestReport) -> None:
     """Record in the audit log that a committed call began an epoch of a log that had one; ``state``: before it."""
     left = list_left_partitions(state, reading.topic)
     detail = (
@@ -147,7 +148,7 @@ def record_new_epoch(ctx: Context, state: TopicState, reading: KafkaReading, don
         detail += f"; a mirror of {reading.mirror_of}"
     if left:
         detail += f"; partitions that Kafka has no more: {_list_numbers(left)}"
-    record_action(ctx, AuditAction.NEW_EPOCH, done.topic, detail=detail)
+    record_action(installation, AuditAction.NEW_EPOCH, done.topic, detail=detail)
 
 
 def _list_numbers(numbers: Sequence[int]) -> str:

@@ -27,7 +27,6 @@ from winnow.files import storage
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.range_reader import BrokerRange, RangeReader, make_truncation_error
 from winnow.log.head import Head
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.judge import (
     check_result,
     list_result_files,
@@ -37,6 +36,7 @@ from winnow.pipeline.ingest.judge import (
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.ingest.run_local import append_records
 from winnow.pipeline.ingest.run_spark import SparkSegments, submit_ingest_plans
+from winnow.pipeline.installation import Installation
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.objects import Offsets
 from winnow.values.epochs import KAFKA_LAYOUT, LeaderEpoch, append_leader_epochs
@@ -51,7 +51,7 @@ RANGES_WANTED = 16
 
 
 def append_on_one_application(
-    ctx: Context,
+    installation: Installation,
     requests: Sequence[tuple[IngestRequest, Head]],
     results: TopicFailures,
     *,
@@ -75,7 +75,7 @@ def append_on_one_application(
                 plans.append((each, each.make_plan(wanted)))
         options = [] if properties_file is None else ["--client-properties", properties_file]
         try:
-            found = submit_ingest_plans(ctx, [plan for _, plan in plans], _count_offsets(progress), options)
+            found = submit_ingest_plans(installation, [plan for _, plan in plans], _count_offsets(progress), options)
         except BaseException:
             for each, _ in plans:
                 each.discard()
@@ -273,7 +273,7 @@ def append_here(request: IngestRequest, head: Head, progress: Progress | None = 
     """
     assert isinstance(request.source, KafkaInput)
     offsets = sum(each.end - each.start for each in request.source.ranges)
-    processes = choose_processes(offsets, request.ctx.settings.ingest.processes) if divides else 1
+    processes = choose_processes(offsets, request.installation.settings.ingest.processes) if divides else 1
     if processes == 1:
         return append_records(request, head, progress)
     try:
@@ -296,7 +296,9 @@ def _append_in_processes(
         segments.row.open()
         plan = segments.make_plan(max(MINIMUM_PROCESS_OFFSETS, segments.offsets // processes))
         try:
-            result = carry_out_in_processes(plan, processes, request.ctx.budget, segments.client_properties, progress)
+            result = carry_out_in_processes(
+                plan, processes, request.installation.budget, segments.client_properties, progress
+            )
         except BaseException:
             segments.discard()
             raise

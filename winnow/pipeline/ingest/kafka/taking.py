@@ -14,11 +14,11 @@ from winnow.errors import BadInputError, CommitConflictError, join_first
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
-from winnow.pipeline.context import Context
 from winnow.pipeline.ingest.history import ReceiptEnds
 from winnow.pipeline.ingest.kafka.divergence import Divergence, compare_with_brokers
 from winnow.pipeline.ingest.kafka.reading import TAKE, ReadingRules
 from winnow.pipeline.ingest.log_cut import LogCut, RemovedRecords, plan_cut, record_cut
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.store.audit import AuditAction
@@ -79,13 +79,13 @@ def plan_taking(
 
 
 def preview_taking(
-    ctx: Context, topic: str, cluster: Cluster, source: BrokerTopic, rules: ReadingRules
+    installation: Installation, topic: str, cluster: Cluster, source: BrokerTopic, rules: ReadingRules
 ) -> Taking | None:
     """Plan what a call with ``rules`` would take from ``topic``, and change nothing; raises as that call.
 
     ``source``: the topic at the brokers. None: they lost nothing that was read.
     """
-    log = ctx.log.open(topic)
+    log = installation.log.open(topic)
     head = log.newest_head()
     compared = compare_with_brokers(head.state, source, lambda: log.segments(head), cluster.settings)
     return plan_taking(log, head, source, compared.divergences, rules)
@@ -129,12 +129,12 @@ def describe_taken(taking: Taking) -> list[str]:
     return notices
 
 
-def record_taking(ctx: Context, log: TopicLog, taking: Taking, ingest_id: str) -> None:
+def record_taking(installation: Installation, log: TopicLog, taking: Taking, ingest_id: str) -> None:
     """Record in audit log and metadata store what the committed call ``ingest_id`` took from the log."""
-    record_cut(ctx, log)
+    record_cut(installation, log)
     removed = [_describe_removed(taking.topic, part) for part in taking.cut.removed]
     detail = f"{ingest_id}: {join_first(removed, MAXIMUM_NAMED, ' ')}"
-    record_action(ctx, AuditAction.TAKE_DIVERGED, taking.topic, detail=detail)
+    record_action(installation, AuditAction.TAKE_DIVERGED, taking.topic, detail=detail)
 
 
 def summarize_removed(taking: Taking) -> dict[int, str]:
