@@ -282,14 +282,9 @@ def _plan_side_tables(
 ) -> tuple[SideTable, ...]:
     if head is None:
         return ()
-    planned = (
-        plan_side_table(installation.log.catalog, identifier, io, location)
-        for identifier, location in installation.log.list_side_places(topic, head)
-    )
-    return tuple(each for each in planned if each is not None)
-
-
-# ------------------------------------------------------------------ doing it
+    places = installation.log.list_side_places(topic, head)
+    planned = (plan_side_table(installation.log.catalog, identifier, io, location) for identifier, location in places)
+    return tuple(table for table in planned if table is not None)
 
 
 def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
