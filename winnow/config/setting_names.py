@@ -15,7 +15,10 @@ from winnow.config.setting_fields import SettingExtra, SettingFields
 
 @dataclass(frozen=True, slots=True)
 class SettingDefinition:
-    """One setting by its dotted name; see :func:`describe_setting`. ``default`` None: none, or one below the home."""
+    """One setting by its dotted name. ``default`` None: none, or one below the home.
+
+    The others: :func:`winnow.config.setting_fields.describe_setting`.
+    """
 
     name: str
     is_map: bool
