@@ -25,7 +25,6 @@ from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
 from winnow.sources.kafka_log.files import parse_topic_id
-from winnow.values.epochs import Epoch
 from winnow.values.model import Record
 
 
@@ -175,8 +174,3 @@ def test_ids_of_topics_are_those_of_the_brokers_own_files(broker: KafkaBroker) -
     assert {name: found.topic_id for name, found in described.items()} == {
         name: parse_topic_id(path.read_bytes()) for name, path in files.items()
     }
-
-
-def test_id_that_an_earlier_winnow_wrote_is_read_as_brokers_write_it() -> None:
-    assert Epoch("orders", "wUCV31pOSX/wVvOUq+2uTw").topic_id == "wUCV31pOSX_wVvOUq-2uTw"
-    assert Epoch().topic_id is None
