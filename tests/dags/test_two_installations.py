@@ -47,7 +47,7 @@ print(json.dumps([[task.pool, task.queue] for task in dag.tasks]))
 
 START = """
 import json, sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from airflow.jobs.job import Job
 from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
 from airflow.models.pool import Pool
@@ -57,9 +57,9 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType, DagRunType
 from sqlalchemy import delete
 with create_session(scoped=False) as session:
-    now = datetime.now(UTC)
+    due = datetime.now(UTC) - timedelta(minutes=1)  # SQLite's present has no fractions of a second
     run = SerializedDagModel.get(sys.argv[1], session=session).dag.create_dagrun(
-        run_id="manual__pools", run_type=DagRunType.MANUAL, run_after=now, conf={}, state=DagRunState.QUEUED,
+        run_id="manual__pools", run_type=DagRunType.MANUAL, run_after=due, conf={}, state=DagRunState.QUEUED,
         triggered_by=DagRunTriggeredByType.TEST, session=session,
     )
     session.execute(delete(Pool).where(Pool.pool == "winnow_commit"))
