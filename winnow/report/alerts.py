@@ -62,8 +62,9 @@ def make_alert(situation: Situation, fresh: Collection[OpenAlert], page_url: str
 def make_reminders(unmuted: Sequence[OpenAlert], *, at_ms: int, page_url: str | None) -> list[Alert]:
     """Make the documents about alerts whose mute has ended and which are still open, one per problem of a topic."""
     groups: dict[tuple[str, str, str | None], list[OpenAlert]] = {}
+    known = frozenset(AlertKind)
     for each in unmuted:
-        if each.kind not in set(AlertKind):
+        if each.kind not in known:
             continue  # another Winnow's
         groups.setdefault((each.topic, each.kind, each.plan_id), []).append(each)
     return [

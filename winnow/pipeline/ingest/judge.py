@@ -22,9 +22,7 @@ from winnow.arrivals.compare_with_log import (
 )
 from winnow.arrivals.recreated_topic import find_newest_timestamp
 from winnow.arrivals.spool import Spool, SpooledFile, format_file_numbers
-from winnow.arrivals.write_range import (
-    build_order_error,
-)
+from winnow.arrivals.write_range import build_order_error
 from winnow.config.topic import COMPACT
 from winnow.errors import BadInputError, Explanation, WinnowError, make_error
 from winnow.files import duckdb_connection
