@@ -60,6 +60,12 @@ def test_options_that_choose_for_themselves_stay(env: dict[str, str], own: str) 
     assert run_jvm(env, own) == own
 
 
+@pytest.mark.parametrize("name", ["JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"])
+def test_archive_that_the_environment_chooses_stays_the_only_one(env: dict[str, str], name: str) -> None:
+    """A JVM that is to write an archive and is given another does not start."""
+    assert run_jvm({**env, name: "-XX:SharedArchiveFile=/mine.jsa"}) == OPTIONS
+
+
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", None])
 def test_spark_with_configuration_goes_without(env: dict[str, str], tmp_path: Path, variable: str | None) -> None:
     """A JVM with a folder on its class path ends with an error when it is to write an archive."""

@@ -12,6 +12,7 @@ from winnow.embedded.bundle import find_bundled_folder
 from winnow.errors import ConfigurationError
 from winnow.quality.content_validation import load_content_suite
 from winnow.quality.fact_table import COMPARED_COLUMNS, FINDING_COLUMNS
+from winnow.quality.gx_runtime import GX_LOCK, spare_repeated_work
 from winnow.quality.suites import convert_to_gx, list_suites, load_suite
 from winnow.values.model import Severity
 
@@ -185,3 +186,26 @@ def test_a_tolerated_share_is_refused_for_content(tmp_path: Path) -> None:
     write(tmp_path, "mine", expectation(kwargs={"column": "value", "mostly": 0.9}))
     with pytest.raises(ConfigurationError, match="mostly"):
         load_content_suite("mine", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"column": "records_in"},
+        {"column": "records_in", "batch_id": None, "strictly": True, "min_value": 1, "max_value": 2**70},
+        {"max_value": 1.5, "column": "ü"},
+        {"column_list": ["a", "b"], "condition": {"x": None}},
+        {1: "a", "b": 2},
+    ],
+)
+def test_ids_of_metrics_are_those_that_great_expectations_makes(arguments: dict[Any, Any]) -> None:
+    from great_expectations.core.id_dict import IDDict
+
+    genuine = IDDict(arguments).to_id()
+    with GX_LOCK, spare_repeated_work():
+        assert IDDict(arguments).to_id() == genuine
+        assert IDDict(arguments).to_id(id_keys={"column"} & {*arguments}) == (
+            f"column={arguments['column']}" if "column" in arguments else ()
+        )
+    assert IDDict(arguments).to_id() == genuine

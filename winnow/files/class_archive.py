@@ -30,6 +30,9 @@ MAXIMUM_TRIES: Final = 3
 _OWN_CHOICES: Final = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive")
 """Parts of options by which somebody has chosen an archive, or none."""
 
+_OPTION_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables with further options of the driver's JVM, which starts with one choice of an archive at most."""
+
 _QUIET: Final = "-Xlog:cds*=off"
 """The JVM warns of each class that it leaves out, and of an archive that does not fit."""
 
@@ -43,7 +46,9 @@ def use_class_archive(options: str, env: Mapping[str, str]) -> Iterator[str]:
     and so do all where the cache cannot be used.
     """
     folder = _open_folder(env)
-    name = None if folder is None or any(each in options for each in _OWN_CHOICES) else name_archive(options, env)
+    all_options = " ".join([options, *(env.get(name, "") for name in _OPTION_VARIABLES)])
+    is_chosen = any(part in all_options for part in _OWN_CHOICES)
+    name = None if folder is None or is_chosen else name_archive(options, env)
     if folder is None or name is None or _count_tries(tries := folder / f"{name}.tries") >= MAXIMUM_TRIES:
         yield options
         return

@@ -24,10 +24,10 @@ from winnow.errors import BadInputError, ValidationBrokenError
 from winnow.quality import reading
 from winnow.quality.gx_runtime import (
     GX_LOCK,
-    cache_configurations,
     find_raised_exception,
     index_results_by_id,
     make_ephemeral_context,
+    spare_repeated_work,
 )
 from winnow.quality.suites import RAISED, Suite, check_row_wise, convert_to_gx, load_suite
 from winnow.values.model import Plan, Severity
@@ -145,7 +145,7 @@ class _ChunkValidator:
     def list_failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
         """Return the ids of the expectations that do not hold on ``frame``."""
         batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
-        with cache_configurations():
+        with spare_repeated_work():
             outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
         found = index_results_by_id(outcome.results)
         for expectation in self.suite.expectations:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from winnow.quality.gx_runtime import (
     SITE,
-    cache_configurations,
     import_great_expectations,
     make_ephemeral_context,
     make_site_config,
+    spare_repeated_work,
 )
 from winnow.quality.suites import TOPICS_META, Suite, SuiteFindings, convert_to_gx
 
@@ -83,7 +83,7 @@ class GxSession:
     def _run(
         self, frame: pd.DataFrame, run_id: RunIdentifier, result_format: dict[str, Any]
     ) -> ExpectationSuiteValidationResult:
-        with cache_configurations():
+        with spare_repeated_work():
             return self._definition.run(
                 batch_parameters={"dataframe": frame}, run_id=run_id, result_format=result_format
             )
