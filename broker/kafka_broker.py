@@ -25,6 +25,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from broker.addresses import LOOPBACK, check_port, find_free_ports, list_living_brokers
+from broker.class_archives import format_options_to_use, format_options_to_write, keep_archive, locate_archive
 from broker.jars import list_spark_jars, locate_cache, resolve_jars
 from winnow.embedded.java import find_java
 from winnow.embedded.processes import Guardian, start_guardian
@@ -89,6 +90,8 @@ class KafkaBroker:
     """Kafka's ``controller.quorum.voters``; this node alone when empty."""
     _ports: tuple[int, int]
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _draft: Path | None = field(default=None, repr=False)
+    """The class archive that the process writes as it ends."""
     _started_at_byte: int = field(default=0, repr=False)
 
     @property
@@ -178,11 +181,17 @@ class KafkaBroker:
         """
         self.format_storage()
         self._started_at_byte = self.log_file.stat().st_size if self.log_file.exists() else 0
+        archive = self._locate_archive()
+        self._draft = None if archive is None or archive.exists() else self.folder / archive.name
+        more = [] if self._draft is None else format_options_to_write(self._draft)
+        # A JVM that is to write an archive does not start with another one, which these options may name.
+        env = {name: value for name, value in os.environ.items() if not more or name != "JDK_JAVA_OPTIONS"}
         with self.log_file.open("ab") as stream:
             # In its own session, so that Ctrl-C in the terminal reaches only this process.
             process = subprocess.Popen(
-                [*self._build_command(self.jvm_options), "kafka.Kafka", str(self._properties_file)],
+                [*self._build_command([*self.jvm_options, *more]), "kafka.Kafka", str(self._properties_file)],
                 cwd=self.folder,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
@@ -223,6 +232,7 @@ class KafkaBroker:
             process.kill()
             process.wait()
         self._guardian.tell_ended(process.pid)
+        self._keep_archive()
 
     def _write_configuration(self) -> None:
         client, controller = self._ports
@@ -271,7 +281,25 @@ class KafkaBroker:
         # PySpark's logging comes first: it hides the older one that some versions of Kafka bring.
         path = [*map(str, list_spark_jars(*_LOGGING_JARS)), str(self._jars / "*")]
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
-        return [str(self._java), *options, logging, "-cp", os.pathsep.join(path)]
+        archive = self._locate_archive()
+        shared = [] if archive is None else format_options_to_use(archive)
+        return [str(self._java), *options, *shared, logging, "-cp", os.pathsep.join(path)]
+
+    def _locate_archive(self) -> Path | None:
+        """Locate the archive of this version's classes, None for a JVM that is to be measured.
+
+        The first broker that is stopped in an orderly way writes it.
+        """
+        if not set(QUICK_START[1:]) <= set(self.jvm_options):
+            return None
+        jars = [*list_spark_jars(*_LOGGING_JARS), *sorted(self._jars.glob("*.jar"))]
+        return locate_archive(f"kafka-{self.version}", self._java, jars)
+
+    def _keep_archive(self) -> None:
+        draft, self._draft = self._draft, None
+        archive = self._locate_archive()
+        if draft is not None and archive is not None and draft.exists():
+            keep_archive(draft, archive)
 
     def _failed_to_bind(self) -> bool:
         return self.log_file.exists() and "Address already in use" in self.log_file.read_text(errors="replace")

@@ -22,8 +22,10 @@ from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.util import LRUCache
 
+from broker.class_archives import format_options_to_use
 from tests.costs import TESTS, marks_of
 from tests.short_reports import keep_last_lines
+from tests.support.spark_classes import locate_spark_archive
 from winnow.embedded.java import find_java, make_spark_environment
 from winnow.store import migration
 from winnow.store.database import Database
@@ -97,7 +99,9 @@ def _isolate() -> None:
     os.environ |= {"WINNOW_HOME": str(home), "AIRFLOW_HOME": str(home / "airflow"), "XDG_RUNTIME_DIR": str(home)}
     os.environ |= make_spark_environment(os.environ, find_java(os.environ, ROOT / ".winnow"))
     # A JVM of a test ends before its optimising compiler or several collecting threads pay off.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
+    options += format_options_to_use(locate_spark_archive(Path(os.environ["JAVA_HOME"])))
+    os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join(f'"{option}"' for option in options))
 
 
 class _SharedStatements(LRUCache[Any, Any]):

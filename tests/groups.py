@@ -25,6 +25,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tests.support.spark_classes import make_spark_archive
+
 TESTS: Final = Path(__file__).parent
 SIDE_BY_SIDE: Final = 3
 """Groups at a time: one more than the cores that they need, since some tests wait."""
@@ -49,6 +51,8 @@ PROCESSES: Final = MappingProxyType({"integration": 2, "kafka": 2, "unit": 2})
 in turn."""
 
 
+WITHOUT_SPARK: Final = ("unit", "contract", "catalogue", "page")
+"""Folders that start no Spark, and wait for no archive of its classes."""
 MAXIMUM_REPEATED_TESTS: Final = 3
 """Maximum failed tests of a group that are run again."""
 TESTS_FAILED: Final = 1
@@ -127,7 +131,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Every test, in groups side by side.")
     parser.add_argument("folders", nargs="*", help="folders of tests; all when left out")
     options = parser.parse_args()
-    return run_groups(plan_groups(options.folders or list_folders()))
+    folders = options.folders or list_folders()
+    if not set(folders) <= set(WITHOUT_SPARK):
+        make_spark_archive()
+    return run_groups(plan_groups(folders))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.kafka_broker import KafkaBroker, run_broker
-from tests.kafka.restored_topics import SMALL, Target, make_log, open_present_world
+from tests.kafka.restored_topics import Target, make_log, open_present_world
+from tests.kafka.small_share import SMALL
 from tests.support.kafka_cluster import KafkaCluster, run_cluster
 from tests.support.kafka_java_admin import JavaAdmin, open_java_admin
 from tests.support.world import World

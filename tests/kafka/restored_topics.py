@@ -24,8 +24,6 @@ from winnow.pipeline.restore.restore_request import RestoreReport, RestoreReques
 from winnow.values.model import Record
 
 NOW_MS: Final = 1_760_000_000_000
-SMALL: Final = 1_500
-"""Bytes of a transaction where several are wanted."""
 KEEPING: Final = {"retention_ms": "-1", "segment_ms": str(2**63 - 1)}
 """What a topic must be set to for a restore of old records."""
 Row = tuple[bytes | None, bytes | None, int | None, tuple[tuple[str, bytes | None], ...] | None]

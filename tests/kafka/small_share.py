@@ -15,10 +15,11 @@ import sys
 import time
 from typing import Any
 
-from tests.kafka.restored_topics import SMALL
 from winnow.kafka.transactional_writer import TransactionalWriter
 from winnow.pipeline.restore import share_process, write_records
 
+SMALL = 1_500
+"""Bytes of a transaction where several are wanted. Here, so that a share imports as little as a real one."""
 SIGNALS = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}
 
 

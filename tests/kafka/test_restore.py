@@ -14,7 +14,6 @@ from broker.kafka_broker import KafkaBroker
 from tests.kafka.restored_topics import (
     KEEPING,
     NOW_MS,
-    SMALL,
     Target,
     assert_restored,
     break_off_restore,
@@ -22,6 +21,7 @@ from tests.kafka.restored_topics import (
     make_log,
     wait_until,
 )
+from tests.kafka.small_share import SMALL
 from tests.support.world import TOPIC, World, build_versions, record
 from winnow.errors import (
     BadInputError,

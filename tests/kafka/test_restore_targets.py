@@ -12,7 +12,6 @@ from broker.kafka_broker import KafkaBroker
 from tests.kafka.restored_topics import (
     KEEPING,
     NOW_MS,
-    SMALL,
     Target,
     assert_restored,
     break_off_restore,
@@ -20,6 +19,7 @@ from tests.kafka.restored_topics import (
     read_configuration,
     wait_until,
 )
+from tests.kafka.small_share import SMALL
 from tests.support.world import World, build_versions
 from winnow.errors import (
     BadInputError,

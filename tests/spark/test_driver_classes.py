@@ -19,6 +19,7 @@ def test_second_driver_loads_spark_from_the_archive_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # without the archive of all tests
     program, loaded = tmp_path / "program.py", tmp_path / "loaded.log"
     program.write_text(_PROGRAM)
     monkeypatch.setenv("WINNOW_SPARK__CONF__spark__driver__extraJavaOptions", f"-Xlog:class+load:file={loaded}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support.world import open_connections
 from winnow.engine import staging
 from winnow.engine.compaction_job import build_units, run_unit, write_plan_manifest
 from winnow.engine.events import emit_outcomes, parse_event, parse_failure
@@ -27,7 +28,16 @@ def run_job(installation: Installation, plans: Sequence[PlanReference], attempt:
             uri,
             plan,
             attempt,
-            [run_unit(unit, attempt, installation.budget, folder=f"{attempt}-t0") for unit in build_units(uri, plan)],
+            [
+                run_unit(
+                    unit,
+                    attempt,
+                    installation.budget,
+                    folder=f"{attempt}-t0",
+                    connections=open_connections(installation.budget),
+                )
+                for unit in build_units(uri, plan)
+            ],
         )
         for uri, plan in documents.items()
     ]

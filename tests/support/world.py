@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE_NAME, compact_partition
+from winnow.engine.task_resources import ConnectionPool, TaskBudget
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.log.head import Change, Committed, Head
 from winnow.log.quarantine import Quarantine
@@ -81,6 +83,16 @@ def write_jsonl(path: Path, records: Sequence[Record], *, with_offset: bool = Tr
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json_line(record, with_offset=with_offset) + "\n" for record in records))
     return str(path)
+
+
+_connections = threading.local()
+
+
+def open_connections(budget: TaskBudget) -> ConnectionPool:
+    """The connections of all tasks with this budget in this process and thread: DuckDB's start is a tenth of a test."""
+    pools: dict[TaskBudget, ConnectionPool] = vars(_connections).setdefault("pools", {})
+    budget = replace(budget, spill_folder=None)  # a folder of the test's would go before the pool
+    return pools.setdefault(budget, ConnectionPool(budget))
 
 
 class World:
@@ -148,7 +160,12 @@ class World:
         self.installation.store.runs.begin_attempt(plan.plan_id, attempt, self.clock())
         parts = tuple(
             compact_partition(
-                document, partition, attempt=attempt, budget=self.installation.budget, folder=f"{attempt}/t0"
+                document,
+                partition,
+                attempt=attempt,
+                budget=self.installation.budget,
+                folder=f"{attempt}/t0",
+                connections=open_connections(self.installation.budget),
             )
             for partition in sorted(document.partitions, key=lambda p: p.partition)
         )
@@ -254,7 +271,8 @@ def open_world(folder: Path, clock: FakeClock | None = None, lake: Mapping[str, 
     clock = clock or FakeClock()
     env = {"WINNOW_HOME": str(folder / "home"), "WINNOW_SPARK__MASTER": "local[2]", **(lake or {})}
     settings = load_settings(cwd=folder, env=env)
-    with open_installation(settings, now_ms=clock) as installation:
+    # A world is many short transactions, and no test forks while it has one.
+    with open_installation(settings, now_ms=clock) as installation, installation.store.keep_open():
         yield World(installation, clock, folder)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -91,9 +92,14 @@ def write_quarantine_file(
     return str(path)
 
 
+@cache
+def _start_duckdb() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(":memory:")
+
+
 def fingerprint(records: Sequence[Record], expression: str) -> str:
     """A fingerprint over records that never were in a file."""
-    with duckdb.connect(":memory:") as connection:
+    with _start_duckdb().cursor() as connection:
         connection.register("records", arrow(records))
         ((text,),) = connection.execute(f"SELECT {expression} FROM records").fetchall()
     return str(text)
