@@ -1,4 +1,4 @@
-"""A commit writes to the byte what PyIceberg would write, and staging it does not copy older snapshots."""
+"""A commit writes to the byte what PyIceberg would write, and neither copies nor parses older snapshots."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate, update_table_
 
 from tests.support.world import World, open_world, run_between_head_and_commit
 from winnow.files import storage
+from winnow.log import file_checksums
 from winnow.log.head import Change
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
 from winnow.log.snapshot_expiry import expire_snapshots
@@ -168,8 +169,8 @@ def test_updates_that_concern_older_snapshots_see_all_of_them(world: World) -> N
         world.installation.log.catalog.commit_table(world.head(TOPIC).table, (), (again,))
 
 
-def test_a_commit_copies_older_snapshots_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The catalog does, where it applies the updates; what stages them sees the newest snapshot only."""
+def test_a_commit_copies_no_older_snapshot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what stages the updates nor the catalog that applies them; both work on the newest one."""
     copied: Counter[int] = Counter()
     genuine_copy: Callable[..., Any] = Snapshot.__deepcopy__
 
@@ -182,8 +183,46 @@ def test_a_commit_copies_older_snapshots_once(world: World, monkeypatch: pytest.
     *older, newest = world.snapshot_ids(TOPIC)
     monkeypatch.setattr(Snapshot, "__deepcopy__", deepcopy)
     commit(world, [paper(5)])
-    assert [copied[each] for each in older] == [1] * 4
+    assert [copied[each] for each in older] == [0] * 4
     assert copied[newest] > 1
+
+
+def test_what_a_commit_parses_does_not_grow_with_the_snapshots_that_wait_for_a_sweep(world: World) -> None:
+    """The head that was read or written last is not parsed again; in a process that has just begun, once."""
+    for number in range(5):
+        commit(world, [paper(number)])
+    with counted_parsing() as parsed:
+        commit(world, [paper(5)])
+        assert len(world.snapshot_ids(TOPIC)) == 6
+        assert parsed == []
+        file_checksums._PARSED._kept.clear()
+        newest = text_of(world.head(TOPIC).table)
+        commit(world, [paper(6)])
+        assert len(world.snapshot_ids(TOPIC)) == 7
+    assert parsed == [newest]
+
+
+def test_what_another_program_wrote_is_read_though_this_process_has_written_before(world: World) -> None:
+    """Metadata are taken from memory only where every byte of the file is the same."""
+    commit(world, [paper(0)])
+    with plain_catalog(world).load_table(IDENTIFIER).transaction() as change:
+        change.set_properties({"comment": "of another program"})
+    assert world.head(TOPIC).table.properties["comment"] == "of another program"
+
+
+@contextmanager
+def counted_parsing() -> Iterator[list[str]]:
+    """The metadata files that are parsed meanwhile."""
+    parsed: list[str] = []
+    genuine = TableMetadataUtil.parse_raw
+
+    def parse(data: str) -> TableMetadata:
+        parsed.append(data)
+        return genuine(data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TableMetadataUtil, "parse_raw", parse)
+        yield parsed
 
 
 def test_a_commit_to_a_table_that_is_gone_is_a_conflict(world: World) -> None:

@@ -7,6 +7,7 @@ and asked what it holds. In most catalogs a metadata file has no checksum in its
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -279,6 +280,17 @@ def test_a_metadata_file_without_a_checksum_in_its_name_is_not_believed_either(
             refused += judge(answer, answers[act.__name__], f"byte {at}: {data[max(0, at - 40) : at + 20]!r}")
     lake.restore()
     assert refused
+
+
+def test_a_path_that_leads_to_a_folder_is_damage(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One changed byte can end a path early: what follows # is no part of it."""
+    monkeypatch.setattr(file_checksums, "require_checksum", lambda path, data: None)
+    (file,) = lake.files("metadata")
+    file.write_bytes(re.sub(rb'("manifest-list":"[^"]*/home)/', rb"\1#", file.read_bytes()))
+    (answer,) = lake.ask(World.read)
+    lake.restore()
+    assert isinstance(answer, Refused)
+    assert isinstance(answer.problem, DamagedMetadataError)
 
 
 @pytest.mark.parametrize("kind", ["metadata", "manifest-list", "manifest"])

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, drop_keyword, drop_statement, never, replace, set_keyword, swap_operator
+from tests.mutants.changes import (
+    always,
+    drop_keyword,
+    drop_statement,
+    never,
+    replace,
+    return_value,
+    set_keyword,
+    swap_operator,
+)
 from tests.mutants.mutant import Mutant
 
 INTEGRITY = (
@@ -21,6 +30,15 @@ INTEGRITY = (
     Mutant("checksum-not-compared", "a manifest is decoded whatever the checksum in its name says")
     .changes("require_checksum", never("found"))
     .caught_by("test_every_changed_byte_is_found_before_anything_is_decoded"),
+    Mutant("parsed-metadata-by-their-beginning", "a table's metadata are taken for others that begin alike")
+    .changes("file_checksums._identify", return_value("data[:64]"))
+    .caught_by("test_what_another_program_wrote_is_read_though_this_process_has_written_before"),
+    Mutant("older-snapshots-unseen", "a commit adds a snapshot whose id an older one has")
+    .changes("_concerns_newest", replace("A.snapshot_by_id(change.snapshot.snapshot_id) is None", "True"))
+    .caught_by("test_updates_that_concern_older_snapshots_see_all_of_them"),
+    Mutant("path-to-a-folder-is-no-damage", "a path in metadata that leads to a folder ends in Arrow's own error")
+    .changes("make_missing_path_error", replace("str(problem).endswith(_FOLDER)", "False"))
+    .caught_by("test_a_path_that_leads_to_a_folder_is_damage"),
     Mutant("no-current-snapshot-is-empty", "a table whose current snapshot cannot be found is an empty topic")
     .changes("find_contradiction", never("snapshots"))
     .caught_by("test_a_table_without_its_current_snapshot_is_not_an_empty_topic"),

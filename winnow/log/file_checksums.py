@@ -12,13 +12,14 @@ import errno
 import hashlib
 import re
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.serializers import Compressor, FromByteStream, ToOutputFile
 
 from winnow.errors import DamagedMetadataError, WinnowError
 
@@ -30,7 +31,12 @@ _MARK: Final = "8c5c"
 """Version 8 (RFC 9562: application-defined bits) and three digits that mark Winnow's files."""
 _VARIANT: Final = "a"
 _IN_NAME: Final = re.compile(rf"([0-9a-f]{{8}})-([0-9a-f]{{4}})-{_MARK}-{_VARIANT}([0-9a-f]{{3}})-[0-9a-f]{{12}}[^/]*$")
+_MAXIMUM_KEPT_FILES: Final = 4
+_MAXIMUM_KEPT_BYTES: Final = 4 << 20
+"""Metadata files of some 3,000 snapshots; parsed they take ten times that."""
 _NO_PATH: Final = frozenset({errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP})
+_FOLDER: Final = "is a directory"
+"""The end of Arrow's message about a folder that is opened as a file; it sets no number."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[^/]*$)")
 
 
@@ -91,11 +97,55 @@ def read_table_metadata(io: FileIO, location: str) -> TableMetadata:
         FileNotFoundError: it is missing.
     """
     try:
-        return FromInputFile.table_metadata(ChecksumNames(io).new_input(location))
+        data = read_checked(io, location)
+        return _PARSED.find(data) or _PARSED.keep(data, _parse_metadata(location, data))
     except (OSError, WinnowError):
         raise
     except Exception as problem:  # PyIceberg's exception depends on where decoding fails
         raise make_damage_error(location) from problem
+
+
+def write_table_metadata(io: FileIO, location: str, metadata: TableMetadata) -> str:
+    """Write a table's metadata file; return its location: the given one with a checksum of the content in its name."""
+    output = ChecksumNames(io).new_output(location)
+    ToOutputFile.table_metadata(metadata, output)
+    _PARSED.keep(output.data, metadata)
+    return output.location
+
+
+def _parse_metadata(location: str, data: bytes) -> TableMetadata:
+    return FromByteStream.table_metadata(BytesIO(data), compression=Compressor.get_compressor(location))
+
+
+def _identify(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+class _ParsedMetadata:
+    """The newest few metadata as parsed, by content: a commit loads its head several times, and parsing takes longest.
+
+    What is read is compared whole by its digest. Models of metadata are never changed in place.
+    """
+
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()
+        self._kept: dict[bytes, TableMetadata] = {}
+
+    def find(self, data: bytes) -> TableMetadata | None:
+        """Find the metadata that ``data`` holds; None: not among the newest."""
+        return self._kept.get(_identify(data))
+
+    def keep(self, data: bytes, metadata: TableMetadata) -> TableMetadata:
+        """Keep ``metadata``, whose content is ``data``, and return it."""
+        if len(data) <= _MAXIMUM_KEPT_BYTES:
+            with self._one_at_a_time:
+                self._kept[_identify(data)] = metadata
+                while len(self._kept) > _MAXIMUM_KEPT_FILES:
+                    del self._kept[next(iter(self._kept))]
+        return metadata
+
+
+_PARSED: Final = _ParsedMetadata()
 
 
 @contextmanager
@@ -112,7 +162,7 @@ def make_missing_path_error(path: str) -> Iterator[None]:
     except (ValueError, NotADirectoryError, IsADirectoryError) as problem:
         raise make_damage_error(path) from problem
     except OSError as problem:
-        if problem.errno not in _NO_PATH:
+        if problem.errno not in _NO_PATH and not str(problem).endswith(_FOLDER):
             raise
         raise make_damage_error(path) from problem
 
@@ -149,14 +199,15 @@ class ChecksumNamedFile(OutputFile):
         super().__init__(location)
         self._io = io
         self._write = written
-        self._size_bytes = 0
+        self.data = b""
+        """What was written."""
 
     def __len__(self) -> int:
-        return self._size_bytes
+        return len(self.data)
 
     def exists(self) -> bool:
         """Check whether it was written."""
-        return self._size_bytes > 0
+        return bool(self.data)
 
     def to_input_file(self) -> InputFile:
         """Return the file for reading."""
@@ -169,7 +220,7 @@ class ChecksumNamedFile(OutputFile):
     def write(self, data: bytes) -> None:
         """Write the whole content under the name that goes with it."""
         self._location = make_checksum_name(self._location, data)
-        self._size_bytes = len(data)
+        self.data = data
         with self._io.new_output(self._location).create() as stream:
             stream.write(data)
         self._write.append(self._location)

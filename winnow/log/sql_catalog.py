@@ -13,21 +13,27 @@ from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
-from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.update import update_table_metadata
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    update_table_metadata,
+)
 from sqlalchemy import CursorResult, delete, event, select, update
 from sqlalchemy.orm import Session
 
 from winnow.files import storage
-from winnow.log.file_checksums import ChecksumNames, read_table_metadata
+from winnow.log.file_checksums import read_table_metadata, write_table_metadata
 from winnow.log.table import LEAST_METADATA_NUMBER_PROPERTY
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier
     from sqlalchemy import ColumnElement, Engine
@@ -74,7 +80,7 @@ class LogSqlCatalog(SqlCatalog):
             return super().commit_table(table, requirements, updates)
         for requirement in requirements:
             requirement.validate(current.metadata)
-        metadata = update_table_metadata(current.metadata, updates, metadata_location=current.metadata_location)
+        metadata = _apply_updates(current.metadata, updates, current.metadata_location)
         location = current.metadata_location
         if metadata != current.metadata:
             location = self._write_version(metadata, current.metadata_location)
@@ -90,13 +96,12 @@ class LogSqlCatalog(SqlCatalog):
         if self.find_metadata_location(identifier) is not None:
             raise TableAlreadyExistsError(f"Table {'.'.join(identifier)} already exists")
         provider = load_location_provider(metadata.location, metadata.properties)
-        location = provider.new_table_metadata_file_location(0)
-        output = ChecksumNames(self._open_files(metadata, location)).new_output(location)
-        ToOutputFile.table_metadata(metadata, output)
+        unnamed = provider.new_table_metadata_file_location(0)
+        location = write_table_metadata(self._open_files(metadata, unnamed), unnamed, metadata)
         try:
-            return self.register_table(identifier, output.location)
+            return self.register_table(identifier, location)
         except TableAlreadyExistsError:
-            storage.delete_unreferenced([output.location], below=metadata.location)
+            storage.delete_unreferenced([location], below=metadata.location)
             storage.remove_empty_folders(metadata.location, "metadata", lambda _: False)
             storage.remove_empty_root(metadata.location)
             raise
@@ -146,9 +151,7 @@ class LogSqlCatalog(SqlCatalog):
         least = metadata.properties.get(LEAST_METADATA_NUMBER_PROPERTY, "0")
         number = max(int(named[1]) + 1 if named else 0, int(least) if least.isdecimal() else 0)
         location = provider.new_table_metadata_file_location(number)
-        output = ChecksumNames(self._open_files(metadata, location)).new_output(location)
-        ToOutputFile.table_metadata(metadata, output)
-        return output.location
+        return write_table_metadata(self._open_files(metadata, location), location, metadata)
 
     def swap_metadata(self, identifier: Identifier, before: str, after: str) -> None:
         """Set the metadata file in the table's row to ``after`` if it is still ``before``.
@@ -176,6 +179,34 @@ class LogSqlCatalog(SqlCatalog):
 
     def _open_files(self, metadata: TableMetadata, location: str) -> FileIO:
         return load_file_io({**self.properties, **metadata.properties}, location)
+
+
+def _apply_updates(before: TableMetadata, updates: Sequence[TableUpdate], location: str) -> TableMetadata:
+    """Apply ``updates`` to the metadata at ``location``, as PyIceberg does.
+
+    PyIceberg ends with a copy of all metadata, snapshot by snapshot, which takes the longest part of a commit where
+    many are kept. Snapshots that no update concerns are left out of that and put back as they are.
+    """
+    newest = before.current_snapshot()
+    if newest is None or not all(_concerns_newest(change, before, newest) for change in updates):
+        return update_table_metadata(before, tuple(updates), metadata_location=location)
+    short = before.model_copy(update={"snapshots": [newest], "snapshot_log": []})
+    after = update_table_metadata(short, tuple(updates), metadata_location=location)
+    return after.model_copy(
+        update={
+            "snapshots": [*before.snapshots, *after.snapshots[1:]],
+            "snapshot_log": [*before.snapshot_log, *after.snapshot_log],
+        }
+    )
+
+
+def _concerns_newest(change: TableUpdate, metadata: TableMetadata, newest: Snapshot) -> bool:
+    """Check that ``change`` looks at no snapshot of ``metadata`` but ``newest``."""
+    if isinstance(change, AddSnapshotUpdate):
+        return metadata.snapshot_by_id(change.snapshot.snapshot_id) is None
+    if isinstance(change, SetSnapshotRefUpdate):
+        return change.snapshot_id == newest.snapshot_id or metadata.snapshot_by_id(change.snapshot_id) is None
+    return isinstance(change, SetPropertiesUpdate | RemovePropertiesUpdate)
 
 
 def _sync_commits(engine: Engine) -> None:
