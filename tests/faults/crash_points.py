@@ -3,7 +3,8 @@
     python crash_points.py MOMENT FOLDER NOW_MS [kill|stop]
 
 MOMENT is one of :data:`MOMENTS`, or a number: that step of an ingest as Spark does it (distributed_ingest_steps.py), or
-a word and a number: that step of a backup, a recovery or an adoption (backup_steps.py).
+a word and a number: that step of a backup, a recovery or an adoption (backup_steps.py), or ``every`` and a command
+(every_command.py), which is killed from outside (power_cut.py).
 
 Whatever runs is Winnow's own; only the moment is arranged. A process that was stopped goes on after SIGCONT and ends
 with the exit code of what it did.
@@ -182,7 +183,12 @@ def ingest_by_tasks(world: World, step: str) -> None:
 
 
 def work_until_step(world: World, moment: str) -> None:
-    """Work until a step given by its number."""
+    """Work until a step given by its number, or what ``every`` names."""
+    if moment.startswith("every "):
+        from tests.faults import every_command
+
+        every_command.run(world, moment.removeprefix("every "))
+        return
     kind, _, step = moment.rpartition(" ")
     if not kind:
         ingest_by_tasks(world, step)

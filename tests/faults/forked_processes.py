@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,9 +67,9 @@ class ForkServer:
 
 
 @contextmanager
-def start_fork_server() -> Iterator[ForkServer]:
-    """A process that has imported what the children need, for as long as the block runs."""
-    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.environ["PATH"]}
+def start_fork_server(env: Mapping[str, str] | None = None) -> Iterator[ForkServer]:
+    """A process that has imported what the children need, for as long as the block runs; ``env``: more for it."""
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.environ["PATH"], **(env or {})}
     command = [sys.executable, "-m", "tests.faults.forked_processes"]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         yield ForkServer(server)

@@ -6,7 +6,7 @@ In this order, as far as the machine allows:
   mounted. Needs root, ``unshare``, ext4 and a loop device. What the file system happened to write survives too.
 - :class:`Recording` with a C compiler: a library loaded before all others keeps, at each ``fsync``, the content of that
   file or the entries of that folder, and nothing else survives. Stricter than any file system: a file that was synced
-  is gone when its folder was not, or a folder above.
+  is gone when its folder was not, or a folder above. It also kills the process that makes a given call.
 - :class:`Recording` without one: the same for what Python syncs; SQLite's files are taken as they are.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 _SOURCE = Path(__file__).with_name("fsync_recorder.c")
 _IMAGE_BYTES = 512 << 20
 _TIMEOUT_S = 500
+_COUNTED = struct.Struct("=qq")
 _SQLITE = (".db", ".db-wal", ".db-journal")
 
 
@@ -45,13 +47,18 @@ class Disk(Protocol):
 
 
 class Recording:
-    """The strict disk: only what was synced survives. ``library`` None: as :func:`find_compiler` finds one."""
+    """The strict disk: only what was synced survives. ``library`` None: as :func:`find_compiler` finds one.
+
+    ``env``: of the processes that it watches.
+    """
 
     def __init__(self, parent: Path, *, library: bool | None = None) -> None:
         self.folder = parent / "lake"
         self._recorded = parent / "recorded"
+        self._counted = parent / "counted"
+        self._counted.write_bytes(_COUNTED.pack(0, 0))
         self.folder.mkdir()
-        self._env = (
+        self.env = (
             self._libraries(parent) if library or (library is None and find_compiler()) else self._modules(parent)
         )
         self._begin()
@@ -59,7 +66,7 @@ class Recording:
     def _libraries(self, parent: Path) -> dict[str, str]:
         library = parent / "fsync_recorder.so"
         # Names are compiled in: not every program hands its environment on to those that it starts.
-        names = [f'-DWATCHED="{self.folder}"', f'-DRECORDED="{self._recorded}"']
+        names = [f'-DWATCHED="{self.folder}"', f'-DRECORDED="{self._recorded}"', f'-DCOUNTED="{self._counted}"']
         _check([find_compiler() or "cc", "-shared", "-fPIC", "-O1", *names, "-o", str(library), str(_SOURCE)])
         self._sees_sqlite = True
         return {"LD_PRELOAD": str(library)}
@@ -75,6 +82,28 @@ class Recording:
         self._sees_sqlite = False
         return {"PYTHONPATH": str(modules)}
 
+    def kill_at(self, call: int) -> None:
+        """Have the process killed that makes the ``call``-th I/O call below :attr:`folder` from now on."""
+        self._count_from(0, call)
+
+    @property
+    def calls(self) -> int:
+        """How many there were since :meth:`kill_at`."""
+        calls, _ = _COUNTED.unpack(self._counted.read_bytes())
+        return int(calls)
+
+    def put(self, folder: Path) -> None:
+        """Let :attr:`folder` hold what the other one holds, all of it on disk."""
+        self._count_from(0, 0)
+        shutil.rmtree(self.folder)
+        shutil.copytree(folder, self.folder)
+        self._begin()
+
+    def _count_from(self, calls: int, kill_at: int) -> None:
+        # In place: processes that live have it mapped.
+        with self._counted.open("r+b") as file:
+            file.write(_COUNTED.pack(calls, kill_at))
+
     def _begin(self) -> None:
         """What is there is on disk."""
         shutil.rmtree(self._recorded, ignore_errors=True)
@@ -85,7 +114,7 @@ class Recording:
             os.close(descriptor)
 
     def run(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
-        return _check(command, {**(env or {}), **self._env})
+        return _check(command, {**(env or {}), **self.env})
 
     def cut_power(self) -> None:
         lost = self.folder.with_name("lost")

@@ -16,6 +16,7 @@ from winnow.log.topic_configuration import set_config
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.topics.leases import hold_lease
+from winnow.planning.plans import PlanReference
 from winnow.store import RunState
 
 RECORDS = [*build_versions(0, 12), *build_versions(0, 9, partition=1)]
@@ -49,13 +50,13 @@ def compact(world: World) -> None:
     for topic in (TOPIC, OLD_TOPIC):
         with hold_lease(world.installation, topic):
             settle_open_runs(world.installation, topic)
-            carry_out(world, topic)
+            plan = world.plan(world.clock(), topic=topic)
+            assert plan is not None
+            carry_out(world, plan)
 
 
-def carry_out(world: World, topic: str) -> None:
-    """Plan, do as Spark's tasks do, publish."""
-    plan = world.plan(world.clock(), topic=topic)
-    assert plan is not None
+def carry_out(world: World, plan: PlanReference) -> None:
+    """Do as Spark's tasks do, and publish."""
     document = staging.read_plan(plan.uri)
     world.installation.store.runs.set_state(plan.plan_id, RunState.COMPACTING, world.clock(), attempt="a1")
     tasks, budget = plan_tasks(spark.build_units(plan.uri, document), 1, world.installation.budget, 1)

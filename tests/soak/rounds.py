@@ -120,7 +120,7 @@ class Soak:
             place = Path(folder).relative_to(home).parts
             found["empty folders"] += not folders and not files
             for name in files:
-                found[_kind(place, name)] += 1
+                found[classify_file(place, name)] += 1
         found.subtract(self._orphans)
         found["log: orphaned by killed commits"] = self._orphans.total()
         with self._world.installation.store._database.reading() as session:
@@ -199,7 +199,7 @@ class Soak:
         for namespace in ("winnow", "winnow_copies"):
             for name in self._world.listing(below=folder.replace("winnow", namespace, 1)):
                 *below, last = Path(name).parts
-                found[_kind(("warehouse", namespace, TOPIC, *below), last)] += 1
+                found[classify_file(("warehouse", namespace, TOPIC, *below), last)] += 1
         del found["log: data"]
         return found
 
@@ -246,7 +246,8 @@ def _growth(earlier: Mapping[str, int], later: Mapping[str, int], periods: int) 
     return found
 
 
-def _kind(place: tuple[str, ...], name: str) -> str:
+def classify_file(place: tuple[str, ...], name: str) -> str:
+    """Say of which kind the file ``name`` in the folder ``place`` below a home is."""
     match place:
         case ("warehouse", "winnow", _, "_winnow", part, *_):
             return f"log: {part}"
