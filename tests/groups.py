@@ -3,7 +3,7 @@
     python -m tests.groups [FOLDER ...]
 
 Both cores are busy that way, although some tests wait for servers. A folder runs in one process, because its tests
-share servers and because Airflow reads its settings once a process; the largest are dealt out to two. Folders with
+share servers and because Airflow reads its settings once a process; the largest are dealt out to several. Folders with
 servers run apart, so that no server outlives its tests. The output of a group is shown when it has ended.
 
 A few tests that failed beside others are run again by themselves, once: on a busy machine a wait can end too early,
@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -31,26 +32,27 @@ TESTS: Final = Path(__file__).parent
 SIDE_BY_SIDE: Final = 3
 """Groups at a time: one more than the cores that they need, since some tests wait."""
 GROUPS: Final = (
-    ("integration",),
-    ("kafka",),
     ("airflow",),
-    ("unit",),
+    ("kafka",),
     ("cluster",),
+    ("faults",),
+    ("browser",),
+    ("integration",),
     ("dags",),
     ("bench",),
     ("spark",),
-    ("contract", "catalogue", "page"),
-    ("faults",),
-    ("browser",),
+    ("page",),
     ("docs",),
+    ("unit",),
+    ("contract", "catalogue"),
 )
-"""The folders of each group, in the order in which they begin: the longest first. A folder that is in no group runs in
-one of its own, before all others."""
-PROCESSES: Final = MappingProxyType({"integration": 2, "kafka": 2, "unit": 2})
-"""Folders that are groups of their own and would be the last to end: file by file their tests go to several processes
-in turn."""
-
-
+"""The folders of each group: those that wait before those that work, and of either the longest first. A folder that is
+in no group runs in one of its own, before all others."""
+WAITING: Final = frozenset({"airflow", "kafka", "cluster", "faults", "browser"})
+"""Folders whose tests wait for servers and for processes that were killed, so that others have the processor."""
+PROCESSES: Final = MappingProxyType({"kafka": 2, "integration": 4, "unit": 3})
+"""Folders that are groups of their own and too long for one: file by file their tests go to several processes in
+turn."""
 WITHOUT_SPARK: Final = ("unit", "contract", "catalogue", "page")
 """Folders that start no Spark, and wait for no archive of its classes."""
 MAXIMUM_REPEATED_TESTS: Final = 3
@@ -65,10 +67,16 @@ def list_folders() -> list[str]:
 
 
 def plan_groups(folders: Sequence[str]) -> list[list[str]]:
-    """Distribute ``folders`` over the groups, some of them as files; groups without a folder are left out."""
+    """Distribute ``folders`` over the groups, some of them as files, in the order in which they begin.
+
+    Groups without a folder are left out. One that waits and one that works begin in turn, while there are both.
+    """
     groups = [[folder] for folder in folders if not any(folder in group for group in GROUPS)]
     groups += [[folder for folder in group if folder in folders] for group in GROUPS]
-    return [part for group in groups if group for part in _divide(group)]
+    parts = [part for group in groups if group for part in _divide(group)]
+    waiting = [part for part in parts if part[0].partition("/")[0] in WAITING]
+    working = [part for part in parts if part not in waiting]
+    return [part for pair in zip_longest(waiting, working) for part in pair if part is not None]
 
 
 def _divide(group: list[str]) -> list[list[str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests import groups
 from tests.costs import COSTS, TESTS, marks_of
-from tests.groups import GROUPS, PROCESSES, list_folders, plan_groups
+from tests.groups import GROUPS, PROCESSES, WAITING, list_folders, plan_groups
 
 
 def test_every_name_in_the_table_is_a_file_or_a_folder_of_tests() -> None:
@@ -39,7 +39,14 @@ def test_each_file_runs_in_one_group_also_one_of_a_new_folder() -> None:
     assert {folder for group in GROUPS for folder in group} <= set(list_folders())
     assert {(folder,) for folder in PROCESSES} <= set(GROUPS)
     assert [len(plan_groups([folder])) for folder in PROCESSES] == list(PROCESSES.values())
-    assert plan_groups(["docs", "new", "page", "catalogue"]) == [["new"], ["catalogue", "page"], ["docs"]]
+    assert plan_groups(["docs", "new", "contract", "catalogue"]) == [["new"], ["docs"], ["contract", "catalogue"]]
+
+
+def test_groups_that_wait_begin_beside_groups_that_work() -> None:
+    assert plan_groups(["docs", "browser", "airflow", "spark", "page"]) == [
+        ["airflow"], ["spark"], ["browser"], ["page"], ["docs"],
+    ]  # fmt: skip
+    assert set(list_folders()) >= WAITING
 
 
 def write_folders(root: Path, folders: dict[str, str]) -> None:
