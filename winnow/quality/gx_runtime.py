@@ -122,14 +122,16 @@ def spare_repeated_work() -> Iterator[None]:
     """Spare GX what it does again and again in one run: more than half of its CPU. Hold :data:`GX_LOCK`.
 
     It builds ``Expectation.configuration`` anew whenever it reads one argument, about 90 times per expectation and run.
-    GX copies what it changes, and makes new expectations for every run, so nothing is kept beyond the run. And each of
+    It makes an expectation of such a configuration for each metric that it looks up, to read its arguments. GX copies
+    what it changes, and makes new expectations for every run, so nothing is kept beyond the run. And each of
     thousands of metrics gets an id from its arguments, which are looked at as if each could be a frame or a number of
     NumPy.
     """
     from great_expectations.core.id_dict import IDDict
     from great_expectations.expectations.expectation import Expectation
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    build, make_id = Expectation.configuration, IDDict.to_id
+    build, make_id, make_expectation = Expectation.configuration, IDDict.to_id, ExpectationConfiguration.to_domain_obj
     # With the expectation, so that its id is not given to another one.
     built: dict[int, tuple[Expectation, ExpectationConfiguration]] = {}
 
@@ -139,6 +141,15 @@ def spare_repeated_work() -> Iterator[None]:
             found = built[id(expectation)] = (expectation, build.__get__(expectation))
         return found[1]
 
+    made: dict[int, tuple[ExpectationConfiguration, dict[str, Any], Expectation]] = {}
+
+    def find_or_make(configuration: ExpectationConfiguration) -> Expectation:
+        found = made.get(id(configuration))
+        if found is None or found[1] != configuration.kwargs:
+            expectation = make_expectation(configuration)
+            found = made[id(configuration)] = (configuration, dict(configuration.kwargs), expectation)
+        return found[2]
+
     def make_id_quickly(arguments: IDDict, id_keys: Any = None, id_ignore_keys: Any = None) -> Any:
         is_plain = len(arguments) > 1 and id_keys is None and id_ignore_keys is None and not arguments._id_ignore_keys
         if is_plain and all(type(name) is str and type(value) in _PLAIN for name, value in arguments.items()):
@@ -147,10 +158,12 @@ def spare_repeated_work() -> Iterator[None]:
 
     Expectation.configuration = property(find_or_build)  # type: ignore[assignment,method-assign]
     IDDict.to_id = make_id_quickly  # type: ignore[assignment,method-assign]
+    ExpectationConfiguration.to_domain_obj = find_or_make  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:
         Expectation.configuration = build  # type: ignore[method-assign]
+        ExpectationConfiguration.to_domain_obj = make_expectation  # type: ignore[method-assign]
         IDDict.to_id = make_id  # type: ignore[method-assign]
 
 
