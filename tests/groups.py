@@ -141,7 +141,10 @@ def main() -> int:
     options = parser.parse_args()
     folders = options.folders or list_folders()
     if not set(folders) <= set(WITHOUT_SPARK):
-        make_spark_archive()
+        try:
+            make_spark_archive()
+        except (OSError, subprocess.SubprocessError) as problem:
+            print(f"Spark's classes have no archive, so that its JVMs start slowly: {problem}", flush=True)
     return run_groups(plan_groups(folders))
 
 

@@ -58,6 +58,9 @@ VALIDATION = (
     Mutant("facts-rewrites-mixed-up", "a record that one rewrite took from the inputs of another is no finding")
     .changes("_Recomputation._count_foreign_offsets", drop_operand("_strays"))
     .caught_by("test_a_record_moved_from_one_rewrite_to_another_is_foreign_to_it"),
+    Mutant("judged-by-an-older-expectation", "an expectation stays as it was when its configuration changes in a run")
+    .changes("spare_repeated_work", drop_operand("kwargs"))
+    .caught_by("test_an_expectation_of_a_configuration_that_changed_is_another_one"),
     Mutant("judged-without-figures", "a failing check is not run again for its partitions")
     .changes("GxSession.run", always("success"))
     .caught_by("test_only_failing_partitions_are_named_and_the_figures_are_told"),

@@ -209,3 +209,16 @@ def test_ids_of_metrics_are_those_that_great_expectations_makes(arguments: dict[
             f"column={arguments['column']}" if "column" in arguments else ()
         )
     assert IDDict(arguments).to_id() == genuine
+
+
+def test_an_expectation_of_a_configuration_that_changed_is_another_one() -> None:
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    configuration = ExpectationConfiguration("expect_column_values_to_not_be_null", kwargs={"column": "value"})
+    with GX_LOCK, spare_repeated_work():
+        before = configuration.to_domain_obj()
+        assert configuration.to_domain_obj() is before
+        configuration.kwargs["column"] = "key"
+        after = configuration.to_domain_obj()
+        assert [made.configuration.kwargs["column"] for made in (before, after)] == ["value", "key"]
+    assert configuration.to_domain_obj() is not configuration.to_domain_obj()
