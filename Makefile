@@ -23,7 +23,7 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/integration/test_state_machine.py tests/integration/test_latest_table.py \
   tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
   tests/faults/test_distributed_ingest_killed.py tests/faults/test_recovery_killed.py \
-  tests/faults/test_every_command_killed.py tests/airflow/test_backfill.py \
+  tests/faults/test_every_command_killed.py tests/faults/test_spark_command_killed.py tests/airflow/test_backfill.py \
   tests/faults/test_backup_killed.py tests/faults/test_backup_under_load.py \
   tests/kafka/test_database_to_rows.py tests/kafka/test_ingest_killed.py tests/kafka/test_restore_killed.py \
   tests/kafka/test_three_brokers.py tests/kafka/live_cluster.py tests/bench/test_keyed_tables.py \
@@ -126,7 +126,7 @@ test-changed: setup ## the tests nearest to what changed since SINCE=COMMIT (def
 
 test-long: setup ## the properties and the state machine with 2,000 new examples each; SEED=N for those of that run
 	@seed=$${SEED:-$$(date +%Y%m%d%H%M%S)} && echo "Again with these examples: make test-long SEED=$$seed" && \
-	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 DATABASE_ROUNDS=5 RECOVERY_POINTS=1000 COMMAND_POINTS=28 BACKUP_POINTS=1000 BACKUP_SECONDS=60 BACKUP_RESTORES=20 LIVE_SECONDS=$${LIVE_SECONDS:-3600} $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
+	  HYPOTHESIS_PROFILE=long CROWD_SEED=$$seed CROWD_SECONDS=180 BACKFILL_DAYS=10 DATABASE_ROUNDS=5 RECOVERY_POINTS=1000 COMMAND_POINTS=28 SPARK_POINTS=60 BACKUP_POINTS=1000 BACKUP_SECONDS=60 BACKUP_RESTORES=20 LIVE_SECONDS=$${LIVE_SECONDS:-3600} $(BIN)/python -m pytest -q --timeout=0 --hypothesis-seed=$$seed $(LONG)
 
 soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing grows but what must; ROUNDS=150 for fewer
 	@$(BIN)/python -W ignore -m tests.soak $(ROUNDS)

@@ -249,6 +249,11 @@ def list_unnamed_files(folder: Path) -> set[str]:
     """
     with closing(sqlite3.connect(folder / "home/catalog.db")) as catalog:
         tables = [location for (location,) in catalog.execute("SELECT metadata_location FROM iceberg_tables")]
+    return list_files_unnamed_by(folder, tables)
+
+
+def list_files_unnamed_by(folder: Path, tables: Sequence[str]) -> set[str]:
+    """The files in folders of data below ``folder`` that no snapshot of ``tables`` names, nor a state as waiting."""
     named: set[str] = set()
     for location in tables:
         table = StaticTable.from_metadata(location)

@@ -61,7 +61,7 @@ class Recording:
         self.env = (
             self._libraries(parent) if library or (library is None and find_compiler()) else self._modules(parent)
         )
-        self._begin()
+        self.forget_nothing()
 
     def _libraries(self, parent: Path) -> dict[str, str]:
         library = parent / "fsync_recorder.so"
@@ -97,15 +97,15 @@ class Recording:
         self._count_from(0, 0)
         shutil.rmtree(self.folder)
         shutil.copytree(folder, self.folder)
-        self._begin()
+        self.forget_nothing()
 
     def _count_from(self, calls: int, kill_at: int) -> None:
         # In place: processes that live have it mapped.
         with self._counted.open("r+b") as file:
             file.write(_COUNTED.pack(calls, kill_at))
 
-    def _begin(self) -> None:
-        """What is there is on disk."""
+    def forget_nothing(self) -> None:
+        """Let all that is there be on disk."""
         shutil.rmtree(self._recorded, ignore_errors=True)
         self._recorded.mkdir()
         for path in (self.folder, *self.folder.rglob("*")):
@@ -126,7 +126,7 @@ class Recording:
                 target = self.folder / path.relative_to(lost)
                 if path.name.endswith(_SQLITE) and target.parent.is_dir():
                     shutil.copy(path, target)
-        self._begin()
+        self.forget_nothing()
 
     def _restore(self, name: str, folder: Path) -> None:
         folder.mkdir()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import power_cut_workload
+from tests.faults import crash_points, every_command, power_cut_workload
 from tests.faults.power_cut import Disk, Recording, choose_disk, find_compiler, python
 from tests.support.world import (
     TOPIC,
@@ -31,7 +31,7 @@ from winnow.log.snapshot_expiry import list_state_documents
 from winnow.values.model import Record
 
 NOW_MS = read_wall_clock_ms()
-WORK = Path(power_cut_workload.__file__)
+WORK, CRASH = Path(power_cut_workload.__file__), Path(crash_points.__file__)
 
 
 def do(disk: Disk, *works: str) -> None:
@@ -87,6 +87,17 @@ def quarantined(world: World, topic: str = TOPIC) -> list[bytes]:
     """Values of the records aside that the log's state names."""
     rows = list_visible_rows(world.installation.log.quarantine(topic), world.head(topic).state)
     return [bytes(value) for value in rows.column("value").to_pylist()]
+
+
+def test_a_removed_topic_does_not_come_back_without_its_entry(disk: Recording) -> None:
+    """The deletion of its data is on disk before the catalog forgets it."""
+    every_command.prepare(disk.folder, NOW_MS)
+    disk.forget_nothing()
+    now_ms = NOW_MS + 2 * every_command.HOUR_MS
+    disk.run(python(str(CRASH), "every topics delete --now", str(disk.folder), str(now_ms)))
+    disk.cut_power()
+    unnamed = every_command.list_unnamed_files(disk.folder)
+    assert {path for path in unnamed if f"/{every_command.DEAD}/" not in path} == set()
 
 
 def test_after_the_commands_of_a_shell_every_record_is_read_and_the_topic_is_compacted_again(tmp_path: Path) -> None:

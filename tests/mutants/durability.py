@@ -51,4 +51,7 @@ DURABILITY = (
     Mutant("sync-no-store-folder", "the folder of a new metadata store is not synced")
     .changes("migrate", drop_statement("sync_folder"))
     .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),
+    Mutant("removed-topic-comes-back", "the entry of a topic goes before the deletion of its files is on disk")
+    .changes("deletion._remove_table", drop_statement("sync_deletions"))
+    .caught_by("test_a_removed_topic_does_not_come_back_without_its_entry"),
 )

@@ -184,6 +184,7 @@ def delete_plan(staging: str, topic: str, plan_id: str, uri: str, attempts: Coll
     found = storage.list_named_files(staging, folder, lambda path: is_staged_file(path, attempts))
     left = [entry.uri for entry in found.files if not storage.delete(entry.uri, below=staging)]
     storage.remove_empty_folders(staging, folder, lambda path: path in attempts)
+    storage.sync_deletions(entry.uri for entry in found.files)
     return (*found.others, *left)
 
 

@@ -1,4 +1,4 @@
-"""Syncs local files and folders to disk before a commit refers to them.
+"""Syncs local files and folders to disk before a commit refers to them, or forgets them.
 
 Until then, written bytes, a file's entry in its folder and a new folder's entry in its parent are only in the kernel's
 memory. A power cut loses them while a synced database survives and names files that are gone. So a file, its folder and
@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +68,24 @@ def sync_folder(folder: Path) -> None:
             break  # this user cannot have created anything there
         synced.append(identity)
     _synced_folders.update(synced)
+
+
+def sync_deletions(folders: Iterable[Path]) -> None:
+    """Sync the entries of folders from which something was deleted; of one that is gone, too, those of the one above.
+
+    Until then a power cut brings the files back, and the record that named them may be gone.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    synced: set[Path] = set()
+    for folder in dict.fromkeys(folders):
+        for there in (folder, *folder.parents):
+            with suppress(FileNotFoundError):
+                if there not in synced:
+                    _sync_entries(there)
+                    synced.add(there)
+                break
 
 
 def _identify(folder: Path) -> tuple[str, int, int]:

@@ -290,6 +290,15 @@ def delete_unreferenced(uris: Iterable[str], *, below: str | None = None) -> Non
             delete(uri, below=below)
 
 
+def sync_deletions(uris: Iterable[str]) -> None:
+    """Make the deletion of local files survive a power cut, before the last record that names them goes.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    disk_sync.sync_deletions(parse_local_path(uri).parent for uri in uris if is_local(uri))
+
+
 def get_name(uri: str) -> str:
     """Return a file's name. Winnow's files have names that no other file has.
 

@@ -107,6 +107,12 @@ class TopicLogs:
             self._opened = catalog
             return catalog
 
+    def close(self) -> None:
+        """Close the catalog's connections. Whoever uses it afterwards opens others."""
+        with self._opening:
+            if self._opened is not None:
+                self._opened.close()
+
     def _ensure_shared_table(self, catalog: Catalog) -> None:
         """Create the table in whose folder lies what is in no topic's; it never has a row."""
         from pyiceberg.exceptions import TableAlreadyExistsError

@@ -200,7 +200,10 @@ def open_installation(
             else:
                 origin = installation.holder if installation.holder.startswith(AIRFLOW_HOLDER) else "shell"
                 installation.guard.check_and_report(installation.actor or "winnow", origin)
-        yield installation
+        try:
+            yield installation
+        finally:
+            installation.log.close()
 
 
 def _make_channels(settings: Settings) -> tuple[Channel, ...]:

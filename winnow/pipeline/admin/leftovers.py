@@ -359,6 +359,7 @@ def delete_of_runs(
         for location in (head.location, quarantine.location):
             is_own = partial(is_attempt_folder, attempts=run_files.attempts)
             storage.remove_empty_folders(location, f"data/{run.plan_id}", is_own)
+        storage.sync_deletions(file.uri for file in files)
         if files:
             installation.store.runs.note_empty(run, first_ms=None)
         elif run.found_empty_at_ms is None:
@@ -392,6 +393,7 @@ def delete_of_ingests(
         removed += [RetiredFile(file.uri, file.size_bytes, now_ms, ingest.ingest_id) for file in files]
         for location in (head.location, quarantine.location):
             storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id), is_task_folder)
+        storage.sync_deletions(file.uri for file in files)
         if ingest_files.files:
             installation.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:

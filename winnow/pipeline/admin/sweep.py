@@ -183,9 +183,6 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         unnamed: list[str] = []
         condemned = _select_condemned(head, quarantine, referenced, unnamed)
         deleted_data = _delete_files(installation, topic, condemned, now_ms, unnamed)
-        # Folders of published plans and committed ingests, in which nothing is written any more.
-        for location in (head.location, quarantine.location):
-            storage.remove_emptied_folders((file.path for file in deleted_data), storage.join(location, "data"))
         pending = _find_unreferenced_metadata(ledger, head, quarantine, referenced, unnamed)
         deleted_other = _delete_files(installation, topic, pending, now_ms, unnamed)
         deletable = DeletionFilter(head, referenced, quarantine, fence_raised=fence_raised)
@@ -402,11 +399,18 @@ def _delete_files(
     if files:
         installation.guard.require_own()
     gone: list[RetiredFile] = []
+    deleted: list[str] = []
     for named in files:
-        if storage.delete(storage.join(named.location, named.path), below=named.location):
+        uri = storage.join(named.location, named.path)
+        if storage.delete(uri, below=named.location):
             gone.append(named.file)
+            deleted.append(uri)
         else:
             unnamed.append(named.file.path)
+    # Folders of published plans and committed ingests, in which nothing is written any more.
+    for location in {named.location for named in files}:
+        storage.remove_emptied_folders(deleted, storage.join(location, "data"))
+    storage.sync_deletions(deleted)
     if gone:
         installation.store.retired_files.mark_deleted(topic, [file.path for file in gone], now_ms)
     return gone

@@ -305,9 +305,11 @@ def _remove_table(table: _GoingTable, left: list[str]) -> list[storage.FileEntry
     last = [file for file in table.listing.files if storage.get_name(file.uri) in table.opening]
     first = [file for file in table.listing.files if storage.get_name(file.uri) not in table.opening]
     gone = _delete_files(table, sorted(first, key=lambda file: _rank(file.uri)), left)
+    storage.remove_emptied_folders((file.uri for file in first), table.location)
+    storage.sync_deletions(file.uri for file in first)
     table.drop()
     gone += _delete_files(table, last, left)
-    storage.remove_emptied_folders((file.uri for file in table.listing.files), table.location)
+    storage.remove_emptied_folders((file.uri for file in last), table.location)
     for folder in _FOLDERS:
         storage.remove_empty_folders(table.location, folder, partial(_is_own_folder, folder))
     storage.remove_empty_root(table.location)
