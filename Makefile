@@ -23,7 +23,7 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/integration/test_state_machine.py tests/integration/test_latest_table.py \
   tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
   tests/faults/test_distributed_ingest_killed.py tests/faults/test_recovery_killed.py \
-  tests/faults/test_every_command_killed.py tests/faults/test_spark_command_killed.py tests/airflow/test_backfill.py \
+  tests/faults/test_every_command_killed.py tests/faults/spark_command_killed.py tests/airflow/test_backfill.py \
   tests/faults/test_backup_killed.py tests/faults/test_backup_under_load.py \
   tests/kafka/test_database_to_rows.py tests/kafka/test_ingest_killed.py tests/kafka/test_restore_killed.py \
   tests/kafka/test_three_brokers.py tests/kafka/live_cluster.py tests/bench/test_keyed_tables.py \

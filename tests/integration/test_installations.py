@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.support.cli_runner import find_location, make_topic, record, winnow, write_lines
 from tests.support.rest_catalog import serve_rest_catalog
+from tests.support.store_fixtures import postgresql_server
 from winnow.config.settings import load_settings
 from winnow.errors import OtherInstallationError
 from winnow.files import storage
@@ -24,6 +27,8 @@ from winnow.pipeline.installation_takeover import begin_installation_anew, take_
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
 from winnow.values.model import InstallationIdentity
+
+__all__ = ["postgresql_server"]
 
 Install = Callable[..., None]
 
@@ -308,3 +313,19 @@ def test_a_namespace_that_could_be_taken_for_another_name_is_refused(install: In
     assert "namespace" in winnow("settings", code=2).stderr
     install("first", NAMESPACE="a_latest_1")
     assert load_settings().namespace == "a_latest_1"
+
+
+def test_an_installation_that_is_closed_leaves_no_connection_to_its_catalog(
+    install: Install, postgresql_server: str
+) -> None:
+    url = postgresql_server.replace("postgresql://", "postgresql+psycopg://")
+    install("first", CATALOG__TYPE="sql", CATALOG__URI=url)
+    clients = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    with psycopg.connect(postgresql_server, autocommit=True) as server:
+        with open_installation() as installation:
+            assert installation.log.names() == []
+            assert server.execute(clients).fetchone() != (1,)
+        deadline = time.monotonic() + 30
+        while server.execute(clients).fetchone() != (1,):  # a server takes a moment to notice
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

@@ -110,20 +110,6 @@ def lake(tmp_path: Path, postgresql_server: str) -> Lake:
     return made
 
 
-def test_an_installation_that_is_closed_leaves_no_connection_to_its_databases(
-    lake: Lake, postgresql_server: str
-) -> None:
-    with psycopg.connect(postgresql_server, autocommit=True) as server:
-        others = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-        with lake.open() as world:
-            assert world.read() == []
-            assert server.execute(others).fetchone() != (1,)
-        deadline = time.monotonic() + 30  # a server takes a moment to notice
-        while server.execute(others).fetchone() != (1,):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-
 @pytest.mark.timeout(7200)
 def test_a_compaction_with_spark_killed_at_any_call_is_completed_by_the_next(lake: Lake) -> None:
     """Every second time what it has started lives on beside the next call; whatever that writes, nobody names."""
