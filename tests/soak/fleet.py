@@ -1,6 +1,7 @@
 """Many compactions of many small topics in one process, with what runs beside them; each figure must stay flat.
 
     python -m tests.soak.fleet COMPACTIONS RESULT.jsonl
+    python -m tests.soak.fleet draw RESULT.jsonl PLOT.svg
 
 Each compaction has an ingest before it; every few of them a sweep, a scrub, an attempt that dies, and a restart: the
 installation is closed and opened again. A line of figures is added to RESULT.jsonl as it goes. Time moves, nothing
@@ -28,6 +29,7 @@ from typing import Final
 import time_machine
 from sqlalchemy import func, select
 
+from bench.plot import STYLE
 from tests.soak.rounds import classify_file
 from tests.support.world import FakeClock, World, open_world, record
 from winnow.clock import read_wall_clock_ms
@@ -230,8 +232,33 @@ def _measure_file(location: str) -> int:
     return Path(location.removeprefix("file://")).stat().st_size
 
 
+def draw_figures(result: Path, plot: Path) -> None:
+    """Draw what ``result`` has, against the compactions."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    lines = [json.loads(line) for line in result.read_text(encoding="utf-8").splitlines()]
+    curves = {
+        "resident memory, MiB": ("resident_bytes", 1 << 20),
+        "files, but receipts, ledgers, chains": ("files", 1),
+        "rows of the store, but receipts": ("rows", 1),
+        "a publish, CPU ms": ("publish_busy_cpu_ms", 1),
+    }
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.0, 5.0), layout="constrained")
+        for axes, (label, (name, unit)) in zip(figure.subplots(2, 2).flat, curves.items(), strict=True):
+            axes.plot([line["compactions"] for line in lines], [line[name] / unit for line in lines], color="#3182bd")
+            axes.set_title(label, loc="left")
+            axes.set_ylim(bottom=0)
+        figure.supxlabel("compactions")
+        figure.savefig(plot, format="svg", metadata={"Date": None, "Creator": None})
+
+
 def main(arguments: list[str]) -> int:
-    """Run it in a temporary folder."""
+    """Run it in a temporary folder, or draw what it had written."""
+    if arguments[0] == "draw":
+        draw_figures(Path(arguments[1]), Path(arguments[2]))
+        return 0
     compactions, result = int(arguments[0]), Path(arguments[1])
     with tempfile.TemporaryDirectory(prefix="winnow-soak-") as folder:
         run_fleet(Path(folder), compactions, result)
