@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +117,7 @@ def test_a_compaction_with_spark_killed_at_any_call_is_completed_by_the_next(lak
     code, said = lake.compact(NEVER)
     assert code == 0, said
     calls = lake.disk.calls
-    ends: Counter[int] = Counter()
+    reached = 0
     for number in range(POINTS):
         call = 1 + (number * 2 + 1) * calls // (POINTS * 2)
         with lake.open() as world:
@@ -129,7 +128,7 @@ def test_a_compaction_with_spark_killed_at_any_call_is_completed_by_the_next(lak
         where = f"call {call} of {calls}: {code}, {said}"
         assert code in EXIT_CODES, where
         assert "Traceback" not in said, where
-        ends[code] += 1
+        reached += lake.disk.calls >= call
         if number % 2:
             end_processes(lake)
         with lake.open() as world:
@@ -144,7 +143,8 @@ def test_a_compaction_with_spark_killed_at_any_call_is_completed_by_the_next(lak
                 sweep_topics(world.installation, [TOPIC])
             assert world.read() == after, where
             assert list_unnamed_files(world) == set(), where
-    assert ends[0] < max(POINTS // 10, 1), ends
+    # The first run makes some calls that no later one does, so the last numbers are not always reached.
+    assert reached >= POINTS * 3 // 4, reached
 
 
 def end_processes(lake: Lake) -> None:
