@@ -30,6 +30,9 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/kafka/real_mirror.py
 # Rounds of `make soak`; 1,000 when left out.
 ROUNDS ?=
+# What `make simulate` runs: so many histories, of these steps; an hour, of all, when left out.
+HISTORIES ?=
+ONLY ?=
 # What `make parity` does: full, which writes docs/parity-certificate.md, or short.
 PROFILE ?= full
 # The seed of `make test-long` and `make parity`; a new one when left out.
@@ -53,7 +56,7 @@ BIOME := node_modules/@biomejs/cli-*/biome
 # Its time is that of the last complete installation.
 BIOME_INSTALLED := node_modules/.installed
 # Folders with Python in them; a folder that has none yet is left out.
-CODE := $(foreach folder,winnow oracle demo jobs dags plugins scripts broker bench parity tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
+CODE := $(foreach folder,winnow oracle demo jobs dags plugins scripts broker bench parity simulation tests,$(if $(shell find $(folder) -name '*.py' 2>/dev/null),$(folder)))
 
 # spark-submit, airflow and python3 are the environment's, for recipes and for what they start.
 export PATH := $(VENV)/bin:$(PATH)
@@ -74,7 +77,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport UV_SYSTEM_PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check dist test test-changed test-long soak parity cluster-test compose-check matrix mutants docs site lint lint-types lint-links lint-page format lock clean clean-data
+.PHONY: help setup demo ui airflow kafka bench bench-curves bench-archives bench-kafka check dist test test-changed test-long soak parity simulate cluster-test compose-check matrix mutants docs site lint lint-types lint-links lint-page format lock clean clean-data
 .DELETE_ON_ERROR:
 
 # ------------------------------------------------------------------------------------------------------------ help
@@ -133,6 +136,9 @@ soak: setup ## 1,000 rounds of ingest, compaction, failure and sweep: nothing gr
 
 parity: setup ## some 550 logs cleaned by real Kafka brokers and by Winnow, compared; SEED=N again, PROFILE=short for a minute
 	@$(BIN)/python -m parity --profile $(PROFILE) $(if $(SEED),--seed $(SEED)) $(if $(filter full,$(PROFILE)),--page docs/parity-certificate.md) $(ARGS)
+
+simulate: setup ## histories of a simulated world for an hour; SEED=N, HISTORIES=100, ONLY=compact,sweep
+	@PYTHONHASHSEED=0 $(BIN)/python -W ignore -m simulation --seed $${SEED:-$$(date +%Y%m%d)} $(if $(HISTORIES),--histories $(HISTORIES),--seconds 3600) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 cluster-test: setup ## real clusters on this machine: docker-compose.yml with S3 and Spark standalone; YARN and HDFS; a REST catalog; the Helm chart
 	@REAL_CLUSTERS=1 $(BIN)/python -m pytest -q --durations=5 tests/cluster
@@ -204,7 +210,7 @@ lock: $(BIN)/uv ## write both locks anew from pyproject.toml, keeping versions w
 
 clean: ## remove the environment and the caches; data in .winnow stays
 	@rm -rf .venv node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
-	@find winnow oracle demo jobs dags plugins broker bench parity tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@find winnow oracle demo jobs dags plugins broker bench parity simulation tests scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 clean-data: ## remove .winnow: the topics, tables and runs of this clone
 	@rm -rf .winnow

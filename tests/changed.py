@@ -23,7 +23,7 @@ import grimp
 from tests.costs import marks_of
 
 ROOT: Final = Path(__file__).parents[1]
-PACKAGES: Final = ("winnow", "oracle", "demo", "broker", "bench", "parity", "winnow_airflow", "tests")
+PACKAGES: Final = ("winnow", "oracle", "demo", "broker", "bench", "parity", "simulation", "winnow_airflow", "tests")
 
 STARTED: Final[Mapping[str, tuple[str, ...]]] = {
     "tests.support.cli_runner": ("winnow.cli.app",),

@@ -42,6 +42,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "integration/test_facts_in_spark.py": ("spark",),
         "integration/test_latest_table.py": ("slow",),
         "integration/test_state_machine.py": ("slow",),
+        "simulation/test_histories.py": ("slow",),
         "spark/test_application.py": ("spark",),
         "spark/test_cli_compact.py": ("spark",),
         "spark/test_executor_needs.py": ("spark", "slow"),

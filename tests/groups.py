@@ -42,6 +42,7 @@ GROUPS: Final = (
     ("bench",),
     ("spark",),
     ("page",),
+    ("simulation",),
     ("docs",),
     ("unit",),
     ("contract", "catalogue"),

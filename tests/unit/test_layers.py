@@ -37,7 +37,7 @@ LIGHT = (
     "winnow.planning.plans",
     "winnow.values.results",
 )
-PACKAGES = ("winnow", "oracle", "demo", "broker", "bench", "parity", "plugins")
+PACKAGES = ("winnow", "oracle", "demo", "broker", "bench", "parity", "simulation", "plugins")
 
 ALLOWED_IMPORTS = {
     "dags": ("airflow.sdk", "winnow.clock", "winnow.config", "winnow.errors", "winnow_airflow"),

@@ -1,0 +1,156 @@
+"""Decides who begins, who goes on and what fails: by chance, writing it down, or as a script says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final, Protocol
+
+from simulation.script import ENDED, Fault, FaultKind, Place, Script, Start, Switch
+from simulation.turns import Adapter, Call
+
+HOUR_MS: Final = 3_600_000
+
+CONCURRENT_PROCESSES: Final = 3
+START_PROBABILITY: Final = 0.02
+"""Probability, at each call, that another process begins beside those that run."""
+SWITCH_PROBABILITY: Final = 0.25
+FAULT_PROBABILITIES: Final = {
+    FaultKind.KILL: 0.003,
+    FaultKind.STAND_STILL: 0.003,
+    FaultKind.REFUSE: 0.003,
+    FaultKind.LOSE_ANSWER: 0.004,
+    FaultKind.POWER_CUT: 0.0006,
+}
+"""Probability of each fault at each call where it can happen."""
+COMMIT_FACTOR: Final = 20
+"""How much more probable a fault is just before and after the catalog's row is swapped: there much is prepared, and
+what was looked at may have changed."""
+PAUSES_HOURS: Final = (1, 30, 200)
+ADVANCES_MS: Final = (1_000, 60_000, HOUR_MS, 26 * HOUR_MS)
+ALWAYS: Final = ("ingest", "compact")
+"""Steps without which nothing happens."""
+SKEWS_MS: Final = (0, 0, -50_000, 50_000)
+
+
+class Choices(Protocol):
+    """Who decides."""
+
+    def choose_start(self, at: Place, running: int) -> Start | None:
+        """Choose a process that begins now; None: none does."""
+
+    def choose_fault(self, at: Place, call: Call) -> Fault | None:
+        """Choose what happens at a call; None: it goes well."""
+
+    def choose_turn(self, at: Place, awake: Sequence[str]) -> str:
+        """Choose whose turn it is, of the processes that can go on."""
+
+
+def can_happen(kind: FaultKind, call: Call) -> bool:
+    """Whether a fault can happen at a call."""
+    match kind:
+        case FaultKind.REFUSE:
+            return not call.is_done and call.adapter is not Adapter.CLOCK
+        case FaultKind.LOSE_ANSWER:
+            # A disk answers or the machine is gone; what lies behind a network can have done it and not say so.
+            return call.is_done and call.writes and call.adapter in {Adapter.CATALOG, Adapter.STORE}
+        case _:
+            return True
+
+
+class RandomChoices:
+    """Decides by chance and writes a script of it. Each seed switches a random half of the faults off.
+
+    Args:
+        seed: of everything.
+        config: the topic's.
+        steps: names of steps with their weights.
+        length: number of processes.
+    """
+
+    def __init__(self, seed: int, config: dict[str, str], steps: dict[str, int], length: int) -> None:
+        self._random = Random(f"choices {seed}")
+        self._seed = seed
+        self._config = config
+        self._steps = {name: weight for name, weight in steps.items() if weight and self._random.random() < 0.8}
+        self._steps |= {name: steps[name] for name in ALWAYS}
+        self._length = length
+        self._faults = [kind for kind in FaultKind if self._random.random() < 0.5]
+        self._is_skewed = self._random.random() < 0.5
+        self._pace_ms = self._random.choice((ADVANCES_MS[:2], ADVANCES_MS[:3], ADVANCES_MS))
+        self.starts: list[Start] = []
+        self.faults: list[Fault] = []
+        self.switches: list[Switch] = []
+
+    @property
+    def script(self) -> Script:
+        """What was decided so far."""
+        return Script(self._seed, self._config, tuple(self.starts), tuple(self.faults), tuple(self.switches))
+
+    def choose_start(self, at: Place, running: int) -> Start | None:
+        """Choose a process that begins now; None: none does."""
+        if len(self.starts) >= self._length or running >= CONCURRENT_PROCESSES:
+            return None
+        if running and self._random.random() >= START_PROBABILITY:
+            return None
+        step = self._random.choices(list(self._steps), list(self._steps.values()))[0]
+        start = Start(
+            f"{step}-{len(self.starts) + 1}",
+            step,
+            at if running else None,
+            self._random.choice(self._pace_ms),
+            self._random.choice(SKEWS_MS) if self._is_skewed else 0,
+        )
+        self.starts.append(start)
+        return start
+
+    def choose_fault(self, at: Place, call: Call) -> Fault | None:
+        """Choose what happens at a call; None: it goes well."""
+        factor = COMMIT_FACTOR if call.name == "swap_metadata" else 1
+        for kind in self._faults:
+            if can_happen(kind, call) and self._random.random() < FAULT_PROBABILITIES[kind] * factor:
+                hours = self._random.choice(PAUSES_HOURS) if kind is FaultKind.STAND_STILL else 0
+                fault = Fault(kind, at, hours)
+                self.faults.append(fault)
+                return fault
+        return None
+
+    def choose_turn(self, at: Place, awake: Sequence[str]) -> str:
+        """Choose whose turn it is, of the processes that can go on."""
+        if at.process in awake and self._random.random() >= SWITCH_PROBABILITY:
+            return at.process
+        chosen = self._random.choice(list(awake))
+        if chosen != choose_by_default(at, awake):
+            self.switches.append(Switch(at, chosen))
+        return chosen
+
+
+class ScriptedChoices:
+    """Decides as a script says; what the script does not say is decided the same way each time."""
+
+    def __init__(self, script: Script) -> None:
+        self._starts = list(script.starts)
+        self._faults = {fault.at: fault for fault in script.faults}
+        self._switches = {switch.at: switch.to for switch in script.switches}
+
+    def choose_start(self, at: Place, running: int) -> Start | None:
+        """Choose a process that begins now; None: none does."""
+        for number, start in enumerate(self._starts):
+            if (running and start.at == at) or (not running and number == 0):
+                return self._starts.pop(number)
+        return None
+
+    def choose_fault(self, at: Place, call: Call) -> Fault | None:
+        """Choose what happens at a call; None: it goes well, or the fault cannot happen there any more."""
+        fault = self._faults.get(at)
+        return fault if fault is not None and can_happen(fault.kind, call) else None
+
+    def choose_turn(self, at: Place, awake: Sequence[str]) -> str:
+        """Choose whose turn it is, of the processes that can go on."""
+        chosen = self._switches.get(at)
+        return chosen if chosen is not None and chosen in awake else choose_by_default(at, awake)
+
+
+def choose_by_default(at: Place, awake: Sequence[str]) -> str:
+    """Choose the process that had its turn, else the one that began first."""
+    return at.process if at.process in awake and at.call != ENDED else awake[0]

@@ -1,0 +1,304 @@
+"""Runs one history: processes that do what Winnow does in a home of their own, until all of them have come to rest."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from sqlalchemy.exc import OperationalError
+
+from simulation.adapters import MODULE_STATE, Adapters
+from simulation.choices import HOUR_MS, Choices
+from simulation.disk import SyncedDisk
+from simulation.judge import BrokenPromiseError, Judge
+from simulation.script import ENDED, Fault, FaultKind, Place, Start
+from simulation.source import BASE_MS
+from simulation.steps import STEPS, TOPIC, StepContext, run_creation
+from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until
+from winnow.config.settings import load_settings
+from winnow.errors import ServiceError, WinnowError
+from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.installation import Installation, open_installation
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.deletion import restore_topic
+from winnow.pipeline.topics.partitions import resume_partitions
+
+QUIET_STEPS: Final = ("settle", "compact", "sweep", "sweep", "sweep")
+"""What runs when all faults have stopped, two days apart."""
+MAXIMUM_CALLS: Final = 60_000
+"""Calls after which a history counts as one that does not end."""
+
+
+@dataclass
+class Outcome:
+    """What came of a history. ``broken``: the promise that was broken, None: none was. ``story``: what happened."""
+
+    broken: str | None = None
+    story: list[str] = field(default_factory=list)
+    calls: int = 0
+    commits: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+class History:
+    """One history.
+
+    Args:
+        seed: of the source's records, the steps' arguments and the processes' own randomness.
+        config: the topic's.
+        choices: who decides.
+        folder: a folder of its own, which is emptied before and removed after.
+    """
+
+    def __init__(self, seed: int, config: dict[str, str], choices: Choices, folder: Path) -> None:
+        self._seed = seed
+        self._config = config
+        self._choices = choices
+        self._folder = folder
+        self._turns = Turns(self._meet, self._switch)
+        self._processes: list[Process] = []
+        self._now_ms = BASE_MS
+        self._faults_are_on = False
+        self._broken: str | None = None
+        self._judge = Judge(self._read_true_ms, config)
+        self._disk = SyncedDisk(folder / "home")
+        self.outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Run it to its end, or to the first promise that is broken."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        gc.disable()
+        try:
+            with Adapters(self._read_clock_ms, self._read_true_ms, self._disk.note_sync, self._note_swap):
+                try:
+                    self._run_all()
+                except BrokenPromiseError as problem:
+                    self._broken = self._broken or str(problem)
+                finally:
+                    self._end_all()
+        finally:
+            gc.enable()
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self.outcome.broken = self._broken
+        self.outcome.calls = self._turns.calls
+        self.outcome.commits = self._judge.commits
+        return self.outcome
+
+    # ------------------------------------------------------------------------------------------- time and turns
+
+    def _read_true_ms(self) -> int:
+        return self._now_ms
+
+    def _read_clock_ms(self) -> int:
+        process = get_process()
+        return self._now_ms + (0 if process is None else process.skew_ms)
+
+    def _switch(self, before: Process | None, after: Process) -> None:
+        for module, name, make in MODULE_STATE:
+            if before is not None:
+                before.module_state[module, name] = getattr(module, name)
+            kept = after.module_state.get((module, name))
+            setattr(module, name, make() if kept is None else kept)
+
+    def _run_all(self) -> None:
+        self._finish(self._start("creation", run_creation))
+        self._faults_are_on = True
+        place = Place("creation", ENDED)
+        while True:
+            running = [process for process in self._processes if process.is_running]
+            start = self._choices.choose_start(place, len(running))
+            if start is not None:
+                self._start_step(start)
+                continue
+            if self._judge.is_removed:
+                return
+            if not running:
+                break
+            self._now_ms = max(self._now_ms, min(process.asleep_until_ms for process in running))
+            awake = [process for process in running if process.asleep_until_ms <= self._now_ms]
+            chosen = self._choices.choose_turn(place, [process.name for process in awake])
+            place = self._give_turn(next(process for process in awake if process.name == chosen))
+        self._faults_are_on = False
+        self._come_to_rest()
+
+    def _give_turn(self, process: Process) -> Place:
+        self._turns.give(process)
+        if self._turns.calls > MAXIMUM_CALLS:
+            raise BrokenPromiseError("The processes do not come to an end.")
+        if self._broken is not None:
+            raise BrokenPromiseError(self._broken)
+        if not process.is_running:
+            if process.is_killed or process.error is not None:
+                gc.collect()  # what it had open is closed now, as the operating system does it, and not at any time
+            self._note_end(process)
+        return process.place
+
+    def _start_step(self, start: Start) -> None:
+        self._now_ms += start.advance_ms
+        self.outcome.steps[start.step] += 1
+        self._tell(f"{start.process} begins" + (f", its clock {start.skew_ms // 1000:+} s" if start.skew_ms else ""))
+        self._start(start.process, STEPS[start.step].run, start.step, start.skew_ms)
+
+    def _start(self, name: str, run: Callable[[StepContext], None], step: str = "", skew_ms: int = 0) -> Process:
+        process = Process(name, step, Random(f"chance {self._seed} {name}"), skew_ms)
+        self._turns.start(process, partial(self._run_step, name, run))
+        self._processes.append(process)
+        return process
+
+    def _run_step(self, name: str, run: Callable[[StepContext], None]) -> None:
+        with self._open_installation() as installation:
+            arguments = Random(f"arguments {self._seed} {name}")
+            run(StepContext(name, self._seed, installation, self._folder, arguments, self._judge, self._config))
+
+    @contextmanager
+    def _open_installation(self) -> Iterator[Installation]:
+        environment = {"WINNOW_HOME": str(self._folder / "home"), "WINNOW_ENGINE__THREADS": "1"}
+        settings = load_settings(cwd=self._folder, env=environment)
+        process = get_process()
+        holder = None if process is None else f"host:1:{process.name}"
+        with open_installation(settings, now_ms=self._read_clock_ms, holder=holder, actor="ann") as installation:
+            yield installation
+
+    # ------------------------------------------------------------------------------------------- what happens
+
+    def _meet(self, process: Process, call: Call) -> None:
+        if not self._faults_are_on:
+            return
+        fault = self._choices.choose_fault(process.place, call)
+        if fault is not None:
+            self.outcome.faults[fault.kind] += 1
+            self.outcome.pairs[process.step, fault.kind] += 1
+            self._inflict(fault, process, call)
+
+    def _inflict(self, fault: Fault, process: Process, call: Call) -> None:
+        match fault.kind:
+            case FaultKind.KILL:
+                self._tell(f"{process.name} is killed {call}")
+                process.is_killed = True
+                raise ProcessKilled
+            case FaultKind.STAND_STILL:
+                self._tell(f"{process.name} stands still for {fault.hours} h {call}")
+                sleep_until(self._read_true_ms, fault.hours * HOUR_MS / 1000)
+            case FaultKind.POWER_CUT:
+                for other in self._processes:
+                    other.is_killed = True
+                lost = self._disk.cut_power(Random(f"power {self._seed} {process.name} {process.calls}"))
+                self._tell(f"the power goes; {process.name} was {call}; {len(lost)} files and folders lost or torn")
+                raise ProcessKilled
+            case FaultKind.REFUSE:
+                self._tell(f"{process.name} gets an error {call}")
+                process.was_refused = True
+                raise _make_error(call)
+            case FaultKind.LOSE_ANSWER:
+                self._tell(f"{process.name} gets an error {call}, which has had its effect")
+                process.was_refused = True
+                raise _make_error(call)
+
+    def _note_swap(self, identifier: str, metadata_location: str) -> None:
+        process = get_process()
+        assert process is not None
+        if "latest" in identifier or "quarantine" in identifier or TOPIC not in identifier:
+            return
+        try:
+            self._tell(f"{process.name} commits {self._judge.judge_commit(process.name, metadata_location)}")
+        except BrokenPromiseError as problem:
+            self._tell(f"{process.name} commits")
+            self._broken = str(problem)
+
+    def _note_end(self, process: Process) -> None:
+        error = process.error
+        if process.is_killed:
+            return
+        if error is None:
+            if process.step == "ingest":
+                self._judge.judge_ended_ingest(process.name)
+            self._tell(f"{process.name} ends")
+        elif isinstance(error, WinnowError) or (isinstance(error, OSError) and process.was_refused):
+            self.outcome.errors[type(error).__name__] += 1
+            self._tell(f"{process.name} ends with {type(error).__name__}: {str(error)[:160]}")
+        else:
+            raise BrokenPromiseError(f"{process.name} ended with {type(error).__name__}: {error}") from error
+        if not self._judge.is_removed:
+            self._judge.judge_files()
+
+    # ------------------------------------------------------------------------------------------- the end
+
+    def _come_to_rest(self) -> None:
+        self._tell("all faults stop")
+        self._finish(self._start("rest-prepare", self._prepare_rest))
+        for number, step in enumerate(QUIET_STEPS):
+            self._now_ms += 200 * HOUR_MS
+            self._finish(self._start(f"rest-{step}-{number}", STEPS[step].run))
+        self._finish(self._start("rest-check", self._check_rest))
+
+    def _prepare_rest(self, context: StepContext) -> None:
+        restore_topic(context.installation, TOPIC)
+        resume_partitions(context.installation, TOPIC, by="ann")
+        alter_topic(context.installation, TOPIC, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0"}, [])
+
+    def _check_rest(self, context: StepContext) -> None:
+        installation = context.installation
+        rows = [row for batch in read_batches(installation, TOPIC) for row in batch.to_pylist()]
+        self._judge.judge_reading(rows)
+        due = [
+            (assessment.partition, assessment.reason)
+            for assessment in assess_topics(installation, [TOPIC], as_of_ms=installation.now_ms())
+            if getattr(assessment, "reason", None) is not None and getattr(assessment, "is_eligible", False)
+        ]
+        if due:
+            raise BrokenPromiseError(f"Partition {due[0][0]} is still due ({due[0][1]}).")
+        left_open = installation.store.runs.list_open(TOPIC)
+        if left_open:
+            raise BrokenPromiseError(f"The run of plan {left_open[0].plan_id} is still {left_open[0].status}.")
+        location = installation.log.open(TOPIC).load_table().location()
+        self._judge.judge_orphans(Path(str(location).removeprefix("file://")))
+
+    def _finish(self, process: Process) -> None:
+        while process.is_running:
+            self._now_ms = max(self._now_ms, process.asleep_until_ms)
+            self._turns.give(process)
+            if self._broken is not None:
+                raise BrokenPromiseError(self._broken)
+        if process.error is not None:
+            raise BrokenPromiseError(
+                f"With all faults off, {process.name} ended with {type(process.error).__name__}: {process.error}"
+            ) from process.error
+        self._judge.judge_files()
+
+    def _end_all(self) -> None:
+        for process in self._processes:
+            process.is_killed = True
+        for process in self._processes:
+            while process.is_running:
+                self._turns.give(process)
+
+    def _tell(self, text: str) -> None:
+        self.outcome.story.append(text)
+
+
+def _make_error(call: Call) -> Exception:
+    match call.adapter:
+        case Adapter.STORE:
+            return ServiceError(
+                "The metadata store sqlite does not answer: simulated.",
+                left="Whether the last change arrived is not certain, and repeating it does no harm.",
+                next="Run it again.",
+            )
+        case Adapter.CATALOG:
+            return OperationalError("simulated", {}, ConnectionError("server closed the connection"))
+        case _:
+            return OSError(errno.ENOSPC if call.writes else errno.EIO, "simulated")

@@ -1,0 +1,279 @@
+"""Judges every commit of the topic's table: what readers see, against what was acknowledged.
+
+It reads the table itself (:mod:`simulation.table_reader`), and knows three things from the steps: which records a
+process appends, which offsets someone asked to delete, which configurations there were. A commit is acknowledged at the
+moment at which the catalog's row names it, whatever its process hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from simulation.choices import SKEWS_MS
+from simulation.source import PARTITIONS, SourceRecord
+from simulation.table_reader import Snapshot, TableReader
+
+RecordId = tuple[int, int]
+"""Partition and offset."""
+
+_TOLERANCE_MS: Final = 2 * max(SKEWS_MS) + 60_000
+"""How much earlier than the true time allows something may happen: clocks differ by so much."""
+
+
+class BrokenPromiseError(AssertionError):
+    """Something that Winnow promises does not hold."""
+
+
+class Judge:
+    """Judges one topic.
+
+    Args:
+        read_true_ms: the world's clock.
+        config: the topic's configuration.
+    """
+
+    def __init__(self, read_true_ms: Callable[[], int], config: Mapping[str, str]) -> None:
+        self._read_true_ms = read_true_ms
+        self._reader = TableReader()
+        self._expected: dict[str, dict[RecordId, SourceRecord]] = {}
+        self._undoing: set[str] = set()
+        self._deletable = dict.fromkeys(range(PARTITIONS), 0)
+        self._retentions_ms = {int(config.get("retention.ms", "-1"))} if "delete" in config["cleanup.policy"] else {-1}
+        self._tombstone_ages_ms = {int(config.get("delete.retention.ms", "86400000"))}
+        self._graces_ms = {int(config.get("winnow.retired.grace.ms", "86400000"))}
+        self.acknowledged: dict[RecordId, SourceRecord] = {}
+        self._appended_ms: dict[RecordId, int] = {}
+        self.visible: set[RecordId] = set()
+        self._gone_tombstones: set[RecordId] = set()
+        self._gone: set[RecordId] = set()
+        self._log_starts = dict.fromkeys(range(PARTITIONS), 0)
+        self._superseded: list[tuple[Snapshot, int]] = []
+        self._metadata: str | None = None
+        self._deleted_at_ms: int | None = None
+        self.is_removed = False
+        self.commits = 0
+
+    # ------------------------------------------------------------------------------------------- what steps say
+
+    def expect_records(self, process: str, records: list[SourceRecord]) -> None:
+        """``process`` appends these records, or some of them that nobody has appended yet."""
+        self._expected[process] = {(record.partition, record.offset): record for record in records}
+
+    def expect_undo(self, process: str) -> None:
+        """``process`` takes an ingest back."""
+        self._undoing.add(process)
+
+    def expect_log_start(self, partition: int, offset: int) -> None:
+        """Records below ``offset`` may go."""
+        self._deletable[partition] = max(offset, self._deletable[partition])
+
+    def expect_configuration(self, overrides: Mapping[str, str]) -> None:
+        """The topic may get this configuration."""
+        if "delete.retention.ms" in overrides:
+            self._tombstone_ages_ms.add(int(overrides["delete.retention.ms"]))
+        if "winnow.retired.grace.ms" in overrides:
+            self._graces_ms.add(int(overrides["winnow.retired.grace.ms"]))
+
+    # ------------------------------------------------------------------------------------------- each commit
+
+    def judge_commit(self, process: str, metadata_location: str) -> str:
+        """Judge the commit that ``process`` has just made; return what it did, in a few words.
+
+        Raises:
+            BrokenPromiseError: it did something that Winnow promises not to do.
+        """
+        self.commits += 1
+        before = self._snapshots()
+        self._metadata = metadata_location
+        snapshots = self._reader.list_snapshots(metadata_location)
+        if not snapshots:
+            return "an empty table"
+        current = snapshots[-1]
+        if before and before[-1].snapshot_id != current.snapshot_id:
+            # A snapshot's time is when its commit was prepared: whoever stood still since then shortens the grace of
+            # the snapshot before it.
+            self._superseded.append((before[-1], min(current.timestamp_ms, self._read_true_ms())))
+        if self._is_removal(current):
+            return "remove-topic: the topic is gone for good"
+        partitions = self._reader.read_state(current)
+        starts = {number: int(partition["log_start_offset"]) for number, partition in partitions.items()}
+        visible = self._find_visible(current, starts)
+        appended, removed = visible.keys() - self.visible, self.visible - visible.keys()
+        if process in self._undoing and not appended:
+            self._accept_undone(removed)
+        self._judge_appended(process, {place: visible[place] for place in appended}, partitions)
+        self._judge_log_starts(process, starts, visible)
+        self._judge_removed(removed)
+        self.visible = set(visible)
+        self._gone |= removed
+        self._judge_keys()
+        words = current.operation or "a commit"
+        changes = f"+{len(appended)} -{len(removed)} records" if appended or removed else "the same records"
+        return f"{words}: {changes}, {len(visible)} visible"
+
+    def _is_removal(self, snapshot: Snapshot) -> bool:
+        """Whether a commit removes a topic whose time of grace has passed since somebody deleted it."""
+        match snapshot.operation:
+            case "delete-topic":
+                self._deleted_at_ms = self._deleted_at_ms or self._read_true_ms()
+            case "restore-topic":
+                self._deleted_at_ms = None
+            case "remove-topic":
+                grace_ms = min(self._graces_ms) - _TOLERANCE_MS
+                if self._deleted_at_ms is None or self._read_true_ms() - self._deleted_at_ms < grace_ms:
+                    raise BrokenPromiseError("The topic was removed before its time of grace had passed.")
+                self.is_removed = True
+        return self.is_removed
+
+    def _snapshots(self) -> list[Snapshot]:
+        if self._metadata is None:
+            return []
+        try:
+            return self._reader.list_snapshots(self._metadata)
+        except (FileNotFoundError, ValueError) as problem:
+            what = "gone" if isinstance(problem, FileNotFoundError) else "torn"
+            raise BrokenPromiseError(f"{Path(self._metadata).name} is {what}, and the catalog names it.") from None
+
+    def _find_visible(self, snapshot: Snapshot, starts: Mapping[int, int]) -> dict[RecordId, SourceRecord]:
+        visible: dict[RecordId, SourceRecord] = {}
+        for record in self._reader.read_records(snapshot):
+            place = record.partition, record.offset
+            if record.offset < starts[record.partition]:
+                continue
+            if place in visible:
+                raise BrokenPromiseError(f"{_name(place)} is there twice.")
+            visible[place] = record
+        return visible
+
+    def _accept_undone(self, removed: set[RecordId]) -> None:
+        for place in removed:
+            del self.acknowledged[place]
+        removed.clear()
+
+    def _judge_appended(
+        self, process: str, appended: Mapping[RecordId, SourceRecord], partitions: Mapping[int, Mapping[str, Any]]
+    ) -> None:
+        expected = self._expected.get(process, {})
+        for place, record in appended.items():
+            if place in self.acknowledged and place in self._gone:
+                raise BrokenPromiseError(f"{_name(place)} was removed and is back.")
+            if expected.get(place) != record:
+                raise BrokenPromiseError(f"{_name(place)} was never appended as it is read now.")
+            self.acknowledged[place] = record
+            self._appended_ms[place] = self._read_true_ms()
+            self._gone.discard(place)
+        if appended:
+            missing = [
+                place
+                for place in expected
+                if place not in self.acknowledged and place[1] >= int(partitions[place[0]]["log_start_offset"])
+            ]
+            if missing:
+                raise BrokenPromiseError(f"{_name(missing[0])} of the same file was not appended.")
+
+    def _judge_log_starts(self, process: str, starts: Mapping[int, int], visible: Collection[RecordId]) -> None:
+        for partition, start in starts.items():
+            is_emptied = process in self._undoing and all(place[0] != partition for place in visible)
+            if start < self._log_starts[partition] and not is_emptied:
+                raise BrokenPromiseError(f"The log start of partition {partition} went back to {start}.")
+            for place, record in self.acknowledged.items():
+                if place[0] != partition or not self._log_starts[partition] <= place[1] < start:
+                    continue
+                if place[1] >= self._deletable[partition] and not self._is_out_of_retention(record):
+                    raise BrokenPromiseError(f"{_name(place)} lies below the log start, and nobody asked for that.")
+        self._log_starts = dict(starts)
+
+    def _is_out_of_retention(self, record: SourceRecord) -> bool:
+        age_ms = self._read_true_ms() + _TOLERANCE_MS - record.timestamp_ms
+        return any(retention_ms >= 0 and age_ms > retention_ms for retention_ms in self._retentions_ms)
+
+    def _judge_removed(self, removed: set[RecordId]) -> None:
+        newest = self._find_newest()
+        for place in sorted(removed):
+            record = self.acknowledged[place]
+            if place[1] < self._log_starts[place[0]] or newest[place[0], record.key] > place[1]:
+                continue
+            age_ms = self._read_true_ms() + _TOLERANCE_MS - self._appended_ms[place]
+            if record.value is not None:
+                raise BrokenPromiseError(f"{_name(place)}, the newest of its key, was removed.")
+            if age_ms < min(self._tombstone_ages_ms):
+                raise BrokenPromiseError(f"{_name(place)}, a tombstone, was removed too early.")
+            self._gone_tombstones.add(place)
+
+    def _judge_keys(self) -> None:
+        for (partition, key), offset in self._find_newest().items():
+            place = partition, offset
+            if place in self.visible or offset < self._log_starts[partition]:
+                continue
+            if place not in self._gone_tombstones:
+                raise BrokenPromiseError(f"{_name(place)}, the newest of its key, is not there.")
+            older = [
+                other
+                for other in self.visible
+                if other[0] == partition and self.acknowledged[other].key == key and other[1] < offset
+            ]
+            if older:
+                raise BrokenPromiseError(f"{_name(older[0])} is back: its tombstone at {offset} was removed before it.")
+
+    def _find_newest(self) -> dict[tuple[int, bytes], int]:
+        newest: dict[tuple[int, bytes], int] = {}
+        for (partition, offset), record in self.acknowledged.items():
+            key = partition, record.key
+            newest[key] = max(offset, newest.get(key, -1))
+        return newest
+
+    # ------------------------------------------------------------------------------------------- at rest
+
+    def judge_ended_ingest(self, process: str) -> None:
+        """Judge an ingest that said that it succeeded.
+
+        Raises:
+            BrokenPromiseError: a record of its file is not in the log.
+        """
+        for place in self._expected.get(process, {}):
+            if place not in self.acknowledged and place[1] >= self._log_starts[place[0]]:
+                raise BrokenPromiseError(f"{_name(place)} is not in the log, and {process} said that it is.")
+
+    def judge_files(self, metadata_location: str | None = None) -> None:
+        """Judge that every file is there which a reader may need: of kept snapshots, and for the time of grace.
+
+        Raises:
+            BrokenPromiseError: one is gone.
+        """
+        now_ms = self._read_true_ms()
+        grace_ms = min(self._graces_ms) - _TOLERANCE_MS
+        self._superseded = [(snapshot, at_ms) for snapshot, at_ms in self._superseded if now_ms - at_ms < grace_ms]
+        for snapshot in [*self._snapshots(), *(snapshot for snapshot, _ in self._superseded)]:
+            for path in (*self._reader.list_files(snapshot), snapshot.state_path):
+                if not path.exists():
+                    raise BrokenPromiseError(f"{path.name} is gone, and snapshot {snapshot.snapshot_id} names it.")
+
+    def judge_orphans(self, table_folder: Path) -> None:
+        """Judge that no data file lies there that no kept snapshot names.
+
+        Raises:
+            BrokenPromiseError: one does.
+        """
+        named = {path for snapshot in self._snapshots() for path in self._reader.list_data_files(snapshot)}
+        orphans = sorted(set((table_folder / "data").rglob("*.parquet")) - named)
+        if orphans:
+            raise BrokenPromiseError(f"{orphans[0].relative_to(table_folder)} is named by nothing and stays.")
+
+    def judge_reading(self, rows: list[dict[str, Any]]) -> None:
+        """Judge what Winnow's own reader returns, offset by offset.
+
+        Raises:
+            BrokenPromiseError: it is not what lies in the table.
+        """
+        read = [(row["partition"], row["offset"], row["key"], row["value"]) for row in rows]
+        expected = [
+            (*place, self.acknowledged[place].key, self.acknowledged[place].value) for place in sorted(self.visible)
+        ]
+        if read != expected:
+            raise BrokenPromiseError(f"Winnow reads {len(read)} records, and {len(expected)} others are there.")
+
+
+def _name(place: RecordId) -> str:
+    return f"Offset {place[1]} of partition {place[0]}"

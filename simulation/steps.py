@@ -1,0 +1,268 @@
+"""The steps of Winnow that run as simulated processes, each as a command or a task runs it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from simulation.source import PARTITIONS, SourceRecord, get_record, write_archive
+from winnow import __version__
+from winnow.engine import staging
+from winnow.engine.rewrite import ENGINE_NAME, compact_partition
+from winnow.pipeline.admin.delete_records import delete_records
+from winnow.pipeline.admin.scrub import open_scrub
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.compaction.open_runs import settle_open_runs, settle_topic
+from winnow.pipeline.compaction.plan import plan_topic
+from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.ingest.history import list_ingests
+from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.ingest.undo import undo_ingest
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.definition import alter_topic, create_topic
+from winnow.pipeline.topics.deletion import delete_topic, restore_topic
+from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
+from winnow.pipeline.topics.recovery import recover_topic
+from winnow.pipeline.topics.stored_rows import rebuild_store
+from winnow.store import RunState
+from winnow.values import documents
+from winnow.values.results import StagingManifest, Verdict
+
+TOPIC: Final = "orders"
+MAXIMUM_APPENDED: Final = 5
+HOUR_MS: Final = 3_600_000
+
+
+class Witness(Protocol):
+    """Who is told what a process is about to do, before it does it."""
+
+    def expect_records(self, process: str, records: list[SourceRecord]) -> None:
+        """``process`` appends these records, or some of them that nobody has appended yet."""
+
+    def expect_undo(self, process: str) -> None:
+        """``process`` takes an ingest back."""
+
+    def expect_log_start(self, partition: int, offset: int) -> None:
+        """Records below ``offset`` may go."""
+
+    def expect_configuration(self, overrides: Mapping[str, str]) -> None:
+        """The topic may get this configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """What a step works with. ``name``: the process. ``seed``: the source's.
+
+    ``arguments``: where the step's own come from; the same for a process of this name in every history of this seed.
+    """
+
+    name: str
+    seed: int
+    installation: Installation
+    folder: Path
+    arguments: Random
+    witness: Witness
+    config: Mapping[str, str]
+
+
+def run_creation(context: StepContext) -> None:
+    """Create the topic."""
+    create_topic(context.installation, TOPIC, PARTITIONS, dict(context.config))
+
+
+def _ingest(context: StepContext) -> None:
+    """Ingest a file that continues the log, and may begin before its end."""
+    state = context.installation.log.open(TOPIC).head().state
+    records = []
+    for partition in context.arguments.sample(range(PARTITIONS), context.arguments.randint(1, PARTITIONS)):
+        end = state.partitions[partition].log_end_offset
+        first = max(0, end - context.arguments.randrange(3))
+        last = end + context.arguments.randrange(1, MAXIMUM_APPENDED + 1)
+        records += [get_record(context.seed, partition, offset) for offset in range(first, last)]
+    archive = context.folder / f"{context.name}.jsonl"
+    write_archive(archive, records)
+    context.witness.expect_records(context.name, records)
+    ingest_files(context.installation, TOPIC, [str(archive)], as_of_ms=context.installation.now_ms())
+
+
+def _undo_ingest(context: StepContext) -> None:
+    """Take the newest ingest back, if that is possible."""
+    calls = [call for call in list_ingests(context.installation, TOPIC).calls if call.undoable]
+    if calls:
+        context.witness.expect_undo(context.name)
+        undo_ingest(context.installation, TOPIC, calls[0].ingest_id)
+
+
+def _compact(context: StepContext) -> None:
+    """Compact what is eligible: settle, plan, rewrite, accept, publish."""
+    installation = context.installation
+    with hold_lease(installation, TOPIC):
+        settle_open_runs(installation, TOPIC)
+        attempt = f"a-{context.arguments.randrange(10**9)}"
+        plan = plan_topic(installation, TOPIC, as_of_ms=installation.now_ms(), attempt=attempt)
+        if plan is not None:
+            _carry_out(installation, plan.plan_id, plan.uri, plan.sha256, attempt)
+
+
+def _carry_out(installation: Installation, plan_id: str, uri: str, sha256: str | None, attempt: str) -> None:
+    installation.store.runs.begin_attempt(plan_id, attempt, installation.now_ms())
+    document = staging.read_plan(uri, sha256)
+    parts = tuple(
+        compact_partition(document, partition, attempt=attempt, budget=installation.budget, folder=f"{attempt}/t0")
+        for partition in sorted(document.partitions, key=operator.attrgetter("partition"))
+    )
+    manifest = StagingManifest(plan_id, document.topic, attempt, parts, ENGINE_NAME, __version__)
+    staging.write_manifest(uri, manifest)
+    manifest = staging.read_manifest(uri, attempt) or manifest  # as validation reads it
+    installation.store.runs.set_state(plan_id, RunState.STAGED, installation.now_ms(), attempt=attempt)
+    verdict = Verdict(
+        plan_id,
+        document.topic,
+        attempt,
+        True,
+        False,
+        (),
+        installation.now_ms(),
+        manifest_digest=documents.compute_digest(manifest),
+        plan_sha256=sha256,
+    )
+    installation.store.verdicts.record(verdict)
+    installation.store.runs.set_state(plan_id, RunState.VALIDATED, installation.now_ms(), attempt=attempt)
+    publish_attempt(installation, plan_id, attempt)
+
+
+def _retry(context: StepContext) -> None:
+    """Carry out the plan of a run once more, as a task does that is started twice, or cleared in Airflow."""
+    installation = context.installation
+    runs = [run for run in installation.store.runs.list_runs(TOPIC, 3) if not run.status.is_closed]
+    if not runs:
+        return
+    run = context.arguments.choice(runs)
+    if run.attempt and run.status in {RunState.VALIDATED, RunState.PUBLISHING, RunState.UNKNOWN}:
+        publish_attempt(installation, run.plan_id, run.attempt)
+        return
+    attempt = f"r-{context.arguments.randrange(10**9)}"
+    _carry_out(installation, run.plan_id, run.plan_uri, run.plan_sha256, attempt)
+
+
+def _settle(context: StepContext) -> None:
+    """Settle what runs left open."""
+    settle_topic(context.installation, TOPIC)
+
+
+def _sweep(context: StepContext) -> None:
+    """Delete what nothing needs any more."""
+    sweep_topics(context.installation, [TOPIC])
+
+
+def _scrub(context: StepContext) -> None:
+    """Read every file of the log."""
+    open_scrub(context.installation, [TOPIC])
+
+
+def _delete_records(context: StepContext) -> None:
+    """Delete the oldest records of one partition, where the policy allows it."""
+    head = context.installation.log.open(TOPIC).head()
+    partition = context.arguments.randrange(PARTITIONS)
+    end = head.state.partitions[partition].log_end_offset
+    if "delete" in context.config["cleanup.policy"] and end:
+        offset = context.arguments.randint(0, end)
+        context.witness.expect_log_start(partition, offset)
+        delete_records(context.installation, TOPIC, {partition: offset})
+
+
+def _update_latest_table(context: StepContext) -> None:
+    """Update the table of the latest value of each key."""
+    if context.config.get("winnow.latest.table") == "true":
+        update_latest_table(context.installation, TOPIC)
+
+
+def _alter(context: StepContext) -> None:
+    """Change the topic's configuration."""
+    name, values = context.arguments.choice(
+        [
+            ("delete.retention.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
+            ("winnow.retired.grace.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
+            ("min.cleanable.dirty.ratio", ("0", "0.5")),
+            ("min.compaction.lag.ms", ("0", str(HOUR_MS))),
+        ]
+    )
+    overrides = {name: context.arguments.choice(values)}
+    context.witness.expect_configuration(overrides)
+    alter_topic(context.installation, TOPIC, overrides, [])
+
+
+def _pause(context: StepContext) -> None:
+    """Pause a partition."""
+    pause_partitions(context.installation, TOPIC, [context.arguments.randrange(PARTITIONS)], by="ann")
+
+
+def _resume(context: StepContext) -> None:
+    """Resume all partitions."""
+    resume_partitions(context.installation, TOPIC, by="ann")
+
+
+def _delete_topic(context: StepContext) -> None:
+    """Delete the topic, and bring it back."""
+    delete_topic(context.installation, TOPIC)
+    restore_topic(context.installation, TOPIC)
+
+
+def _restore_topic(context: StepContext) -> None:
+    """Bring the topic back if it is deleted."""
+    restore_topic(context.installation, TOPIC)
+
+
+def _recover(context: StepContext) -> None:
+    """Take the newest complete metadata, as after an accident."""
+    recover_topic(context.installation, TOPIC, run=True)
+
+
+def _rebuild_store(context: StepContext) -> None:
+    """Write the store's rows of the topic anew."""
+    rebuild_store(context.installation, [TOPIC])
+
+
+def _read(context: StepContext) -> None:
+    """Read the log to its end."""
+    for _ in read_batches(context.installation, TOPIC):
+        continue
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a process can do. ``weight``: how often it does."""
+
+    run: Callable[[StepContext], None]
+    weight: int
+
+
+STEPS: Final[Mapping[str, Step]] = MappingProxyType(
+    {
+        "ingest": Step(_ingest, 8),
+        "undo": Step(_undo_ingest, 2),
+        "compact": Step(_compact, 7),
+        "retry": Step(_retry, 3),
+        "settle": Step(_settle, 1),
+        "sweep": Step(_sweep, 4),
+        "scrub": Step(_scrub, 1),
+        "delete-records": Step(_delete_records, 2),
+        "latest-table": Step(_update_latest_table, 2),
+        "alter": Step(_alter, 1),
+        "pause": Step(_pause, 1),
+        "resume": Step(_resume, 1),
+        "delete-topic": Step(_delete_topic, 1),
+        "restore-topic": Step(_restore_topic, 1),
+        "recover": Step(_recover, 1),
+        "rebuild-store": Step(_rebuild_store, 1),
+        "read": Step(_read, 2),
+    }
+)

@@ -1,0 +1,117 @@
+"""Reads an Iceberg table without Winnow and without PyIceberg: JSON, Avro and Parquet, as the specification says.
+
+Files never change once a commit names them, so what was read of one is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import fastavro
+import pyarrow.parquet as pq
+
+from simulation.source import SourceRecord
+
+DELETED = 2
+"""Status of a manifest's entry whose file is not part of the snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One snapshot, as the metadata file has it. ``timestamp_ms``: by the clock of the process that committed it."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    operation: str
+    manifest_list: Path
+    state_path: Path
+
+
+@dataclass
+class TableReader:
+    """Reads one table's versions, file by file."""
+
+    _manifests: dict[Path, list[Path]] = field(default_factory=dict)
+    _data_files: dict[Path, list[Path]] = field(default_factory=dict)
+    _records: dict[Path, list[SourceRecord]] = field(default_factory=dict)
+
+    def list_snapshots(self, metadata_location: str) -> list[Snapshot]:
+        """List the snapshots that a metadata file keeps; the current one is the last."""
+        document = json.loads(find_path(metadata_location).read_bytes())
+        snapshots = [_parse_snapshot(snapshot) for snapshot in document.get("snapshots", [])]
+        current = document.get("current-snapshot-id")
+        return sorted(snapshots, key=lambda snapshot: snapshot.snapshot_id == current)
+
+    def read_state(self, snapshot: Snapshot) -> dict[int, dict[str, Any]]:
+        """Read the partitions of a snapshot's state document, by number."""
+        document = json.loads(snapshot.state_path.read_bytes())
+        return {int(number): partition for number, partition in document["partitions"].items()}
+
+    def list_files(self, snapshot: Snapshot) -> list[Path]:
+        """List the files that a reader of a snapshot opens: manifest list, manifests, data files."""
+        manifests = self._list_manifests(snapshot.manifest_list)
+        data_files = [path for manifest in manifests for path in self._list_data_files(manifest)]
+        return [snapshot.manifest_list, *manifests, *data_files]
+
+    def list_data_files(self, snapshot: Snapshot) -> list[Path]:
+        """List the data files of a snapshot."""
+        manifests = self._list_manifests(snapshot.manifest_list)
+        return [path for manifest in manifests for path in self._list_data_files(manifest)]
+
+    def read_records(self, snapshot: Snapshot) -> Iterator[SourceRecord]:
+        """Read every record of every data file of a snapshot."""
+        for path in self.list_data_files(snapshot):
+            if path not in self._records:
+                rows = pq.read_table(path, use_threads=False, partitioning=None).to_pylist()
+                self._records[path] = [
+                    SourceRecord(
+                        row["partition"],
+                        row["offset"],
+                        row["key"],
+                        row["value"],
+                        round(row["timestamp"].timestamp() * 1000),
+                    )
+                    for row in rows
+                ]
+            yield from self._records[path]
+
+    def _list_manifests(self, manifest_list: Path) -> list[Path]:
+        if manifest_list not in self._manifests:
+            self._manifests[manifest_list] = [find_path(entry["manifest_path"]) for entry in _read_avro(manifest_list)]
+        return self._manifests[manifest_list]
+
+    def _list_data_files(self, manifest: Path) -> list[Path]:
+        if manifest not in self._data_files:
+            self._data_files[manifest] = [
+                find_path(entry["data_file"]["file_path"])
+                for entry in _read_avro(manifest)
+                if entry["status"] != DELETED
+            ]
+        return self._data_files[manifest]
+
+
+def find_path(location: str) -> Path:
+    """Return the local path of a location."""
+    return Path(unquote(urlparse(location).path)) if location.startswith("file:") else Path(location)
+
+
+def _parse_snapshot(document: dict[str, Any]) -> Snapshot:
+    summary = document["summary"]
+    state = json.loads(summary["winnow.state"])
+    return Snapshot(
+        document["snapshot-id"],
+        document["timestamp-ms"],
+        summary.get("winnow.operation", ""),
+        find_path(document["manifest-list"]),
+        find_path(state["path"]),
+    )
+
+
+def _read_avro(path: Path) -> list[dict[str, Any]]:
+    with path.open("rb") as stream:
+        return [dict(record) for record in fastavro.reader(stream) if isinstance(record, dict)]

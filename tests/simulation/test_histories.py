@@ -1,0 +1,88 @@
+"""Simulated histories: fixed seeds hold every promise, a script replays, a broken promise is found, shrunk and told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from simulation import history, runner
+from simulation.history import Outcome
+from simulation.runner import replay, run_seed
+from simulation.script import Script, read_script, write_script
+from simulation.shrinking import shrink
+from simulation.story import tell_story
+
+SEEDS = range(1, 7)
+
+pytestmark = pytest.mark.filterwarnings(
+    # Files that a killed process leaves open.
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Histories run below the test's own folder."""
+    monkeypatch.setattr(runner, "find_folder", lambda: tmp_path / "history")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_history_of_a_seed_holds_every_promise(seed: int) -> None:
+    """Thirty processes, with the faults that the seed switches on."""
+    script, outcome = run_seed(seed)
+    assert outcome.broken is None, tell_story(script, outcome)
+    assert sum(outcome.steps.values()) == runner.LENGTH
+    assert outcome.commits > 0
+
+
+def test_script_replays_to_the_same_story(tmp_path: Path) -> None:
+    script, outcome = run_seed(3)
+    assert sum(outcome.faults.values()) > 1
+    write_script(tmp_path / "script.json", script)
+    again = replay(read_script(tmp_path / "script.json"))
+    assert again.story == outcome.story
+    assert again.calls == outcome.calls
+
+
+def test_broken_promise_is_found_made_smaller_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metadata files that are not synced are torn when the power goes, and the catalog names them."""
+    unsynced = SimpleNamespace(fsync=lambda _: None, environ=os.environ)
+    monkeypatch.setattr("winnow.log.file_io.os", unsynced)
+    script, outcome = _run_until(lambda outcome: outcome.broken is not None)
+    assert outcome.broken is not None
+    smaller, told = shrink(script, outcome.broken, tries=12, report=lambda _: None)
+    assert smaller.size < script.size
+    assert told is not None
+    text = tell_story(smaller, told)
+    assert "1. " in text
+    assert text.endswith(told.broken or "")
+    monkeypatch.setattr("winnow.log.file_io.os", os)
+    assert replay(smaller).broken is None
+
+
+def test_process_that_is_killed_has_no_effect_any_more() -> None:
+    """Whatever a killed process still tries in its clean-up is not done."""
+    script, outcome = _run_until(lambda outcome: "kill" in outcome.faults)
+    for name in {fault.at.process for fault in script.faults if fault.kind == "kill"}:
+        sentences = [sentence for sentence in outcome.story if sentence.startswith(f"{name} ")]
+        assert "is killed" in sentences[-1]
+
+
+def _run_until(holds: Callable[[Outcome], bool]) -> tuple[Script, Outcome]:
+    for seed in range(1, 40):
+        script, outcome = run_seed(seed)
+        if holds(outcome):
+            return script, outcome
+    raise AssertionError("no seed has it")
+
+
+def test_history_that_does_not_end_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress is a promise, too: what never comes to rest is found."""
+    monkeypatch.setattr(history, "MAXIMUM_CALLS", 500)
+    _, outcome = run_seed(1)
+    assert outcome.broken == "The processes do not come to an end."
