@@ -24,6 +24,7 @@ from pyiceberg.catalog import sql as catalog_sql
 from pyiceberg.table import metadata as table_metadata
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from simulation.disk import SyncedDisk
 from simulation.turns import Adapter, ProcessKilled, calling, get_process, sleep_until
 from winnow.cli import output
 from winnow.files import disk_sync, storage
@@ -101,7 +102,7 @@ class Adapters:
     Args:
         read_clock_ms: the clock of the process that asks.
         read_true_ms: the world's clock.
-        note_sync: told of each file or folder that is synced, by its descriptor.
+        disk: told of what is synced, and of what is deleted.
         note_swap: told of each commit of a table, in the process that made it: identifier and metadata file.
     """
 
@@ -109,13 +110,13 @@ class Adapters:
         self,
         read_clock_ms: Callable[[], int],
         read_true_ms: Callable[[], int],
-        note_sync: Callable[[int], None],
+        disk: SyncedDisk,
         note_swap: Callable[[str, str], None],
     ) -> None:
         self._changed: list[tuple[Any, str, Any]] = []
         self._read_clock_ms = read_clock_ms
         self._read_true_ms = read_true_ms
-        self._note_sync = note_sync
+        self._disk = disk
         self._note_swap = note_swap
 
     def __enter__(self) -> Adapters:
@@ -166,6 +167,8 @@ class Adapters:
             process = get_process()
             if process is not None and process.is_killed:
                 raise ProcessKilled
+            if process is not None and name == "unlink":
+                self._disk.note_deletion(args[0], kwargs.get("dir_fd"))
             return genuine(*args, **kwargs)
 
         self._set(os, name, act)
@@ -193,7 +196,7 @@ class Adapters:
                 genuine(number)
                 return
             with calling(Adapter.DISK, "fsync", writes=True):
-                self._note_sync(number)
+                self._disk.note_sync(number)
 
         self._set(os, "fsync", sync)
 

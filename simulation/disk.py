@@ -1,4 +1,4 @@
-"""A local disk that forgets what was not synced when the power goes."""
+"""A local disk that forgets what was not synced when the power goes: new files, their content, and deletions."""
 
 from __future__ import annotations
 
@@ -8,48 +8,79 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-_DATABASES: Final = (".db", ".db-wal", ".db-shm", ".lock")
+_DATABASES: Final = (".db", ".db-wal", ".db-shm", ".db-journal", ".lock")
 """SQLite syncs by itself, out of sight; its files keep what was committed."""
+_CHANGE_PROBABILITY: Final = 0.7
+"""Probability that a change that was not synced is lost; the others reached the disk by chance."""
 
 
 class SyncedDisk:
-    """What of the files below ``root`` would outlive a power cut."""
+    """What of the files below ``root`` would outlive a power cut.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: the folder that processes write to.
+        kept: a folder beside it, on the same disk, for deleted files that may come back.
+    """
+
+    def __init__(self, root: Path, kept: Path) -> None:
         self._root = root
+        self._kept = kept
         self._contents: dict[int, int] = {}
         self._entries: dict[int, set[tuple[str, int]]] = {}
+        self._deleted: dict[Path, Path] = {}
 
     def note_sync(self, descriptor: int) -> None:
         """Remember that a file, or the entries of a folder, were synced."""
         status = os.fstat(descriptor)
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        path = _find_open_path(descriptor)
         if path.is_dir():
-            with os.scandir(path) as entries:
-                self._entries[status.st_ino] = {(entry.name, entry.inode()) for entry in entries}
+            self._entries[status.st_ino] = {(entry.name, entry.inode()) for entry in os.scandir(path)}
+            self._deleted = {gone: copy for gone, copy in self._deleted.items() if gone.parent != path}
         else:
             self._contents[status.st_ino] = status.st_size
 
+    def note_deletion(self, name: str | os.PathLike[str], folder: int | None) -> None:
+        """Remember a file that is about to be deleted; ``folder``: the descriptor that ``name`` is relative to."""
+        path = Path(name) if folder is None else _find_open_path(folder) / name
+        if not path.is_relative_to(self._root) or path.name.endswith(_DATABASES):
+            return
+        status = path.lstat()
+        parent = path.parent.stat().st_ino
+        if (path.name, status.st_ino) in self._entries.get(parent, ()) and path.is_file():
+            self._kept.mkdir(exist_ok=True)
+            copy = self._kept / str(len(list(self._kept.iterdir())))
+            copy.hardlink_to(path)
+            self._deleted[path] = copy
+
     def cut_power(self, random: Random) -> list[str]:
         """Lose a random choice of what was not synced; return the paths below the root, each with what became of it."""
-        lost: list[str] = []
-        self._cut(self._root, random, lost)
-        return lost
+        changes: list[str] = []
+        self._cut(self._root, random, changes)
+        for path, copy in sorted(self._deleted.items()):
+            if path.parent.is_dir() and not path.exists() and random.random() < _CHANGE_PROBABILITY:
+                path.hardlink_to(copy)
+                changes.append(f"{path.relative_to(self._root)} is back")
+        self._deleted.clear()
+        return changes
 
-    def _cut(self, folder: Path, random: Random, lost: list[str]) -> None:
+    def _cut(self, folder: Path, random: Random, changes: list[str]) -> None:
         durable = self._entries.get(folder.stat().st_ino, set())
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             path = Path(entry.path)
             if entry.name.endswith(_DATABASES):
                 continue
-            if (entry.name, entry.inode()) not in durable and random.random() < 0.7:
-                lost.append(f"{path.relative_to(self._root)} is gone")
+            if (entry.name, entry.inode()) not in durable and random.random() < _CHANGE_PROBABILITY:
+                changes.append(f"{path.relative_to(self._root)} is gone")
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(path)
                 else:
                     path.unlink()
             elif entry.is_dir(follow_symlinks=False):
-                self._cut(path, random, lost)
-            elif entry.stat().st_size > self._contents.get(entry.inode(), 0) and random.random() < 0.7:
-                lost.append(f"{path.relative_to(self._root)} is torn")
+                self._cut(path, random, changes)
+            elif entry.stat().st_size > self._contents.get(entry.inode(), 0) and random.random() < _CHANGE_PROBABILITY:
+                changes.append(f"{path.relative_to(self._root)} is torn")
                 os.truncate(path, random.randrange(entry.stat().st_size))
+
+
+def _find_open_path(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}").readlink()

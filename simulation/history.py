@@ -74,7 +74,7 @@ class History:
         self._faults_are_on = False
         self._broken: str | None = None
         self._judge = Judge(self._read_true_ms, config)
-        self._disk = SyncedDisk(folder / "home")
+        self._disk = SyncedDisk(folder / "home", folder / "deleted")
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -83,7 +83,7 @@ class History:
         self._folder.mkdir(parents=True)
         gc.disable()
         try:
-            with Adapters(self._read_clock_ms, self._read_true_ms, self._disk.note_sync, self._note_swap):
+            with Adapters(self._read_clock_ms, self._read_true_ms, self._disk, self._note_swap):
                 try:
                     self._run_all()
                 except BrokenPromiseError as problem:
@@ -194,10 +194,10 @@ class History:
                 self._tell(f"{process.name} stands still for {fault.hours} h {call}")
                 sleep_until(self._read_true_ms, fault.hours * HOUR_MS / 1000)
             case FaultKind.POWER_CUT:
+                changes = self._disk.cut_power(Random(f"power {self._seed} {process.name} {process.calls}"))
+                self._tell(f"the power goes; {process.name} was {call}; {', '.join(changes) or 'nothing was lost'}")
                 for other in self._processes:
                     other.is_killed = True
-                lost = self._disk.cut_power(Random(f"power {self._seed} {process.name} {process.calls}"))
-                self._tell(f"the power goes; {process.name} was {call}; {len(lost)} files and folders lost or torn")
                 raise ProcessKilled
             case FaultKind.REFUSE:
                 self._tell(f"{process.name} gets an error {call}")

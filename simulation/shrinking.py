@@ -30,6 +30,7 @@ def shrink(script: Script, broken: str, *, tries: int, report: Callable[[str], N
         if left <= 0:
             return False
         left -= 1
+        candidate = _prune(candidate)
         outcome = replay(candidate)
         if outcome.broken is None or get_kind(outcome.broken) != kind:
             return False
@@ -49,6 +50,16 @@ def shrink(script: Script, broken: str, *, tries: int, report: Callable[[str], N
 def get_kind(broken: str) -> str:
     """Return a broken promise without its numbers and names: the same promise in another history."""
     return " ".join(re.sub(r"[\w.-]*\d[\w.-]*", "N", broken).split()[:14])
+
+
+def _prune(script: Script) -> Script:
+    """Leave out the faults and switches of processes that do not begin: they cannot happen."""
+    names = {start.process for start in script.starts} | {"creation"}
+    return msgspec.structs.replace(
+        script,
+        faults=tuple(fault for fault in script.faults if fault.at.process in names),
+        switches=tuple(switch for switch in script.switches if {switch.at.process, switch.to} <= names),
+    )
 
 
 def _drop_some(items: Sequence[Item], still_fails: Callable[[Sequence[Item]], bool]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from simulation.source import PARTITIONS, SourceRecord, get_record, write_archive
-from winnow import __version__
-from winnow.engine import staging
-from winnow.engine.rewrite import ENGINE_NAME, compact_partition
+from winnow.engine import compaction_job, staging
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.scrub import open_scrub
 from winnow.pipeline.admin.sweep import sweep_topics
@@ -34,7 +31,7 @@ from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store import RunState
 from winnow.values import documents
-from winnow.values.results import StagingManifest, Verdict
+from winnow.values.results import Verdict
 
 TOPIC: Final = "orders"
 MAXIMUM_APPENDED: Final = 5
@@ -115,13 +112,16 @@ def _compact(context: StepContext) -> None:
 def _carry_out(installation: Installation, plan_id: str, uri: str, sha256: str | None, attempt: str) -> None:
     installation.store.runs.begin_attempt(plan_id, attempt, installation.now_ms())
     document = staging.read_plan(uri, sha256)
-    parts = tuple(
-        compact_partition(document, partition, attempt=attempt, budget=installation.budget, folder=f"{attempt}/t0")
-        for partition in sorted(document.partitions, key=operator.attrgetter("partition"))
+    results = list(
+        compaction_job._run_task(
+            [compaction_job.build_units(uri, document)], attempt, installation.budget, lambda _: None
+        )
     )
-    manifest = StagingManifest(plan_id, document.topic, attempt, parts, ENGINE_NAME, __version__)
-    staging.write_manifest(uri, manifest)
-    manifest = staging.read_manifest(uri, attempt) or manifest  # as validation reads it
+    if compaction_job.write_plan_manifest(uri, document, attempt, results).manifest_uri is None:
+        return  # the job failed; whoever settles the run closes it
+    manifest = staging.read_manifest(uri, attempt)
+    if manifest is None:
+        return
     installation.store.runs.set_state(plan_id, RunState.STAGED, installation.now_ms(), attempt=attempt)
     verdict = Verdict(
         plan_id,

@@ -51,6 +51,11 @@ DURABILITY = (
     Mutant("sync-no-store-folder", "the folder of a new metadata store is not synced")
     .changes("migrate", drop_statement("sync_folder"))
     .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),
+    Mutant("removed-ingest-files-come-back", "a refused ingest forgets its files before their deletion is on disk")
+    .changes("remove_files", drop_statement("sync_deletions"))
+    .caught_by(
+        "test_story_that_once_broke_a_promise_holds_it[a_refused_ingest_forgets_files_whose_deletion_is_not_synced]"
+    ),
     Mutant("removed-topic-comes-back", "the entry of a topic goes before the deletion of its files is on disk")
     .changes("deletion._remove_table", drop_statement("sync_deletions"))
     .caught_by("test_a_removed_topic_does_not_come_back_without_its_entry"),

@@ -17,6 +17,7 @@ from simulation.shrinking import shrink
 from simulation.story import tell_story
 
 SEEDS = range(1, 7)
+STORIES = sorted((Path(__file__).parent / "stories").glob("*.json"))
 
 pytestmark = pytest.mark.filterwarnings(
     # Files that a killed process leaves open.
@@ -38,6 +39,14 @@ def test_history_of_a_seed_holds_every_promise(seed: int) -> None:
     assert outcome.broken is None, tell_story(script, outcome)
     assert sum(outcome.steps.values()) == runner.LENGTH
     assert outcome.commits > 0
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
+def test_story_that_once_broke_a_promise_holds_it(story: Path) -> None:
+    script = read_script(story)
+    outcome = replay(script)
+    assert outcome.broken is None, tell_story(script, outcome)
+    assert sum(outcome.faults.values()) == len(script.faults)
 
 
 def test_script_replays_to_the_same_story(tmp_path: Path) -> None:

@@ -440,4 +440,8 @@ def remove_files(paths: Sequence[str], *, below: Sequence[str]) -> bool:
     for path in paths:
         with contextlib.suppress(OSError, ServiceError):
             gone += any(storage.find_path_below(root, path) and storage.delete(path, below=root) for root in below)
+    try:
+        storage.sync_deletions(paths)  # whoever hears that all of them are gone forgets them
+    except OSError:
+        return False
     return gone == len(paths)
