@@ -18,10 +18,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulation.history import Outcome
+from simulation.reach import Reach
 from simulation.runner import LENGTH, replay, run_seed
 from simulation.script import Script, read_script, write_script
 from simulation.shrinking import get_kind, shrink
@@ -81,6 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--length", type=int, default=LENGTH, help="processes of a history")
     parser.add_argument("--tries", type=int, default=150, help="runs to make a broken history smaller; 0: leave it")
     parser.add_argument("--first", action="store_true", help="end with the first broken promise")
+    parser.add_argument("--reach", action="store_true", help="also say which lines were reached; three times as slow")
     parser.add_argument("--json", type=Path, help="write the summary there")
     parser.add_argument("--found", type=Path, default=Path(".winnow/simulation"), help="where broken histories go")
     parser.add_argument("--replay", type=Path, help="run the history of this file")
@@ -93,8 +96,11 @@ def main(arguments: Sequence[str]) -> int:
     only = None if options.only is None else set(options.only.split(","))
     if only is not None and not only <= STEPS.keys():
         parser.error(f"there is no step {', '.join(sorted(only - STEPS.keys()))}; there are {', '.join(STEPS)}")
-    summary = _run_all(options, only)
+    with Reach() if options.reach else nullcontext() as reach:
+        summary = _run_all(options, only)
     print(_describe(summary))
+    if reach is not None:
+        print(reach.describe())
     if options.json is not None:
         options.json.write_text(json.dumps(summary.to_json(), indent=1) + "\n")
     return 1 if summary.broken else 0
