@@ -71,7 +71,7 @@ def _reads_time_or_chance(node: ast.AST) -> bool:
             alias.name not in {"UUID", "gmtime", "strftime"} for alias in node.names
         )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in {"utcnow", "today", "uuid1", "SystemRandom"} or (
+        return node.func.attr in {"utcnow", "today", "uuid1"} or (
             node.func.attr == "now" and ast.unparse(node.func.value).endswith(("datetime", "date"))
         )
     return False
