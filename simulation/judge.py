@@ -47,6 +47,7 @@ class Judge:
         self._appended_ms: dict[RecordId, int] = {}
         self.visible: set[RecordId] = set()
         self._gone_tombstones: set[RecordId] = set()
+        self._undone: set[RecordId] = set()
         self._gone: set[RecordId] = set()
         self._log_starts = dict.fromkeys(range(PARTITIONS), 0)
         self._superseded: list[tuple[Snapshot, int]] = []
@@ -150,6 +151,7 @@ class Judge:
     def _accept_undone(self, removed: set[RecordId]) -> None:
         for place in removed:
             del self.acknowledged[place]
+        self._undone |= removed
         removed.clear()
 
     def _judge_appended(
@@ -233,7 +235,8 @@ class Judge:
             BrokenPromiseError: a record of its file is not in the log.
         """
         for place in self._expected.get(process, {}):
-            if place not in self.acknowledged and place[1] >= self._log_starts[place[0]]:
+            is_known = place in self.acknowledged or place in self._undone
+            if not is_known and place[1] >= self._log_starts[place[0]]:
                 raise BrokenPromiseError(f"{_name(place)} is not in the log, and {process} said that it is.")
 
     def judge_files(self, metadata_location: str | None = None) -> None:
