@@ -239,7 +239,7 @@ class Judge:
             if not is_known and place[1] >= self._log_starts[place[0]]:
                 raise BrokenPromiseError(f"{_name(place)} is not in the log, and {process} said that it is.")
 
-    def judge_files(self, metadata_location: str | None = None) -> None:
+    def judge_files(self) -> None:
         """Judge that every file is there which a reader may need: of kept snapshots, and for the time of grace.
 
         Raises:

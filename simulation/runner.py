@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from simulation.choices import ALWAYS, RandomChoices, ScriptedChoices
+from simulation.choices import ALWAYS, HOUR_MS, RandomChoices, ScriptedChoices
 from simulation.history import History, Outcome
 from simulation.script import Script
-from simulation.steps import HOUR_MS, STEPS
+from simulation.steps import STEPS
 
 LENGTH: Final = 30
 """Processes of a history."""

@@ -9,6 +9,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from simulation.choices import HOUR_MS
 from simulation.source import PARTITIONS, SourceRecord, get_record, write_archive
 from winnow.engine import compaction_job, staging
 from winnow.pipeline.admin.delete_records import delete_records
@@ -35,7 +36,6 @@ from winnow.values.results import Verdict
 
 TOPIC: Final = "orders"
 MAXIMUM_APPENDED: Final = 5
-HOUR_MS: Final = 3_600_000
 
 
 class Witness(Protocol):

@@ -55,8 +55,7 @@ class TableReader:
     def list_files(self, snapshot: Snapshot) -> list[Path]:
         """List the files that a reader of a snapshot opens: manifest list, manifests, data files."""
         manifests = self._list_manifests(snapshot.manifest_list)
-        data_files = [path for manifest in manifests for path in self._list_data_files(manifest)]
-        return [snapshot.manifest_list, *manifests, *data_files]
+        return [snapshot.manifest_list, *manifests, *self.list_data_files(snapshot)]
 
     def list_data_files(self, snapshot: Snapshot) -> list[Path]:
         """List the data files of a snapshot."""
