@@ -82,6 +82,8 @@ class History:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         gc.disable()
+        gc.collect()
+        gc.freeze()  # most objects were imported, and need not be looked at after each killed process
         try:
             with Adapters(self._read_clock_ms, self._read_true_ms, self._disk, self._note_swap):
                 try:
@@ -91,6 +93,7 @@ class History:
                 finally:
                     self._end_all()
         finally:
+            gc.unfreeze()
             gc.enable()
             shutil.rmtree(self._folder, ignore_errors=True)
         self.outcome.broken = self._broken
@@ -170,7 +173,10 @@ class History:
         settings = load_settings(cwd=self._folder, env=environment)
         process = get_process()
         holder = None if process is None else f"host:1:{process.name}"
-        with open_installation(settings, now_ms=self._read_clock_ms, holder=holder, actor="ann") as installation:
+        with (
+            open_installation(settings, now_ms=self._read_clock_ms, holder=holder, actor="ann") as installation,
+            installation.store.keep_open(),
+        ):
             yield installation
 
     # ------------------------------------------------------------------------------------------- what happens
