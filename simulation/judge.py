@@ -14,6 +14,7 @@ from typing import Any, Final
 from simulation.choices import SKEWS_MS
 from simulation.source import PARTITIONS, SourceRecord
 from simulation.table_reader import Snapshot, TableReader
+from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS
 
 RecordId = tuple[int, int]
 """Partition and offset."""
@@ -93,9 +94,7 @@ class Judge:
             return "an empty table"
         current = snapshots[-1]
         if before and before[-1].snapshot_id != current.snapshot_id:
-            # A snapshot's time is when its commit was prepared: whoever stood still since then shortens the grace of
-            # the snapshot before it.
-            self._superseded.append((before[-1], min(current.timestamp_ms, self._read_true_ms())))
+            self._superseded.append((before[-1], self._read_true_ms()))
         if self._is_removal(current):
             return "remove-topic: the topic is gone for good"
         partitions = self._reader.read_state(current)
@@ -246,7 +245,7 @@ class Judge:
             BrokenPromiseError: one is gone.
         """
         now_ms = self._read_true_ms()
-        grace_ms = min(self._graces_ms) - _TOLERANCE_MS
+        grace_ms = min(self._graces_ms) - _TOLERANCE_MS - MAXIMUM_COMMIT_AGE_MS
         self._superseded = [(snapshot, at_ms) for snapshot, at_ms in self._superseded if now_ms - at_ms < grace_ms]
         for snapshot in [*self._snapshots(), *(snapshot for snapshot, _ in self._superseded)]:
             for path in (*self._reader.list_files(snapshot), snapshot.state_path):

@@ -18,10 +18,11 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate, update_table_
 
 from tests.support.world import World, open_world, run_between_head_and_commit
 from winnow.files import storage
-from winnow.log import file_checksums
+from winnow.log import file_checksums, sql_catalog
 from winnow.log.head import Change
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
 from winnow.log.snapshot_expiry import expire_snapshots
+from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS, LogSqlCatalog
 from winnow.log.topic_configuration import add_partitions, set_config
 from winnow.values.model import Segment
 
@@ -85,6 +86,7 @@ def compared_with_pyiceberg(world: World) -> Iterator[list[str]]:
         patch.setattr(catalog, "commit_table", noted)
         # What no snapshot dates is dated by the wall clock, at whose next look it would be another time.
         patch.setattr(update, "datetime_to_millis", lambda _: world.clock())
+        patch.setattr(sql_catalog, "read_wall_clock_ms", world.clock)
         yield seen
     assert seen == expected
     for read, answered, kept in parsed:
@@ -232,3 +234,29 @@ def test_a_commit_to_a_table_that_is_gone_is_a_conflict(world: World) -> None:
     world.installation.log.catalog.drop_table(IDENTIFIER)
     with pytest.raises(CommitFailedException):
         table.transaction().set_properties({"a": "b"}).commit_transaction()
+
+
+@pytest.mark.parametrize(("paused_ms", "prepared"), [(MAXIMUM_COMMIT_AGE_MS, 1), (MAXIMUM_COMMIT_AGE_MS + 1_000, 2)])
+def test_a_commit_whose_process_was_paused_for_long_is_prepared_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, paused_ms: int, prepared: int
+) -> None:
+    """Else it would bear the time of before, and the snapshot that it replaces would go before its grace."""
+    genuine, pauses = LogSqlCatalog._write_version, [paused_ms]
+
+    def write_and_pause(self: LogSqlCatalog, metadata: TableMetadata, before: str) -> str:
+        location = genuine(self, metadata, before)
+        now_ms = metadata.last_updated_ms + (pauses.pop() if pauses else 0)
+        monkeypatch.setattr(sql_catalog, "read_wall_clock_ms", lambda: now_ms)
+        return location
+
+    before = list_versions(world)
+    monkeypatch.setattr(LogSqlCatalog, "_write_version", write_and_pause)
+    commit(world, [paper(0)])
+    assert len(list_versions(world) - before) == prepared
+    assert [segment.path for segment in world.segments(topic=TOPIC)] == [paper(0).path]
+
+
+def list_versions(world: World) -> set[str]:
+    """The metadata files of the table."""
+    location = world.installation.log.open(TOPIC).head().table.location()
+    return {file.uri for file in storage.list_files(location) if file.uri.endswith(".metadata.json")}

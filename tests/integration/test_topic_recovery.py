@@ -184,7 +184,7 @@ def ingest_and_die_before_the_catalog_is_asked(world: World, first: int) -> str:
     """An ingest that ends when its metadata file is written; returns its name."""
     written: list[str] = []
 
-    def die(self: LogSqlCatalog, identifier: tuple[str, ...], before: str, after: str) -> None:
+    def die(self: LogSqlCatalog, identifier: tuple[str, ...], before: str, after: str, **_: object) -> None:
         written.append(storage.get_name(after))
         raise KilledError
 
@@ -227,11 +227,13 @@ def test_a_commit_that_lost_its_race_is_not_taken(world: World) -> None:
     """Another commit was made from the same log, and landed."""
     genuine, refused = LogSqlCatalog.swap_metadata, list[str]()
 
-    def refuse_once(self: LogSqlCatalog, identifier: tuple[str, ...], before: str, after: str) -> None:
+    def refuse_once(
+        self: LogSqlCatalog, identifier: tuple[str, ...], before: str, after: str, **more: int | None
+    ) -> None:
         if not refused:
             refused.append(storage.get_name(after))
             raise CommitFailedException("Table has been updated by another process")
-        genuine(self, identifier, before, after)
+        genuine(self, identifier, before, after, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LogSqlCatalog, "swap_metadata", refuse_once)

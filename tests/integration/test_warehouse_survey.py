@@ -35,7 +35,7 @@ class KilledError(BaseException):
 def ingest_and_die_before_the_catalog_is_asked(world: World) -> None:
     """An ingest that ends when its metadata file is written."""
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise KilledError
 
     with pytest.MonkeyPatch.context() as patch:
@@ -199,11 +199,13 @@ def test_a_commit_that_lost_its_race_leaves_a_file_that_is_not_taken(world: Worl
     genuine = LogSqlCatalog.swap_metadata
     refused: list[str] = []
 
-    def refuse_once(self: LogSqlCatalog, identifier: tuple[str, ...], before: str, after: str) -> None:
+    def refuse_once(
+        self: LogSqlCatalog, identifier: tuple[str, ...], before: str, after: str, **more: int | None
+    ) -> None:
         if not refused:
             refused.append(after)
             raise CommitFailedException("Table has been updated by another process")
-        genuine(self, identifier, before, after)
+        genuine(self, identifier, before, after, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LogSqlCatalog, "swap_metadata", refuse_once)

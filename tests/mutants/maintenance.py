@@ -78,6 +78,9 @@ MAINTENANCE = (
     Mutant("ledger-of-a-committed-call", "a row leads to the ledger of a committed ingest call")
     .changes("DeletionFilter.select_of_ingest", never("_is_committed"))
     .caught_by("test_forged_ingest_call_does_not_take_the_ledger_of_a_committed_one"),
+    Mutant("begun-removal-lists-again", "a removal that was begun lists segments whose manifests it has deleted")
+    .changes("describe_contents", never("removed_at_ms"))
+    .caught_by("test_removal_that_was_killed_at_any_file_is_completed_by_the_next_call[27-complete_by_deletion]"),
     Mutant("whatever-lies-in-a-removed-folder", "a removed topic takes whatever lies in its folder")
     .changes("TableFiles.may_delete", return_value("True", "named"))
     .caught_by("test_removed_topic_takes_nothing_that_links_lead_to"),

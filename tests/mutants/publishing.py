@@ -138,4 +138,7 @@ PUBLISHING = (
     Mutant("overtaken-update-fails", "an update of the latest state fails where another one came first")
     .changes("table._try_once", never("_is_overtaken"))
     .caught_by("test_an_update_of_the_latest_state_whose_files_were_swept_while_it_was_stopped_starts_over"),
+    Mutant("paused-commit-keeps-its-time", "a commit bears the time at which it was prepared, however long ago")
+    .changes("LogSqlCatalog.swap_metadata", never("MAXIMUM_COMMIT_AGE_MS"))
+    .caught_by("test_a_commit_whose_process_was_paused_for_long_is_prepared_again"),
 )

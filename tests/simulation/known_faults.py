@@ -51,6 +51,7 @@ NAMES: Final = (
     "documents-copies-stay",
     "overtaken-update-fails",
     "recorded-metadata-without-a-commit",
+    "paused-commit-keeps-its-time",
 )
 """Mutants of :mod:`tests.mutants` that concern what happens between processes."""
 

@@ -7,7 +7,7 @@ the file by its content, and swaps the row only if it still names the file that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pyiceberg.catalog import TABLE_METADATA_FILE_NAME_REGEX
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
 from sqlalchemy import CursorResult, delete, event, select, update
 from sqlalchemy.orm import Session
 
+from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
 from winnow.log.file_checksums import read_table_metadata, write_table_metadata
 from winnow.log.table import LEAST_METADATA_NUMBER_PROPERTY
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier
     from sqlalchemy import ColumnElement, Engine
+
+
+MAXIMUM_COMMIT_AGE_MS: Final = 10 * 60_000
+"""How long a commit may take from its preparation to the catalog's answer; by so much a grace can be too short."""
 
 
 class LogSqlCatalog(SqlCatalog):
@@ -84,7 +89,9 @@ class LogSqlCatalog(SqlCatalog):
         location = current.metadata_location
         if metadata != current.metadata:
             location = self._write_version(metadata, current.metadata_location)
-            self.swap_metadata(table.name(), current.metadata_location, location)
+            self.swap_metadata(
+                table.name(), current.metadata_location, location, prepared_at_ms=metadata.last_updated_ms
+            )
         return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
 
     def create_log_table(self, identifier: Identifier, metadata: TableMetadata) -> Table:
@@ -153,13 +160,21 @@ class LogSqlCatalog(SqlCatalog):
         location = provider.new_table_metadata_file_location(number)
         return write_table_metadata(self._open_files(metadata, location), location, metadata)
 
-    def swap_metadata(self, identifier: Identifier, before: str, after: str) -> None:
+    def swap_metadata(
+        self, identifier: Identifier, before: str, after: str, *, prepared_at_ms: int | None = None
+    ) -> None:
         """Set the metadata file in the table's row to ``after`` if it is still ``before``.
 
+        ``prepared_at_ms``: the time that the commit bears, by this machine's clock. The grace of the snapshot that it
+        replaces is counted from there, so whoever was paused for long since then prepares it again.
+
         Raises:
-            CommitFailedException: it is another one, or there is no such row; nothing changed.
+            CommitFailedException: it is another one, there is no such row, or the commit was prepared longer than
+                :data:`MAXIMUM_COMMIT_AGE_MS` ago; nothing changed.
         """
         row = IcebergTables
+        if prepared_at_ms is not None and read_wall_clock_ms() - prepared_at_ms > MAXIMUM_COMMIT_AGE_MS:
+            raise CommitFailedException(f"The commit was prepared too long ago: {'.'.join(identifier)}")
         statement = update(row).where(*self._is_row_of(identifier), row.metadata_location == before)
         with Session(self.engine) as session:
             swapped = cast(

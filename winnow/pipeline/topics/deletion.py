@@ -78,9 +78,11 @@ class _NothingToCommitError(Exception):
 
 
 def describe_contents(installation: Installation, topic: str) -> TopicContents:
-    """Describe what would go with ``topic``, which may be deleted already."""
+    """Describe what would go with ``topic``, which may be deleted already; nothing once its removal has begun."""
     log = installation.log.open(topic)
     head = log.head(even_deleted=True)
+    if head.state.removed_at_ms is not None:  # and the files that list the others may be gone
+        return TopicContents(topic, len(head.state.partitions), 0, 0, 0, 0, 0)
     segments = list(chain.from_iterable(log.segments(head).values()))
     quarantine = installation.log.quarantine(topic, head)
     visible = frozenset(head.state.quarantine_ingests)
