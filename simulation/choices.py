@@ -21,8 +21,14 @@ FAULT_PROBABILITIES: Final = {
     FaultKind.REFUSE: 0.003,
     FaultKind.LOSE_ANSWER: 0.004,
     FaultKind.POWER_CUT: 0.0006,
+    FaultKind.OLDER_CATALOG: 0.0005,
+    FaultKind.OLDER_STORE: 0.0005,
+    FaultKind.DAMAGE: 0.001,
+    FaultKind.FOREIGN_COMMIT: 0.002,
 }
 """Probability of each fault at each call where it can happen."""
+ACCIDENTS: Final = {FaultKind.OLDER_CATALOG, FaultKind.OLDER_STORE, FaultKind.DAMAGE, FaultKind.FOREIGN_COMMIT}
+"""What happens to the lake, not to a process."""
 COMMIT_FACTOR: Final = 20
 """How much more probable a fault is just before and after the catalog's row is swapped: there much is prepared, and
 what was looked at may have changed."""
@@ -58,6 +64,15 @@ def can_happen(kind: FaultKind, call: Call) -> bool:
             return True
 
 
+def _choose_faults(random: Random) -> list[FaultKind]:
+    """Choose a random half of the faults, of accidents a quarter; catalog and store are not both put back: nothing
+    could tell then."""
+    chosen = [kind for kind in FaultKind if random.random() < (0.25 if kind in ACCIDENTS else 0.5)]
+    if FaultKind.OLDER_CATALOG in chosen and FaultKind.OLDER_STORE in chosen:
+        chosen.remove(FaultKind.OLDER_STORE)
+    return chosen
+
+
 class RandomChoices:
     """Decides by chance and writes a script of it. Each seed switches a random half of the faults off.
 
@@ -75,7 +90,7 @@ class RandomChoices:
         self._steps = {name: weight for name, weight in steps.items() if weight and self._random.random() < 0.8}
         self._steps |= {name: steps[name] for name in ALWAYS}
         self._length = length
-        self._faults = [kind for kind in FaultKind if self._random.random() < 0.5]
+        self._faults = _choose_faults(self._random)
         self._is_skewed = self._random.random() < 0.5
         self._pace_ms = self._random.choice((ADVANCES_MS[:2], ADVANCES_MS[:3], ADVANCES_MS))
         self.starts: list[Start] = []

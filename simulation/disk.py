@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -51,6 +53,17 @@ class SyncedDisk:
             copy = self._kept / str(len(list(self._kept.iterdir())))
             copy.hardlink_to(path)
             self._deleted[path] = copy
+
+    @contextmanager
+    def durable(self) -> Iterator[None]:
+        """Count the files that appear during the block as synced: another engine's, on a machine of its own."""
+        before = set(self._root.rglob("*"))
+        yield
+        for path in set(self._root.rglob("*")) - before:
+            status, folder = path.stat(), path.parent.stat().st_ino
+            self._entries.setdefault(folder, set()).add((path.name, status.st_ino))
+            if path.is_file():
+                self._contents[status.st_ino] = status.st_size
 
     def cut_power(self, random: Random) -> list[str]:
         """Lose a random choice of what was not synced; return the paths below the root, each with what became of it."""

@@ -17,13 +17,14 @@ from typing import Final
 from sqlalchemy.exc import OperationalError
 
 from simulation.adapters import MODULE_STATE, Adapters
+from simulation.accidents import BACKUP_EVERY, Accidents
 from simulation.choices import HOUR_MS, Choices
 from simulation.disk import SyncedDisk
 from simulation.judge import BrokenPromiseError, Judge
 from simulation.script import ENDED, Fault, FaultKind, Place, Start
 from simulation.source import BASE_MS
 from simulation.steps import STEPS, TOPIC, StepContext, run_creation
-from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until
+from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until, unobserved
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, WinnowError
 from winnow.pipeline.compaction.assess import assess_topics
@@ -32,6 +33,8 @@ from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import restore_topic
 from winnow.pipeline.topics.partitions import resume_partitions
+from winnow.pipeline.topics.recovery import recover_topic
+from winnow.pipeline.topics.stored_rows import rebuild_store
 
 QUIET_STEPS: Final = ("settle", "compact", "sweep", "sweep", "sweep")
 """What runs when all faults have stopped, two days apart."""
@@ -73,7 +76,8 @@ class History:
         self._now_ms = BASE_MS
         self._faults_are_on = False
         self._broken: str | None = None
-        self._judge = Judge(self._read_true_ms, config)
+        self._accidents = Accidents(folder / "home", folder / "copies")
+        self._judge = Judge(self._read_true_ms, config, self._accidents.originals)
         self._disk = SyncedDisk(folder / "home", folder / "deleted")
         self.outcome = Outcome()
 
@@ -205,6 +209,9 @@ class History:
                 for other in self._processes:
                     other.is_killed = True
                 raise ProcessKilled
+            case FaultKind.OLDER_CATALOG | FaultKind.OLDER_STORE | FaultKind.DAMAGE | FaultKind.FOREIGN_COMMIT:
+                with unobserved(process):
+                    self._have_accident(fault.kind, Random(f"accident {self._seed} {process.name} {process.calls}"))
             case FaultKind.REFUSE:
                 self._tell(f"{process.name} gets an error {call}")
                 process.was_refused = True
@@ -214,6 +221,22 @@ class History:
                 process.was_refused = True
                 raise _make_error(call)
 
+    def _have_accident(self, kind: FaultKind, random: Random) -> None:
+        match kind:
+            case FaultKind.OLDER_CATALOG if self._accidents.put_back("catalog.db"):
+                self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
+                self._tell("the catalog is put back as it was some commits ago")
+            case FaultKind.OLDER_STORE if self._accidents.put_back("store.db"):
+                self._judge.note_older_store()
+                self._tell("the metadata store is put back as it was some commits ago")
+            case FaultKind.DAMAGE:
+                self._tell(f"a byte of {self._accidents.damage(random)} changes")
+            case FaultKind.FOREIGN_COMMIT if self._accidents.find_metadata(TOPIC) is not None:
+                with self._disk.durable():
+                    what, location = self._accidents.commit_as_another_engine(TOPIC, random)
+                self._judge.note_foreign_commit(location)
+                self._tell(f"another engine {what}")
+
     def _note_swap(self, identifier: str, metadata_location: str) -> None:
         process = get_process()
         assert process is not None
@@ -221,9 +244,14 @@ class History:
             return
         try:
             self._tell(f"{process.name} commits {self._judge.judge_commit(process.name, metadata_location)}")
+            if self._judge.commits % BACKUP_EVERY == 0:
+                with unobserved(process):
+                    self._accidents.back_up()
         except BrokenPromiseError as problem:
             self._tell(f"{process.name} commits")
             self._broken = str(problem)
+        except Exception as problem:
+            self._broken = f"The judge ended with {type(problem).__name__}: {problem}"
 
     def _note_end(self, process: Process) -> None:
         error = process.error
@@ -245,6 +273,9 @@ class History:
 
     def _come_to_rest(self) -> None:
         self._tell("all faults stop")
+        self._accidents.mend()
+        self._judge.foreign_files = self._accidents.foreign_files
+        self._now_ms += 200 * HOUR_MS
         self._finish(self._start("rest-prepare", self._prepare_rest))
         for number, step in enumerate(QUIET_STEPS):
             self._now_ms += 200 * HOUR_MS
@@ -252,7 +283,17 @@ class History:
         self._finish(self._start("rest-check", self._check_rest))
 
     def _prepare_rest(self, context: StepContext) -> None:
+        process = get_process()
+        assert process is not None
+        with unobserved(process):
+            with self._disk.durable():
+                location = self._accidents.roll_back(TOPIC)
+            if location is not None:
+                self._judge.note_foreign_commit(location)
+        if self._judge.is_catalog_older:
+            recover_topic(context.installation, TOPIC, run=True)
         restore_topic(context.installation, TOPIC)
+        rebuild_store(context.installation, [TOPIC])
         resume_partitions(context.installation, TOPIC, by="ann")
         alter_topic(context.installation, TOPIC, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0"}, [])
 

@@ -7,13 +7,13 @@ moment at which the catalog's row names it, whatever its process hears of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from simulation.choices import SKEWS_MS
 from simulation.source import PARTITIONS, SourceRecord
-from simulation.table_reader import Snapshot, TableReader
+from simulation.table_reader import Snapshot, TableReader, find_path
 from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS
 
 RecordId = tuple[int, int]
@@ -33,27 +33,36 @@ class Judge:
     Args:
         read_true_ms: the world's clock.
         config: the topic's configuration.
+        originals: what is in files of which a byte has changed since.
     """
 
-    def __init__(self, read_true_ms: Callable[[], int], config: Mapping[str, str]) -> None:
+    def __init__(
+        self, read_true_ms: Callable[[], int], config: Mapping[str, str], originals: Mapping[Path, bytes]
+    ) -> None:
         self._read_true_ms = read_true_ms
-        self._reader = TableReader()
+        self._reader = TableReader(originals)
         self._expected: dict[str, dict[RecordId, SourceRecord]] = {}
         self._undoing: set[str] = set()
         self._deletable = dict.fromkeys(range(PARTITIONS), 0)
         self._retentions_ms = {int(config.get("retention.ms", "-1"))} if "delete" in config["cleanup.policy"] else {-1}
-        self._tombstone_ages_ms = {int(config.get("delete.retention.ms", "86400000"))}
+        self._decides_by_timestamp = config.get("compaction.strategy") == "timestamp"
+        late_arrival_ms = int(config.get("winnow.late.arrival.ms", "0")) if self._decides_by_timestamp else 0
+        self._tombstone_ages_ms = {max(late_arrival_ms, int(config.get("delete.retention.ms", "86400000")))}
+        self._late_arrival_ms = late_arrival_ms
         self._graces_ms = {int(config.get("winnow.retired.grace.ms", "86400000"))}
         self.acknowledged: dict[RecordId, SourceRecord] = {}
         self._appended_ms: dict[RecordId, int] = {}
         self.visible: set[RecordId] = set()
-        self._gone_tombstones: set[RecordId] = set()
         self._undone: set[RecordId] = set()
         self._gone: set[RecordId] = set()
         self._log_starts = dict.fromkeys(range(PARTITIONS), 0)
         self._superseded: list[tuple[Snapshot, int]] = []
         self._metadata: str | None = None
         self._deleted_at_ms: int | None = None
+        self._store_was_older = False
+        self._head_is_foreign = False
+        self.foreign_files: set[Path] = set()
+        self.is_catalog_older = False
         self.is_removed = False
         self.commits = 0
 
@@ -74,9 +83,31 @@ class Judge:
     def expect_configuration(self, overrides: Mapping[str, str]) -> None:
         """The topic may get this configuration."""
         if "delete.retention.ms" in overrides:
-            self._tombstone_ages_ms.add(int(overrides["delete.retention.ms"]))
+            self._tombstone_ages_ms.add(max(self._late_arrival_ms, int(overrides["delete.retention.ms"])))
         if "winnow.retired.grace.ms" in overrides:
             self._graces_ms.add(int(overrides["winnow.retired.grace.ms"]))
+
+    # ------------------------------------------------------------------------------------------- what happens outside
+
+    def note_older_catalog(self, metadata: Path | None) -> None:
+        """Somebody put an older catalog back, which names ``metadata``: nothing else may be committed over that."""
+        if self._metadata is not None and metadata != find_path(self._metadata):
+            self.is_catalog_older, self._head_is_foreign = True, False
+
+    def note_older_store(self) -> None:
+        """Somebody put an older metadata store back: files that only it knew may stay."""
+        self._store_was_older = True
+
+    def note_foreign_commit(self, metadata_location: str) -> None:
+        """Another engine committed; over a snapshot of its own nothing of Winnow's may follow."""
+        if self.is_catalog_older:
+            return
+        before = self._snapshots()
+        self._metadata = metadata_location
+        current = self._snapshots()[-1:]
+        self._head_is_foreign = bool(current) and current[0].state_path is None
+        if before and current and before[-1].snapshot_id != current[0].snapshot_id:
+            self._superseded.append((before[-1], self._read_true_ms()))
 
     # ------------------------------------------------------------------------------------------- each commit
 
@@ -87,6 +118,8 @@ class Judge:
             BrokenPromiseError: it did something that Winnow promises not to do.
         """
         self.commits += 1
+        if self._head_is_foreign:
+            raise BrokenPromiseError("The commit is one over another engine's snapshot.")
         before = self._snapshots()
         self._metadata = metadata_location
         snapshots = self._reader.list_snapshots(metadata_location)
@@ -105,10 +138,10 @@ class Judge:
             self._accept_undone(removed)
         self._judge_appended(process, {place: visible[place] for place in appended}, partitions)
         self._judge_log_starts(process, starts, visible)
-        self._judge_removed(removed)
+        self._judge_removed(removed, visible)
         self.visible = set(visible)
         self._gone |= removed
-        self._judge_keys()
+        self.is_catalog_older = False
         words = current.operation or "a commit"
         changes = f"+{len(appended)} -{len(removed)} records" if appended or removed else "the same records"
         return f"{words}: {changes}, {len(visible)} visible"
@@ -151,6 +184,7 @@ class Judge:
         for place in removed:
             del self.acknowledged[place]
         self._undone |= removed
+        self.visible -= removed
         removed.clear()
 
     def _judge_appended(
@@ -190,40 +224,32 @@ class Judge:
         age_ms = self._read_true_ms() + _TOLERANCE_MS - record.timestamp_ms
         return any(retention_ms >= 0 and age_ms > retention_ms for retention_ms in self._retentions_ms)
 
-    def _judge_removed(self, removed: set[RecordId]) -> None:
-        newest = self._find_newest()
+    def _judge_removed(self, removed: set[RecordId], visible: Collection[RecordId]) -> None:
+        winners = self._find_winners({*self.visible, *visible})
         for place in sorted(removed):
             record = self.acknowledged[place]
-            if place[1] < self._log_starts[place[0]] or newest[place[0], record.key] > place[1]:
+            if place[1] < self._log_starts[place[0]] or winners[place[0], record.key] != place:
                 continue
             age_ms = self._read_true_ms() + _TOLERANCE_MS - self._appended_ms[place]
             if record.value is not None:
-                raise BrokenPromiseError(f"{_name(place)}, the newest of its key, was removed.")
+                raise BrokenPromiseError(f"{_name(place)}, the winner of its key, was removed.")
             if age_ms < min(self._tombstone_ages_ms):
                 raise BrokenPromiseError(f"{_name(place)}, a tombstone, was removed too early.")
-            self._gone_tombstones.add(place)
+            for other in visible:
+                if other[0] == place[0] and self.acknowledged[other].key == record.key:
+                    raise BrokenPromiseError(f"{_name(other)} is back: its tombstone at {place[1]} was removed before.")
 
-    def _judge_keys(self) -> None:
-        for (partition, key), offset in self._find_newest().items():
-            place = partition, offset
-            if place in self.visible or offset < self._log_starts[partition]:
-                continue
-            if place not in self._gone_tombstones:
-                raise BrokenPromiseError(f"{_name(place)}, the newest of its key, is not there.")
-            older = [
-                other
-                for other in self.visible
-                if other[0] == partition and self.acknowledged[other].key == key and other[1] < offset
-            ]
-            if older:
-                raise BrokenPromiseError(f"{_name(older[0])} is back: its tombstone at {offset} was removed before it.")
+    def _find_winners(self, places: Iterable[RecordId]) -> dict[tuple[int, bytes], RecordId]:
+        """Find the record of each key that must survive, of those at ``places``."""
+        winners: dict[tuple[int, bytes], RecordId] = {}
+        for place in places:
+            key = place[0], self.acknowledged[place].key
+            winners[key] = max(place, winners.get(key, place), key=self._rank)
+        return winners
 
-    def _find_newest(self) -> dict[tuple[int, bytes], int]:
-        newest: dict[tuple[int, bytes], int] = {}
-        for (partition, offset), record in self.acknowledged.items():
-            key = partition, record.key
-            newest[key] = max(offset, newest.get(key, -1))
-        return newest
+    def _rank(self, place: RecordId) -> tuple[int, int]:
+        """Return what decides between two versions of a key, as the topic's strategy has it; then the offset."""
+        return (self.acknowledged[place].timestamp_ms if self._decides_by_timestamp else 0), place[1]
 
     # ------------------------------------------------------------------------------------------- at rest
 
@@ -249,7 +275,7 @@ class Judge:
         self._superseded = [(snapshot, at_ms) for snapshot, at_ms in self._superseded if now_ms - at_ms < grace_ms]
         for snapshot in [*self._snapshots(), *(snapshot for snapshot, _ in self._superseded)]:
             for path in (*self._reader.list_files(snapshot), snapshot.state_path):
-                if not path.exists():
+                if path is not None and not path.exists():
                     raise BrokenPromiseError(f"{path.name} is gone, and snapshot {snapshot.snapshot_id} names it.")
 
     def judge_orphans(self, table_folder: Path) -> None:
@@ -258,7 +284,9 @@ class Judge:
         Raises:
             BrokenPromiseError: one does.
         """
-        named = {path for snapshot in self._snapshots() for path in self._reader.list_data_files(snapshot)}
+        if self._store_was_older:
+            return
+        named = self.foreign_files | {path for snapshot in self._snapshots() for path in self._reader.list_data_files(snapshot)}
         orphans = sorted(set((table_folder / "data").rglob("*.parquet")) - named)
         if orphans:
             raise BrokenPromiseError(f"{orphans[0].relative_to(table_folder)} is named by nothing and stays.")

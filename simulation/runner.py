@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -27,6 +28,7 @@ def choose_config(seed: int) -> dict[str, str]:
     """Choose a topic's configuration."""
     random = Random(f"config {seed}")
     deletes = random.random() < 0.4
+    late_ms = random.choice([None, None, "0", str(HOUR_MS), str(48 * HOUR_MS)])
     return {
         "cleanup.policy": "compact,delete" if deletes else "compact",
         "segment.ms": "1",
@@ -34,6 +36,7 @@ def choose_config(seed: int) -> dict[str, str]:
         "delete.retention.ms": random.choice(["0", str(HOUR_MS), str(48 * HOUR_MS)]),
         "winnow.retired.grace.ms": random.choice(["0", str(HOUR_MS), str(48 * HOUR_MS)]),
         "winnow.latest.table": random.choice(["true", "false"]),
+        **({"compaction.strategy": "timestamp", "winnow.late.arrival.ms": late_ms} if late_ms is not None else {}),
         **({"retention.ms": random.choice(["-1", str(100 * HOUR_MS)])} if deletes else {}),
     }
 
@@ -43,10 +46,15 @@ def run_seed(seed: int, length: int = LENGTH, only: Collection[str] | None = Non
     config = choose_config(seed)
     weights = {name: step.weight for name, step in STEPS.items() if only is None or name in {*only, *ALWAYS}}
     choices = RandomChoices(seed, config, weights, length)
-    outcome = History(seed, config, choices, find_folder()).run()
-    return choices.script, outcome
+    return choices.script, _run(History(seed, config, choices, find_folder()))
 
 
 def replay(script: Script) -> Outcome:
     """Run a script."""
-    return History(script.seed, dict(script.config), ScriptedChoices(script), find_folder()).run()
+    return _run(History(script.seed, dict(script.config), ScriptedChoices(script), find_folder()))
+
+
+def _run(history: History) -> Outcome:
+    """Run a history whose processes print what nobody reads."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        return history.run()

@@ -18,6 +18,10 @@ class FaultKind(StrEnum):
     REFUSE = "refuse"
     LOSE_ANSWER = "lose_answer"
     POWER_CUT = "power_cut"
+    OLDER_CATALOG = "older_catalog"
+    OLDER_STORE = "older_store"
+    DAMAGE = "damage"
+    FOREIGN_COMMIT = "foreign_commit"
 
 
 ENDED: Final = -1

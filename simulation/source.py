@@ -12,6 +12,7 @@ from typing import Final
 
 PARTITIONS: Final = 2
 KEYS: Final = 4
+DISORDER_MS: Final = 5
 BASE_MS: Final = 1_760_000_000_000
 """Timestamp of the first record, and when histories begin: in the past of every clock."""
 
@@ -32,7 +33,8 @@ def get_record(seed: int, partition: int, offset: int) -> SourceRecord:
     random = Random(f"record {seed} {partition} {offset}")
     key = f"k{random.randrange(KEYS)}".encode()
     value = None if random.random() < 0.25 else f"v{partition}.{offset}".encode()
-    return SourceRecord(partition, offset, key, value, BASE_MS + offset)
+    # Out of order by up to a few records, so that strategies differ.
+    return SourceRecord(partition, offset, key, value, BASE_MS + offset + random.randrange(-DISORDER_MS, DISORDER_MS))
 
 
 def write_archive(path: Path, records: Iterable[SourceRecord]) -> None:

@@ -5,8 +5,9 @@ Files never change once a commit names them, so what was read of one is kept.
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,33 +24,38 @@ DELETED = 2
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One snapshot, as the metadata file has it. ``timestamp_ms``: by the clock of the process that committed it."""
+    """One snapshot, as the metadata file has it. ``timestamp_ms``: by the clock of the process that committed it.
+
+    ``state_path`` None: another engine made it.
+    """
 
     snapshot_id: int
     timestamp_ms: int
     operation: str
     manifest_list: Path
-    state_path: Path
+    state_path: Path | None
 
 
 @dataclass
 class TableReader:
-    """Reads one table's versions, file by file."""
+    """Reads one table's versions, file by file. ``originals``: what is in files of which a byte has changed since."""
 
+    originals: Mapping[Path, bytes] = field(default_factory=dict)
     _manifests: dict[Path, list[Path]] = field(default_factory=dict)
     _data_files: dict[Path, list[Path]] = field(default_factory=dict)
     _records: dict[Path, list[SourceRecord]] = field(default_factory=dict)
 
     def list_snapshots(self, metadata_location: str) -> list[Snapshot]:
         """List the snapshots that a metadata file keeps; the current one is the last."""
-        document = json.loads(find_path(metadata_location).read_bytes())
+        document = json.loads(self._read(find_path(metadata_location)))
         snapshots = [_parse_snapshot(snapshot) for snapshot in document.get("snapshots", [])]
         current = document.get("current-snapshot-id")
         return sorted(snapshots, key=lambda snapshot: snapshot.snapshot_id == current)
 
     def read_state(self, snapshot: Snapshot) -> dict[int, dict[str, Any]]:
         """Read the partitions of a snapshot's state document, by number."""
-        document = json.loads(snapshot.state_path.read_bytes())
+        assert snapshot.state_path is not None
+        document = json.loads(self._read(snapshot.state_path))
         return {int(number): partition for number, partition in document["partitions"].items()}
 
     def list_files(self, snapshot: Snapshot) -> list[Path]:
@@ -66,7 +72,7 @@ class TableReader:
         """Read every record of every data file of a snapshot."""
         for path in self.list_data_files(snapshot):
             if path not in self._records:
-                rows = pq.read_table(path, use_threads=False, partitioning=None).to_pylist()
+                rows = pq.read_table(io.BytesIO(self._read(path)), use_threads=False).to_pylist()
                 self._records[path] = [
                     SourceRecord(
                         row["partition"],
@@ -79,19 +85,27 @@ class TableReader:
                 ]
             yield from self._records[path]
 
+    def _read(self, path: Path) -> bytes:
+        content = path.read_bytes()
+        return self.originals.get(path, content)
+
     def _list_manifests(self, manifest_list: Path) -> list[Path]:
         if manifest_list not in self._manifests:
-            self._manifests[manifest_list] = [find_path(entry["manifest_path"]) for entry in _read_avro(manifest_list)]
+            self._manifests[manifest_list] = [find_path(entry["manifest_path"]) for entry in self._read_avro(manifest_list)]
         return self._manifests[manifest_list]
 
     def _list_data_files(self, manifest: Path) -> list[Path]:
         if manifest not in self._data_files:
             self._data_files[manifest] = [
                 find_path(entry["data_file"]["file_path"])
-                for entry in _read_avro(manifest)
+                for entry in self._read_avro(manifest)
                 if entry["status"] != DELETED
             ]
         return self._data_files[manifest]
+
+    def _read_avro(self, path: Path) -> list[dict[str, Any]]:
+        rows = fastavro.reader(io.BytesIO(self._read(path)))
+        return [dict(record) for record in rows if isinstance(record, dict)]
 
 
 def find_path(location: str) -> Path:
@@ -101,16 +115,11 @@ def find_path(location: str) -> Path:
 
 def _parse_snapshot(document: dict[str, Any]) -> Snapshot:
     summary = document["summary"]
-    state = json.loads(summary["winnow.state"])
+    state = summary.get("winnow.state")
     return Snapshot(
         document["snapshot-id"],
         document["timestamp-ms"],
         summary.get("winnow.operation", ""),
         find_path(document["manifest-list"]),
-        find_path(state["path"]),
+        None if state is None else find_path(json.loads(state)["path"]),
     )
-
-
-def _read_avro(path: Path) -> list[dict[str, Any]]:
-    with path.open("rb") as stream:
-        return [dict(record) for record in fastavro.reader(stream) if isinstance(record, dict)]

@@ -67,6 +67,7 @@ class Process:
     calls: int = 0
     is_killed: bool = False
     was_refused: bool = False
+    is_unobserved: bool = False
     error: BaseException | None = None
     thread: threading.Thread | None = None
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -171,13 +172,23 @@ def get_process() -> Process | None:
 def calling(adapter: Adapter, name: str, *, writes: bool) -> Iterator[None]:
     """Make the block a call to the outside: before it and after it another process may go on, or this one may fail."""
     process = get_process()
-    if process is None:
+    if process is None or process.is_unobserved:
         yield
         return
     turns: Turns = _local.turns
     turns.reach(process, Call(adapter, name, is_done=False, writes=writes))
     yield
     turns.reach(process, Call(adapter, name, is_done=True, writes=writes))
+
+
+@contextmanager
+def unobserved(process: Process) -> Iterator[None]:
+    """Make no call of the block, in the thread of ``process``, one of this process."""
+    process.is_unobserved = True
+    try:
+        yield
+    finally:
+        process.is_unobserved = False
 
 
 def sleep_until(now_ms: Callable[[], int], seconds: float) -> None:

@@ -1,0 +1,128 @@
+"""What happens to a lake from outside of Winnow: backups that are put back, changed bytes, commits of other engines."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table.snapshots import Snapshot
+
+from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
+
+BACKUP_EVERY: Final = 3
+"""A copy of catalog and store is made at every so many commits."""
+_DATABASES: Final = ("catalog.db", "store.db")
+_STATE_PROPERTY: Final = "winnow.state"
+
+
+class Accidents:
+    """What can happen to the lake in ``home``. ``kept``: a folder for copies of its databases, on the same disk."""
+
+    def __init__(self, home: Path, kept: Path) -> None:
+        self._home = home
+        self._kept = kept
+        self.originals: dict[Path, bytes] = {}
+        self.foreign_files: set[Path] = set()
+
+    # ------------------------------------------------------------------------------------------- backups
+
+    def back_up(self) -> None:
+        """Copy catalog and store, in place of the copies of before."""
+        self._kept.mkdir(exist_ok=True)
+        for name in _DATABASES:
+            _copy_database(self._home / name, self._kept / name)
+
+    def put_back(self, name: str) -> bool:
+        """Put the copy of a database back; return whether there is one."""
+        if not (self._kept / name).exists():
+            return False
+        _copy_database(self._kept / name, self._home / name)
+        return True
+
+    def find_metadata(self, table: str) -> Path | None:
+        """Find the metadata file that the catalog names for a table of the default namespace; None: it has no such."""
+        query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+        with closing(sqlite3.connect(self._home / "catalog.db")) as catalog:
+            row = catalog.execute(query, (DEFAULT_NAMESPACE, table)).fetchone()
+        return None if row is None else Path(str(row[0]).removeprefix("file://"))
+
+    # ------------------------------------------------------------------------------------------- bytes
+
+    def damage(self, random: Random) -> str:
+        """Change one byte of one file of the warehouse; return its name."""
+        paths = sorted(path for path in (self._home / "warehouse").rglob("*") if path.is_file() and path.stat().st_size)
+        path = random.choice(paths)
+        content = self.originals.setdefault(path, path.read_bytes())
+        changed = bytearray(path.read_bytes())
+        changed[random.randrange(len(changed))] ^= 1 << random.randrange(8)
+        path.write_bytes(changed)  # in place: other links to it change, too
+        for other in paths:
+            if other.stat().st_ino == path.stat().st_ino:
+                self.originals.setdefault(other, content)
+        return path.name
+
+    def mend(self) -> None:
+        """Give the files that still are there the bytes of before."""
+        for path, content in self.originals.items():
+            if path.exists():
+                path.write_bytes(content)
+        self.originals.clear()
+
+    # ------------------------------------------------------------------------------------------- other engines
+
+    def commit_as_another_engine(self, table: str, random: Random) -> tuple[str, str]:
+        """Commit to a table as PyIceberg alone does: what, and the metadata file.
+
+        Over a snapshot of its own it goes back to Winnow's newest, as the manual says.
+        """
+        rolled_back = self.roll_back(table)
+        if rolled_back is not None:
+            return "rolls back to Winnow's newest snapshot", rolled_back
+        opened = self._open_catalog().load_table((DEFAULT_NAMESPACE, table))
+        if opened.current_snapshot() is None or random.random() < 0.5:
+            opened.transaction().set_properties({"comment": str(random.random())}).commit_transaction()
+            what = "sets a comment"
+        else:
+            files = {task.file.file_path for task in opened.scan().plan_files()}
+            row = {"partition": 0, "offset": 1 << 40, "key": b"other", "value": b"other"}
+            schema = opened.schema().as_arrow()
+            opened.append(pa.Table.from_pylist([row], schema=schema))
+            new = {task.file.file_path for task in opened.refresh().scan().plan_files()} - files
+            self.foreign_files |= {Path(path.removeprefix("file://")) for path in new}
+            what = "appends a record"
+        return what, str(opened.refresh().metadata_location)
+
+    def roll_back(self, table: str) -> str | None:
+        """Go back from another engine's snapshot to Winnow's newest; return the metadata file, None: it is Winnow's."""
+        opened = self._open_catalog().load_table((DEFAULT_NAMESPACE, table))
+        present = opened.current_snapshot()
+        if present is None or _is_ours(present):
+            return None
+        ours = [each for each in opened.metadata.snapshots if _is_ours(each)]
+        opened.manage_snapshots().rollback_to_snapshot(ours[-1].snapshot_id).commit()
+        return str(opened.refresh().metadata_location)
+
+    def _open_catalog(self) -> SqlCatalog:
+        location = {"uri": f"sqlite:///{self._home / 'catalog.db'}", "warehouse": f"file://{self._home / 'warehouse'}"}
+        return SqlCatalog(CATALOG_NAME, **location)
+
+
+def _is_ours(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and _STATE_PROPERTY in snapshot.summary.additional_properties
+
+
+@contextmanager
+def _open_both(source: Path, target: Path) -> Iterator[tuple[sqlite3.Connection, sqlite3.Connection]]:
+    with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:
+        yield read, written
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    with _open_both(source, target) as (read, written):
+        read.backup(written)
