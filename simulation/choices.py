@@ -65,8 +65,10 @@ def can_happen(kind: FaultKind, call: Call) -> bool:
 
 
 def _choose_faults(random: Random) -> list[FaultKind]:
-    """Choose a random half of the faults, of accidents a quarter; catalog and store are not both put back: nothing
-    could tell then."""
+    """Choose a random half of the faults, of accidents a quarter.
+
+    Catalog and store are not both put back: nothing could tell then.
+    """
     chosen = [kind for kind in FaultKind if random.random() < (0.25 if kind in ACCIDENTS else 0.5)]
     if FaultKind.OLDER_CATALOG in chosen and FaultKind.OLDER_STORE in chosen:
         chosen.remove(FaultKind.OLDER_STORE)

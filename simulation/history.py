@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NoReturn
 
 from sqlalchemy.exc import OperationalError
 
-from simulation.adapters import MODULE_STATE, Adapters
 from simulation.accidents import BACKUP_EVERY, Accidents
+from simulation.adapters import MODULE_STATE, Adapters
 from simulation.choices import HOUR_MS, Choices
 from simulation.disk import SyncedDisk
 from simulation.judge import BrokenPromiseError, Judge
@@ -206,12 +206,13 @@ class History:
             case FaultKind.POWER_CUT:
                 changes = self._disk.cut_power(Random(f"power {self._seed} {process.name} {process.calls}"))
                 self._tell(f"the power goes; {process.name} was {call}; {', '.join(changes) or 'nothing was lost'}")
-                for other in self._processes:
-                    other.is_killed = True
-                raise ProcessKilled
+                self._kill_all()
             case FaultKind.OLDER_CATALOG | FaultKind.OLDER_STORE | FaultKind.DAMAGE | FaultKind.FOREIGN_COMMIT:
                 with unobserved(process):
                     self._have_accident(fault.kind, Random(f"accident {self._seed} {process.name} {process.calls}"))
+                if fault.kind is FaultKind.OLDER_CATALOG:
+                    # Nothing can stop one whose commit is on its way to just this head: the fork is seen later.
+                    self._kill_all()
             case FaultKind.REFUSE:
                 self._tell(f"{process.name} gets an error {call}")
                 process.was_refused = True
@@ -221,11 +222,16 @@ class History:
                 process.was_refused = True
                 raise _make_error(call)
 
+    def _kill_all(self) -> NoReturn:
+        for process in self._processes:
+            process.is_killed = True
+        raise ProcessKilled
+
     def _have_accident(self, kind: FaultKind, random: Random) -> None:
         match kind:
             case FaultKind.OLDER_CATALOG if self._accidents.put_back("catalog.db"):
                 self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
-                self._tell("the catalog is put back as it was some commits ago")
+                self._tell("all processes are stopped, and the catalog is put back as it was some commits ago")
             case FaultKind.OLDER_STORE if self._accidents.put_back("store.db"):
                 self._judge.note_older_store()
                 self._tell("the metadata store is put back as it was some commits ago")

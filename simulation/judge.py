@@ -286,7 +286,9 @@ class Judge:
         """
         if self._store_was_older:
             return
-        named = self.foreign_files | {path for snapshot in self._snapshots() for path in self._reader.list_data_files(snapshot)}
+        named = self.foreign_files | {
+            path for snapshot in self._snapshots() for path in self._reader.list_data_files(snapshot)
+        }
         orphans = sorted(set((table_folder / "data").rglob("*.parquet")) - named)
         if orphans:
             raise BrokenPromiseError(f"{orphans[0].relative_to(table_folder)} is named by nothing and stays.")

@@ -91,7 +91,9 @@ class TableReader:
 
     def _list_manifests(self, manifest_list: Path) -> list[Path]:
         if manifest_list not in self._manifests:
-            self._manifests[manifest_list] = [find_path(entry["manifest_path"]) for entry in self._read_avro(manifest_list)]
+            self._manifests[manifest_list] = [
+                find_path(entry["manifest_path"]) for entry in self._read_avro(manifest_list)
+            ]
         return self._manifests[manifest_list]
 
     def _list_data_files(self, manifest: Path) -> list[Path]:
