@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Collection
-from contextlib import redirect_stderr, redirect_stdout
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Final
 
-from simulation.choices import ALWAYS, HOUR_MS, RandomChoices, ScriptedChoices
+from simulation.choices import ALWAYS, HOUR_MS, Choices, RandomChoices, ScriptedChoices
 from simulation.history import History, Outcome
 from simulation.script import Script
 from simulation.steps import STEPS
@@ -18,10 +20,22 @@ LENGTH: Final = 30
 """Processes of a history."""
 
 
-def find_folder() -> Path:
-    """Return where histories run: in memory where the machine has such a folder, else below the temporary one."""
+@contextmanager
+def open_folder(seed: int) -> Iterator[Path]:
+    """Provide where the history of a seed runs: in memory where the machine has such a folder, else a temporary one.
+
+    It is the same each time, since paths stand in files, and their digests decide what is read first. Only while
+    another process runs the same seed it is another one.
+    """
     memory = Path("/dev/shm")
-    return (memory if memory.is_dir() else Path("/tmp")) / f"winnow-simulation-{os.getpid()}"
+    above = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    with (above / f"winnow-simulation-{seed}.lock").open("w") as lock:
+        folder = above / f"winnow-simulation-{seed}"
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            folder = above / f"winnow-simulation-{seed}-{os.getpid()}"
+        yield folder
 
 
 def choose_config(seed: int) -> dict[str, str]:
@@ -46,15 +60,21 @@ def run_seed(seed: int, length: int = LENGTH, only: Collection[str] | None = Non
     config = choose_config(seed)
     weights = {name: step.weight for name, step in STEPS.items() if only is None or name in {*only, *ALWAYS}}
     choices = RandomChoices(seed, config, weights, length)
-    return choices.script, _run(History(seed, config, choices, find_folder()))
+    outcome = _run(seed, config, choices)
+    return choices.script, outcome
 
 
 def replay(script: Script) -> Outcome:
     """Run a script."""
-    return _run(History(script.seed, dict(script.config), ScriptedChoices(script), find_folder()))
+    return _run(script.seed, dict(script.config), ScriptedChoices(script))
 
 
-def _run(history: History) -> Outcome:
-    """Run a history whose processes print what nobody reads."""
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        return history.run()
+def _run(seed: int, config: dict[str, str], choices: Choices) -> Outcome:
+    """Run a history, whose processes print what nobody reads."""
+    with (
+        open_folder(seed) as folder,
+        Path(os.devnull).open("w") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
+        return History(seed, config, choices, folder).run()

@@ -86,6 +86,7 @@ class Change:
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
     the state. ``accepts_configuration``: the table's properties become the topic's configuration from now on,
     no matter which tool wrote it. ``above_sequence_number``: the commit's snapshot gets a higher one.
+    ``begun_ms``: when it began to be built, by this machine's clock: what it dates is not older; None: not said.
     """
 
     state: TopicState
@@ -98,6 +99,7 @@ class Change:
     receipt: Callable[[int], Receipt] | None = None
     accepts_configuration: bool = False
     above_sequence_number: int = 0
+    begun_ms: int | None = None
 
 
 @dataclass(frozen=True)

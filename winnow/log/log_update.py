@@ -55,6 +55,8 @@ class _Carried:
 class LogUpdate(_SnapshotProducer["LogUpdate"]):
     """One commit to a log: adds the segments ``add`` and removes those in ``remove``. An append if nothing is removed.
 
+    The snapshot bears the time :attr:`begun_ms`, at which what is committed began to be built (None: the present).
+
     Args:
         transaction: the table's transaction, at the head that the commit is made for.
         table: the table at that head.
@@ -84,6 +86,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         for entry in self._carried.gone:
             self.delete_data_file(entry.data_file)
         self.missing: int = len(frozenset(remove)) - len(self._carried.gone)
+        self.begun_ms: int | None = None
 
     def _carry(
         self,
@@ -170,7 +173,17 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         # PyIceberg reads the names before the files are written; the names with checksums are known only afterwards.
         *self._written_manifests, manifest_list = self._files.written
         self._written_manifest_lists = [manifest_list]
-        return tuple(_set_manifest_list(update, manifest_list) for update in updates), requirements
+        return tuple(self._change_snapshot(update, manifest_list) for update in updates), requirements
+
+    def _change_snapshot(self, update: TableUpdate, manifest_list: str) -> TableUpdate:
+        """Give the snapshot that ``update`` adds its manifest list and its time."""
+        if not isinstance(update, AddSnapshotUpdate):
+            return update
+        begun_ms = update.snapshot.timestamp_ms if self.begun_ms is None else self.begun_ms
+        # Iceberg refuses a snapshot that is older than the table by a minute, and other machines' clocks may be ahead.
+        timestamp_ms = max(begun_ms, self._transaction._table.metadata.last_updated_ms)
+        changes = {"manifest_list": manifest_list, "timestamp_ms": timestamp_ms}
+        return update.model_copy(update={"snapshot": update.snapshot.model_copy(update=changes)})
 
     def _existing_manifests(self) -> list[ManifestFile]:
         return self._carried.manifests
@@ -208,14 +221,6 @@ class _Blocks:
         if problem[0] is None:
             self._flush()
         self._inner.__exit__(*problem)
-
-
-def _set_manifest_list(update: TableUpdate, path: str) -> TableUpdate:
-    """Set the manifest list of the snapshot that ``update`` adds to ``path``."""
-    if not isinstance(update, AddSnapshotUpdate):
-        return update
-    snapshot = update.snapshot.model_copy(update={"manifest_list": path})
-    return update.model_copy(update={"snapshot": snapshot})
 
 
 def _make_entry(

@@ -17,6 +17,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, Valida
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 
+from winnow.clock import read_wall_clock_ms
 from winnow.config.broker import TopicDefault
 from winnow.config.topic import TopicConfig
 from winnow.errors import (
@@ -385,10 +386,10 @@ class TopicLog:
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = (self.head if over_older else self.newest_head)(even_deleted=even_deleted)
-            committed = None
+            committed, begun_ms = None, read_wall_clock_ms()
             # Paused here, it goes on with a head whose files may be swept: the next try begins with the newest.
             with suppress(OutdatedHeadError), self.notice_newer_head(head.table):
-                change = build(head)
+                change = replace(build(head), begun_ms=begun_ms)
                 self._before_commit()
                 committed = self._try(head, change)
             if committed is not None:
@@ -418,6 +419,7 @@ class TopicLog:
             producer = LogUpdate(
                 transaction, table, manifests, add=change.add, remove=change.remove, remove_from=change.remove_from
             )
+            producer.begun_ms = change.begun_ms
             if producer.missing:
                 raise PlanVoidError(
                     f"{producer.missing} planned segment(s) of topic {self.topic} are no longer in the log; the plan "
