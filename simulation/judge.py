@@ -236,7 +236,10 @@ class Judge:
             if age_ms < min(self._tombstone_ages_ms):
                 raise BrokenPromiseError(f"{_name(place)}, a tombstone, was removed too early.")
             for other in visible:
-                if other[0] == place[0] and self.acknowledged[other].key == record.key:
+                # What is appended later than a tombstone may go is a new record, whatever its version.
+                waited_ms = self._appended_ms[other] + _TOLERANCE_MS - self._appended_ms[place]
+                is_of_key = other[0] == place[0] and self.acknowledged[other].key == record.key
+                if is_of_key and waited_ms < min(self._tombstone_ages_ms):
                     raise BrokenPromiseError(f"{_name(other)} is back: its tombstone at {place[1]} was removed before.")
 
     def _find_winners(self, places: Iterable[RecordId]) -> dict[tuple[int, bytes], RecordId]:

@@ -17,9 +17,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate, update_table_metadata
 
 from tests.support.world import World, open_world, run_between_head_and_commit
+from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.log import file_checksums, sql_catalog
-from winnow.log.head import Change
+from winnow.log import file_checksums, sql_catalog, topic_log
+from winnow.log.head import Change, Head
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
 from winnow.log.snapshot_expiry import expire_snapshots
 from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS, LogSqlCatalog
@@ -260,3 +261,33 @@ def list_versions(world: World) -> set[str]:
     """The metadata files of the table."""
     location = world.installation.log.open(TOPIC).head().table.location()
     return {file.uri for file in storage.list_files(location) if file.uri.endswith(".metadata.json")}
+
+
+def test_a_commit_bears_the_time_at_which_it_began_to_be_built(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its state dates is as old: paused after that, it is dated anew."""
+    now_ms, built = read_wall_clock_ms() + 60_000, list[Head]()
+    begun_ms = [now_ms, now_ms + MAXIMUM_COMMIT_AGE_MS]
+    monkeypatch.setattr(sql_catalog, "read_wall_clock_ms", lambda: now_ms + MAXIMUM_COMMIT_AGE_MS + 1)
+    monkeypatch.setattr(topic_log, "read_wall_clock_ms", lambda: begun_ms[len(built)])
+
+    def build(head: Head) -> Change:
+        built.append(head)
+        return Change(head.state)
+
+    world.installation.log.open(TOPIC).commit(build)
+    current = world.head(TOPIC).table.current_snapshot()
+    assert (len(built), current and current.timestamp_ms) == (2, begun_ms[1])
+
+
+def test_a_clock_that_is_behind_the_tables_by_minutes_commits_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg refuses a snapshot that is older than the table by more than a minute."""
+    commit(world, [paper(0)])
+    latest_ms = world.head(TOPIC).table.metadata.last_updated_ms + 60 * 60_000
+    monkeypatch.setattr(topic_log, "read_wall_clock_ms", lambda: latest_ms)
+    commit(world, [paper(2)])
+    monkeypatch.setattr(topic_log, "read_wall_clock_ms", lambda: latest_ms - 5 * 60_000)
+    commit(world, [paper(1)])
+    assert world.head(TOPIC).table.metadata.last_updated_ms == latest_ms + 1
+    assert len(world.segments(topic=TOPIC)) == 3

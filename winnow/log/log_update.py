@@ -180,8 +180,9 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         if not isinstance(update, AddSnapshotUpdate):
             return update
         begun_ms = update.snapshot.timestamp_ms if self.begun_ms is None else self.begun_ms
-        # Iceberg refuses a snapshot that is older than the table by a minute, and other machines' clocks may be ahead.
-        timestamp_ms = max(begun_ms, self._transaction._table.metadata.last_updated_ms)
+        # Iceberg refuses a snapshot that is older than the table by a minute, and other machines' clocks may be ahead;
+        # one of the very same time would let PyIceberg date the table by a clock that is behind.
+        timestamp_ms = max(begun_ms, self._transaction._table.metadata.last_updated_ms + 1)
         changes = {"manifest_list": manifest_list, "timestamp_ms": timestamp_ms}
         return update.model_copy(update={"snapshot": update.snapshot.model_copy(update=changes)})
 
