@@ -54,9 +54,11 @@ class Accidents:
 
     # ------------------------------------------------------------------------------------------- bytes
 
-    def damage(self, random: Random) -> str:
-        """Change one byte of one file of the warehouse; return its name."""
-        paths = sorted(path for path in (self._home / "warehouse").rglob("*") if path.is_file() and path.stat().st_size)
+    def damage(self, random: Random, table: str) -> str:
+        """Change one byte of one file of the warehouse, but not of a table's present metadata; return its name."""
+        head = self.find_metadata(table)
+        files = (path for path in (self._home / "warehouse").rglob("*") if path.is_file() and path != head)
+        paths = sorted(path for path in files if path.stat().st_size)
         path = random.choice(paths)
         content = self.originals.setdefault(path, path.read_bytes())
         changed = bytearray(path.read_bytes())

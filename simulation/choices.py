@@ -67,12 +67,12 @@ def can_happen(kind: FaultKind, call: Call) -> bool:
 def _choose_faults(random: Random) -> list[FaultKind]:
     """Choose a random half of the faults, of accidents a quarter.
 
-    Catalog and store are not both put back: nothing could tell then.
+    Only one of them puts back or damages what a head is proven by: catalog, store, files. Else what is newest is gone,
+    and nothing could tell, or recovery has to give it up.
     """
     chosen = [kind for kind in FaultKind if random.random() < (0.25 if kind in ACCIDENTS else 0.5)]
-    if FaultKind.OLDER_CATALOG in chosen and FaultKind.OLDER_STORE in chosen:
-        chosen.remove(FaultKind.OLDER_STORE)
-    return chosen
+    proofs = [kind for kind in chosen if kind in {FaultKind.OLDER_CATALOG, FaultKind.OLDER_STORE, FaultKind.DAMAGE}]
+    return [kind for kind in chosen if kind not in proofs[1:]]
 
 
 class RandomChoices:

@@ -236,12 +236,16 @@ class History:
                 self._judge.note_older_store()
                 self._tell("the metadata store is put back as it was some commits ago")
             case FaultKind.DAMAGE:
-                self._tell(f"a byte of {self._accidents.damage(random)} changes")
-            case FaultKind.FOREIGN_COMMIT if self._accidents.find_metadata(TOPIC) is not None:
+                self._tell(f"a byte of {self._accidents.damage(random, TOPIC)} changes")
+            case FaultKind.FOREIGN_COMMIT if self._is_present_head_named():
                 with self._disk.durable():
                     what, location = self._accidents.commit_as_another_engine(TOPIC, random)
                 self._judge.note_foreign_commit(location)
                 self._tell(f"another engine {what}")
+
+    def _is_present_head_named(self) -> bool:
+        """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
+        return self._accidents.find_metadata(TOPIC) is not None and not self._judge.is_catalog_older
 
     def _note_swap(self, identifier: str, metadata_location: str) -> None:
         process = get_process()
