@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -54,11 +54,16 @@ class Accidents:
 
     # ------------------------------------------------------------------------------------------- bytes
 
-    def damage(self, random: Random, table: str) -> str:
-        """Change one byte of one file of the warehouse, but not of a table's present metadata; return its name."""
+    def damage(self, random: Random, table: str, is_complete: Callable[[Path], bool]) -> str | None:
+        """Change one byte of one complete file of the warehouse, but not of a table's present metadata.
+
+        Returns its name, None: there is no such file.
+        """
         head = self.find_metadata(table)
         files = (path for path in (self._home / "warehouse").rglob("*") if path.is_file() and path != head)
-        paths = sorted(path for path in files if path.stat().st_size)
+        paths = sorted(path for path in files if path.stat().st_size and is_complete(path))
+        if not paths:
+            return None
         path = random.choice(paths)
         content = self.originals.setdefault(path, path.read_bytes())
         changed = bytearray(path.read_bytes())

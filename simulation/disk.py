@@ -41,6 +41,12 @@ class SyncedDisk:
         else:
             self._contents[status.st_ino] = status.st_size
 
+    def is_durable(self, path: Path) -> bool:
+        """Whether a file is complete, and would outlive a power cut under this name."""
+        status, folder = path.stat(), path.parent.stat().st_ino
+        is_named = (path.name, status.st_ino) in self._entries.get(folder, ())
+        return is_named and self._contents.get(status.st_ino) == status.st_size
+
     def note_deletion(self, name: str | os.PathLike[str], folder: int | None) -> None:
         """Remember a file that is about to be deleted; ``folder``: the descriptor that ``name`` is relative to."""
         path = Path(name) if folder is None else _find_open_path(folder) / name

@@ -76,6 +76,7 @@ class History:
         self._now_ms = BASE_MS
         self._faults_are_on = False
         self._broken: str | None = None
+        self._last_committer: Process | None = None
         self._accidents = Accidents(folder / "home", folder / "copies")
         self._judge = Judge(self._read_true_ms, config, self._accidents.originals)
         self._disk = SyncedDisk(folder / "home", folder / "deleted")
@@ -210,7 +211,7 @@ class History:
             case FaultKind.OLDER_CATALOG | FaultKind.OLDER_STORE | FaultKind.DAMAGE | FaultKind.FOREIGN_COMMIT:
                 with unobserved(process):
                     self._have_accident(fault.kind, Random(f"accident {self._seed} {process.name} {process.calls}"))
-                if fault.kind is FaultKind.OLDER_CATALOG:
+                if fault.kind is FaultKind.OLDER_CATALOG and self._judge.is_catalog_older:
                     # Nothing can stop one whose commit is on its way to just this head: the fork is seen later.
                     self._kill_all()
             case FaultKind.REFUSE:
@@ -229,19 +230,27 @@ class History:
 
     def _have_accident(self, kind: FaultKind, random: Random) -> None:
         match kind:
-            case FaultKind.OLDER_CATALOG if self._accidents.put_back("catalog.db"):
+            case FaultKind.OLDER_CATALOG if self._is_newest_commit_recorded() and self._accidents.put_back(
+                "catalog.db"
+            ):
                 self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
                 self._tell("all processes are stopped, and the catalog is put back as it was some commits ago")
             case FaultKind.OLDER_STORE if self._accidents.put_back("store.db"):
                 self._judge.note_older_store()
                 self._tell("the metadata store is put back as it was some commits ago")
             case FaultKind.DAMAGE:
-                self._tell(f"a byte of {self._accidents.damage(random, TOPIC)} changes")
+                name = self._accidents.damage(random, TOPIC, self._disk.is_durable)
+                self._tell(f"a byte of {name or 'nothing'} changes")
             case FaultKind.FOREIGN_COMMIT if self._is_present_head_named():
                 with self._disk.durable():
                     what, location = self._accidents.commit_as_another_engine(TOPIC, random)
                 self._judge.note_foreign_commit(location)
                 self._tell(f"another engine {what}")
+
+    def _is_newest_commit_recorded(self) -> bool:
+        """Whether the process that made it came to its end: else nothing proves it, and a person has to choose it."""
+        last = self._last_committer
+        return last is not None and not last.is_running and not last.is_killed and last.error is None
 
     def _is_present_head_named(self) -> bool:
         """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
@@ -250,6 +259,7 @@ class History:
     def _note_swap(self, identifier: str, metadata_location: str) -> None:
         process = get_process()
         assert process is not None
+        self._last_committer = process
         if "latest" in identifier or "quarantine" in identifier or TOPIC not in identifier:
             return
         try:
