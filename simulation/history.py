@@ -247,10 +247,11 @@ class History:
                 self._judge.note_foreign_commit(location)
                 self._tell(f"another engine {what}")
 
-    def _is_newest_commit_recorded(self) -> bool:
-        """Whether the process that made it came to its end: else nothing proves it, and a person has to choose it."""
+    def _put_older_catalog_back(self) -> bool:
+        """Put it back if the newest commit's process came to its end: else a person would have to choose that commit."""
         last = self._last_committer
-        return last is not None and not last.is_running and not last.is_killed and last.error is None
+        is_recorded = last is not None and not last.is_running and not last.is_killed and last.error is None
+        return is_recorded and self._accidents.put_back("catalog.db")
 
     def _is_present_head_named(self) -> bool:
         """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
