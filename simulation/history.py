@@ -230,9 +230,7 @@ class History:
 
     def _have_accident(self, kind: FaultKind, random: Random) -> None:
         match kind:
-            case FaultKind.OLDER_CATALOG if self._is_newest_commit_recorded() and self._accidents.put_back(
-                "catalog.db"
-            ):
+            case FaultKind.OLDER_CATALOG if self._put_older_catalog_back():
                 self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
                 self._tell("all processes are stopped, and the catalog is put back as it was some commits ago")
             case FaultKind.OLDER_STORE if self._accidents.put_back("store.db"):
@@ -248,7 +246,7 @@ class History:
                 self._tell(f"another engine {what}")
 
     def _put_older_catalog_back(self) -> bool:
-        """Put it back if the newest commit's process came to its end: else a person would have to choose that commit."""
+        """Put it back if the newest commit's process came to its end: else a person has to choose that commit."""
         last = self._last_committer
         is_recorded = last is not None and not last.is_running and not last.is_killed and last.error is None
         return is_recorded and self._accidents.put_back("catalog.db")
