@@ -34,6 +34,8 @@ COMMIT_FACTOR: Final = 20
 what was looked at may have changed."""
 PAUSES_HOURS: Final = (1, 30, 200)
 ADVANCES_MS: Final = (1_000, 60_000, HOUR_MS, 26 * HOUR_MS)
+STEP_SHARES: Final = (0.8, 0.3)
+"""Probability that a history has a step, for each of two sorts of histories."""
 ALWAYS: Final = ("ingest", "compact")
 """Steps without which nothing happens."""
 SKEWS_MS: Final = (0, 0, -50_000, 50_000)
@@ -89,7 +91,9 @@ class RandomChoices:
         self._random = Random(f"choices {seed}")
         self._seed = seed
         self._config = config
-        self._steps = {name: weight for name, weight in steps.items() if weight and self._random.random() < 0.8}
+        # With few kinds of steps, processes meet more often that have to do with each other.
+        share = self._random.choice(STEP_SHARES)
+        self._steps = {name: weight for name, weight in steps.items() if weight and self._random.random() < share}
         self._steps |= {name: steps[name] for name in ALWAYS}
         self._length = length
         self._faults = _choose_faults(self._random)
