@@ -138,6 +138,12 @@ PUBLISHING = (
     Mutant("overtaken-update-fails", "an update of the latest state fails where another one came first")
     .changes("table._try_once", never("_is_overtaken"))
     .caught_by("test_an_update_of_the_latest_state_whose_files_were_swept_while_it_was_stopped_starts_over"),
+    Mutant("commit-dated-by-its-end", "a commit bears the time at which it is written, whatever its state dates")
+    .changes("TopicLog.commit", set_keyword("begun_ms", "None"))
+    .caught_by("test_a_commit_bears_the_time_at_which_it_began_to_be_built"),
+    Mutant("clock-behind-commits-nothing", "a commit bears its machine's time, although the table is dated later")
+    .changes("LogUpdate._change_snapshot", assign("begun_ms", "max"))
+    .caught_by("test_a_clock_that_is_behind_the_tables_by_minutes_commits_all_the_same"),
     Mutant("paused-commit-keeps-its-time", "a commit bears the time at which it was prepared, however long ago")
     .changes("LogSqlCatalog.swap_metadata", never("MAXIMUM_COMMIT_AGE_MS"))
     .caught_by("test_a_commit_whose_process_was_paused_for_long_is_prepared_again"),

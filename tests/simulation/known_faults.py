@@ -52,6 +52,13 @@ NAMES: Final = (
     "overtaken-update-fails",
     "recorded-metadata-without-a-commit",
     "paused-commit-keeps-its-time",
+    "commit-dated-by-its-end",
+    "late-arrivals-forgotten",
+    "tombstone-dropped-in-one-run",
+    "removed-ingest-files-come-back",
+    "older-head-written-over",
+    "forked-head-is-newest",
+    "checksum-not-compared",
 )
 """Mutants of :mod:`tests.mutants` that concern what happens between processes."""
 
