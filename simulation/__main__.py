@@ -12,6 +12,7 @@ smaller, told, and written to a file for --replay.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -98,6 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"there is no step {', '.join(sorted(only - STEPS.keys()))}; there are {', '.join(STEPS)}")
     with Reach() if options.reach else nullcontext() as reach:
         summary = _run_all(options, only)
+    gc.collect()  # connections that killed processes left open, before their library ends
     print(_describe(summary))
     if reach is not None:
         print(reach.describe())

@@ -32,7 +32,7 @@ ACCIDENTS: Final = {FaultKind.OLDER_CATALOG, FaultKind.OLDER_STORE, FaultKind.DA
 COMMIT_FACTOR: Final = 20
 """How much more probable a fault is just before and after the catalog's row is swapped: there much is prepared, and
 what was looked at may have changed."""
-PAUSES_HOURS: Final = (1, 30, 200)
+PAUSES_HOURS: Final = (0.1, 1, 30, 200)
 ADVANCES_MS: Final = (1_000, 60_000, HOUR_MS, 26 * HOUR_MS)
 STEP_SHARES: Final = (0.8, 0.3)
 """Probability that a history has a step, for each of two sorts of histories."""

@@ -202,7 +202,7 @@ class History:
                 process.is_killed = True
                 raise ProcessKilled
             case FaultKind.STAND_STILL:
-                self._tell(f"{process.name} stands still for {fault.hours} h {call}")
+                self._tell(f"{process.name} stands still for {fault.hours:g} h {call}")
                 sleep_until(self._read_true_ms, fault.hours * HOUR_MS / 1000)
             case FaultKind.POWER_CUT:
                 changes = self._disk.cut_power(Random(f"power {self._seed} {process.name} {process.calls}"))
@@ -211,9 +211,6 @@ class History:
             case FaultKind.OLDER_CATALOG | FaultKind.OLDER_STORE | FaultKind.DAMAGE | FaultKind.FOREIGN_COMMIT:
                 with unobserved(process):
                     self._have_accident(fault.kind, Random(f"accident {self._seed} {process.name} {process.calls}"))
-                if fault.kind is FaultKind.OLDER_CATALOG and self._judge.is_catalog_older:
-                    # Nothing can stop one whose commit is on its way to just this head: the fork is seen later.
-                    self._kill_all()
             case FaultKind.REFUSE:
                 self._tell(f"{process.name} gets an error {call}")
                 process.was_refused = True
@@ -233,6 +230,8 @@ class History:
             case FaultKind.OLDER_CATALOG if self._put_older_catalog_back():
                 self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
                 self._tell("all processes are stopped, and the catalog is put back as it was some commits ago")
+                # Nothing can stop one whose commit is on its way to just this head: the fork is seen later.
+                self._kill_all()
             case FaultKind.OLDER_STORE if self._accidents.put_back("store.db"):
                 self._judge.note_older_store()
                 self._tell("the metadata store is put back as it was some commits ago")

@@ -53,7 +53,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     kind: FaultKind
     at: Place
-    hours: int = 0
+    hours: float = 0
 
 
 class Switch(msgspec.Struct, frozen=True):
