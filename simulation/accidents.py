@@ -45,6 +45,11 @@ class Accidents:
         _copy_database(self._kept / name, self._home / name)
         return True
 
+    def lose_catalog(self) -> None:
+        """Take all tables out of the catalog; their files stay."""
+        with closing(sqlite3.connect(self._home / "catalog.db")) as catalog, catalog:
+            catalog.execute("DELETE FROM iceberg_tables")
+
     def find_metadata(self, table: str) -> Path | None:
         """Find the metadata file that the catalog names for a table of the default namespace; None: it has no such."""
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
@@ -106,7 +111,12 @@ class Accidents:
         return what, str(opened.refresh().metadata_location)
 
     def roll_back(self, table: str) -> str | None:
-        """Go back from another engine's snapshot to Winnow's newest; return the metadata file, None: it is Winnow's."""
+        """Go back from another engine's snapshot to Winnow's newest; return the metadata file.
+
+        None: the newest is Winnow's, or there is no such table.
+        """
+        if self.find_metadata(table) is None:
+            return None
         opened = self._open_catalog().load_table((DEFAULT_NAMESPACE, table))
         present = opened.current_snapshot()
         if present is None or _is_ours(present):

@@ -22,12 +22,15 @@ FAULT_PROBABILITIES: Final = {
     FaultKind.LOSE_ANSWER: 0.004,
     FaultKind.POWER_CUT: 0.0006,
     FaultKind.OLDER_CATALOG: 0.0005,
+    FaultKind.LOST_CATALOG: 0.0003,
     FaultKind.OLDER_STORE: 0.0005,
     FaultKind.DAMAGE: 0.001,
     FaultKind.FOREIGN_COMMIT: 0.002,
 }
 """Probability of each fault at each call where it can happen."""
-ACCIDENTS: Final = {FaultKind.OLDER_CATALOG, FaultKind.OLDER_STORE, FaultKind.DAMAGE, FaultKind.FOREIGN_COMMIT}
+PROOFS: Final = {FaultKind.OLDER_CATALOG, FaultKind.LOST_CATALOG, FaultKind.OLDER_STORE, FaultKind.DAMAGE}
+"""What puts back, loses or damages what a head is proven by: catalog, store, files."""
+ACCIDENTS: Final = {*PROOFS, FaultKind.FOREIGN_COMMIT}
 """What happens to the lake, not to a process."""
 COMMIT_FACTOR: Final = 20
 """How much more probable a fault is just before and after the catalog's row is swapped: there much is prepared, and
@@ -69,11 +72,12 @@ def can_happen(kind: FaultKind, call: Call) -> bool:
 def _choose_faults(random: Random) -> list[FaultKind]:
     """Choose a random half of the faults, of accidents a quarter.
 
-    Only one of them puts back or damages what a head is proven by: catalog, store, files. Else what is newest is gone,
-    and nothing could tell, or recovery has to give it up.
+    Only one of :data:`PROOFS` happens. Else what is newest may be gone, and nothing could tell, or recovery has to give
+    it up.
     """
     chosen = [kind for kind in FaultKind if random.random() < (0.25 if kind in ACCIDENTS else 0.5)]
-    proofs = [kind for kind in chosen if kind in {FaultKind.OLDER_CATALOG, FaultKind.OLDER_STORE, FaultKind.DAMAGE}]
+    proofs = [kind for kind in chosen if kind in PROOFS]
+    random.shuffle(proofs)
     return [kind for kind in chosen if kind not in proofs[1:]]
 
 

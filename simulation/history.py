@@ -18,12 +18,12 @@ from sqlalchemy.exc import OperationalError
 
 from simulation.accidents import BACKUP_EVERY, Accidents
 from simulation.adapters import MODULE_STATE, Adapters
-from simulation.choices import HOUR_MS, Choices
+from simulation.choices import ACCIDENTS, HOUR_MS, Choices
 from simulation.disk import SyncedDisk
 from simulation.judge import BrokenPromiseError, Judge
 from simulation.script import ENDED, Fault, FaultKind, Place, Start
 from simulation.source import BASE_MS
-from simulation.steps import STEPS, TOPIC, StepContext, run_creation
+from simulation.steps import STEPS, TOPIC, StepContext, recover, run_creation
 from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until, unobserved
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, WinnowError
@@ -33,7 +33,6 @@ from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import restore_topic
 from winnow.pipeline.topics.partitions import resume_partitions
-from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.topics.stored_rows import rebuild_store
 
 QUIET_STEPS: Final = ("settle", "compact", "sweep", "sweep", "sweep")
@@ -208,7 +207,7 @@ class History:
                 changes = self._disk.cut_power(Random(f"power {self._seed} {process.name} {process.calls}"))
                 self._tell(f"the power goes; {process.name} was {call}; {', '.join(changes) or 'nothing was lost'}")
                 self._kill_all()
-            case FaultKind.OLDER_CATALOG | FaultKind.OLDER_STORE | FaultKind.DAMAGE | FaultKind.FOREIGN_COMMIT:
+            case kind if kind in ACCIDENTS:
                 with unobserved(process):
                     self._have_accident(fault.kind, Random(f"accident {self._seed} {process.name} {process.calls}"))
             case FaultKind.REFUSE:
@@ -227,7 +226,14 @@ class History:
 
     def _have_accident(self, kind: FaultKind, random: Random) -> None:
         match kind:
-            case FaultKind.OLDER_CATALOG if self._put_older_catalog_back():
+            case FaultKind.LOST_CATALOG if self._is_newest_commit_recorded():
+                self._accidents.lose_catalog()
+                self._judge.note_older_catalog(None)
+                self._tell("all processes are stopped, and the catalog is lost")
+                self._kill_all()
+            case FaultKind.OLDER_CATALOG if self._is_newest_commit_recorded() and self._accidents.put_back(
+                "catalog.db"
+            ):
                 self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
                 self._tell("all processes are stopped, and the catalog is put back as it was some commits ago")
                 # Nothing can stop one whose commit is on its way to just this head: the fork is seen later.
@@ -244,11 +250,10 @@ class History:
                 self._judge.note_foreign_commit(location)
                 self._tell(f"another engine {what}")
 
-    def _put_older_catalog_back(self) -> bool:
-        """Put it back if the newest commit's process came to its end: else a person has to choose that commit."""
+    def _is_newest_commit_recorded(self) -> bool:
+        """Whether the process that made it came to its end: else a person has to choose whether it counts."""
         last = self._last_committer
-        is_recorded = last is not None and not last.is_running and not last.is_killed and last.error is None
-        return is_recorded and self._accidents.put_back("catalog.db")
+        return last is not None and not last.is_running and not last.is_killed and last.error is None
 
     def _is_present_head_named(self) -> bool:
         """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
@@ -309,7 +314,7 @@ class History:
             if location is not None:
                 self._judge.note_foreign_commit(location)
         if self._judge.is_catalog_older:
-            recover_topic(context.installation, TOPIC, run=True)
+            recover(context)
         restore_topic(context.installation, TOPIC)
         rebuild_store(context.installation, [TOPIC])
         resume_partitions(context.installation, TOPIC, by="ann")

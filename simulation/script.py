@@ -19,6 +19,7 @@ class FaultKind(StrEnum):
     LOSE_ANSWER = "lose_answer"
     POWER_CUT = "power_cut"
     OLDER_CATALOG = "older_catalog"
+    LOST_CATALOG = "lost_catalog"
     OLDER_STORE = "older_store"
     DAMAGE = "damage"
     FOREIGN_COMMIT = "foreign_commit"

@@ -12,6 +12,8 @@ from typing import Final, Protocol
 from simulation.choices import HOUR_MS
 from simulation.source import PARTITIONS, SourceRecord, get_record, write_archive
 from winnow.engine import compaction_job, staging
+from winnow.errors import UnknownTopicError
+from winnow.log.namespaces import DEFAULT_NAMESPACE
 from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.scrub import open_scrub
@@ -28,6 +30,7 @@ from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.read.records import read_batches
+from winnow.pipeline.topics.adoption import adopt_topic
 from winnow.pipeline.topics.definition import alter_topic, create_topic
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -238,9 +241,13 @@ def _restore_topic(context: StepContext) -> None:
     restore_topic(context.installation, TOPIC)
 
 
-def _recover(context: StepContext) -> None:
-    """Take the newest complete metadata, as after an accident."""
-    recover_topic(context.installation, TOPIC, run=True)
+def recover(context: StepContext) -> None:
+    """Take the newest complete metadata, as after an accident; enter them where the catalog has lost them."""
+    try:
+        recover_topic(context.installation, TOPIC, run=True)
+    except UnknownTopicError:
+        for folder in context.folder.glob(f"home/warehouse/{DEFAULT_NAMESPACE}/{TOPIC}-*"):
+            adopt_topic(context.installation, TOPIC, folder.as_uri(), run=True)
 
 
 def _rebuild_store(context: StepContext) -> None:
@@ -292,7 +299,7 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
         "resume": Step(_resume, 1),
         "delete-topic": Step(_delete_topic, 1),
         "restore-topic": Step(_restore_topic, 1),
-        "recover": Step(_recover, 1),
+        "recover": Step(recover, 1),
         "rebuild-store": Step(_rebuild_store, 1),
         "import-checkpoint": Step(_import_checkpoint, 1),
         "back-up": Step(_back_up, 1),
