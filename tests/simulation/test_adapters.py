@@ -6,10 +6,8 @@ and in a simulated process.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +24,7 @@ from simulation.turns import Call, Process, ProcessKilled, Turns
 from tests.support.world import TOPIC, World, build_versions, open_world
 from winnow.errors import ServiceError, TopicBusyError
 from winnow.files import disk_sync, storage
+from winnow.files.storage_health import make_file_name
 from winnow.log.sql_catalog import LogSqlCatalog
 
 DELETION = "DELETE FROM winnow_topic_head"
@@ -166,12 +165,12 @@ def count_rows(world: World) -> int:
 
 def test_time_chance_and_threads_are_those_of_the_process(simulated: SimulatedRunner) -> None:
     """Sleeping takes no time, and two processes of the same seed draw the same."""
-    seen: list[tuple[float, str, bytes]] = []
+    seen: list[tuple[float, str]] = []
     began = time.monotonic()
 
     def body() -> None:
         time.sleep(3_600)
-        seen.append((time.time() // 3_600, str(uuid.uuid4()), os.urandom(4)))
+        seen.append((time.time() // 3_600, make_file_name()))
 
     for _ in range(2):
         simulated.now_ms = BASE_MS
