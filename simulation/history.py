@@ -251,9 +251,10 @@ class History:
                 self._tell(f"another engine {what}")
 
     def _is_newest_commit_recorded(self) -> bool:
-        """Whether the process that made it came to its end: else a person has to choose whether it counts."""
+        """Whether its process came to its end with the store at hand: else a person has to choose whether it counts."""
         last = self._last_committer
-        return last is not None and not last.is_running and not last.is_killed and last.error is None
+        has_ended = last is not None and not last.is_running and not last.is_killed and last.error is None
+        return has_ended and last is not None and not last.was_refused
 
     def _is_present_head_named(self) -> bool:
         """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
