@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -13,12 +13,13 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.snapshots import Snapshot
 
+from simulation.table_reader import find_path
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
+from winnow.log.state import STATE_PROPERTY
 
 BACKUP_EVERY: Final = 3
 """A copy of catalog and store is made at every so many commits."""
 _DATABASES: Final = ("catalog.db", "store.db")
-_STATE_PROPERTY: Final = "winnow.state"
 
 
 class Accidents:
@@ -38,12 +39,14 @@ class Accidents:
         for name in _DATABASES:
             _copy_database(self._home / name, self._kept / name)
 
-    def put_back(self, name: str) -> bool:
-        """Put the copy of a database back; return whether there is one."""
-        if not (self._kept / name).exists():
-            return False
+    @property
+    def has_copies(self) -> bool:
+        """Whether copies were made."""
+        return self._kept.exists()
+
+    def put_back(self, name: str) -> None:
+        """Put the copy of a database back."""
         _copy_database(self._kept / name, self._home / name)
-        return True
 
     def lose_catalog(self) -> None:
         """Take all tables out of the catalog; their files stay."""
@@ -55,7 +58,7 @@ class Accidents:
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
         with closing(sqlite3.connect(self._home / "catalog.db")) as catalog:
             row = catalog.execute(query, (DEFAULT_NAMESPACE, table)).fetchone()
-        return None if row is None else Path(str(row[0]).removeprefix("file://"))
+        return None if row is None else find_path(row[0])
 
     # ------------------------------------------------------------------------------------------- bytes
 
@@ -70,13 +73,13 @@ class Accidents:
         if not paths:
             return None
         path = random.choice(paths)
-        content = self.originals.setdefault(path, path.read_bytes())
-        changed = bytearray(path.read_bytes())
+        content = path.read_bytes()
+        original, changed = self.originals.get(path, content), bytearray(content)
         changed[random.randrange(len(changed))] ^= 1 << random.randrange(8)
         path.write_bytes(changed)  # in place: other links to it change, too
         for other in paths:
             if other.stat().st_ino == path.stat().st_ino:
-                self.originals.setdefault(other, content)
+                self.originals.setdefault(other, original)
         return path.name
 
     def mend(self) -> None:
@@ -106,7 +109,7 @@ class Accidents:
             schema = opened.schema().as_arrow()
             opened.append(pa.Table.from_pylist([row], schema=schema))
             new = {task.file.file_path for task in opened.refresh().scan().plan_files()} - files
-            self.foreign_files |= {Path(path.removeprefix("file://")) for path in new}
+            self.foreign_files |= set(map(find_path, new))
             what = "appends a record"
         return what, str(opened.refresh().metadata_location)
 
@@ -131,15 +134,9 @@ class Accidents:
 
 
 def _is_ours(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and _STATE_PROPERTY in snapshot.summary.additional_properties
-
-
-@contextmanager
-def _open_both(source: Path, target: Path) -> Iterator[tuple[sqlite3.Connection, sqlite3.Connection]]:
-    with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:
-        yield read, written
+    return snapshot.summary is not None and STATE_PROPERTY in snapshot.summary.additional_properties
 
 
 def _copy_database(source: Path, target: Path) -> None:
-    with _open_both(source, target) as (read, written):
+    with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:
         read.backup(written)

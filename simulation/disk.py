@@ -61,7 +61,7 @@ class SyncedDisk:
             self._deleted[path] = copy
 
     @contextmanager
-    def durable(self) -> Iterator[None]:
+    def sync_new_files(self) -> Iterator[None]:
         """Count the files that appear during the block as synced: another engine's, on a machine of its own."""
         before = set(self._root.rglob("*"))
         yield

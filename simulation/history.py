@@ -24,6 +24,7 @@ from simulation.judge import BrokenPromiseError, Judge
 from simulation.script import ENDED, Fault, FaultKind, Place, Start
 from simulation.source import BASE_MS
 from simulation.steps import STEPS, TOPIC, StepContext, recover, run_creation
+from simulation.table_reader import find_path
 from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until, unobserved
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, WinnowError
@@ -213,11 +214,11 @@ class History:
             case FaultKind.REFUSE:
                 self._tell(f"{process.name} gets an error {call}")
                 process.was_refused = True
-                raise _make_error(call)
+                raise make_error(call)
             case FaultKind.LOSE_ANSWER:
                 self._tell(f"{process.name} gets an error {call}, which has had its effect")
                 process.was_refused = True
-                raise _make_error(call)
+                raise make_error(call)
 
     def _kill_all(self) -> NoReturn:
         for process in self._processes:
@@ -231,21 +232,21 @@ class History:
                 self._judge.note_older_catalog(None)
                 self._tell("all processes are stopped, and the catalog is lost")
                 self._kill_all()
-            case FaultKind.OLDER_CATALOG if self._is_newest_commit_recorded() and self._accidents.put_back(
-                "catalog.db"
-            ):
+            case FaultKind.OLDER_CATALOG if self._accidents.has_copies and self._is_newest_commit_recorded():
+                self._accidents.put_back("catalog.db")
                 self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
                 self._tell("all processes are stopped, and the catalog is put back as it was some commits ago")
                 # Nothing can stop one whose commit is on its way to just this head: the fork is seen later.
                 self._kill_all()
-            case FaultKind.OLDER_STORE if self._accidents.put_back("store.db"):
+            case FaultKind.OLDER_STORE if self._accidents.has_copies:
+                self._accidents.put_back("store.db")
                 self._judge.note_older_store()
                 self._tell("the metadata store is put back as it was some commits ago")
             case FaultKind.DAMAGE:
                 name = self._accidents.damage(random, TOPIC, self._disk.is_durable)
                 self._tell(f"a byte of {name or 'nothing'} changes")
             case FaultKind.FOREIGN_COMMIT if self._is_present_head_named():
-                with self._disk.durable():
+                with self._disk.sync_new_files():
                     what, location = self._accidents.commit_as_another_engine(TOPIC, random)
                 self._judge.note_foreign_commit(location)
                 self._tell(f"another engine {what}")
@@ -253,8 +254,9 @@ class History:
     def _is_newest_commit_recorded(self) -> bool:
         """Whether its process came to its end with the store at hand: else a person has to choose whether it counts."""
         last = self._last_committer
-        has_ended = last is not None and not last.is_running and not last.is_killed and last.error is None
-        return has_ended and last is not None and not last.was_refused
+        if last is None or last.is_running or last.is_killed:
+            return False
+        return last.error is None and not last.was_refused
 
     def _is_present_head_named(self) -> bool:
         """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
@@ -298,7 +300,6 @@ class History:
     def _come_to_rest(self) -> None:
         self._tell("all faults stop")
         self._accidents.mend()
-        self._judge.foreign_files = self._accidents.foreign_files
         self._now_ms += 200 * HOUR_MS
         self._finish(self._start("rest-prepare", self._prepare_rest))
         for number, step in enumerate(QUIET_STEPS):
@@ -310,7 +311,7 @@ class History:
         process = get_process()
         assert process is not None
         with unobserved(process):
-            with self._disk.durable():
+            with self._disk.sync_new_files():
                 location = self._accidents.roll_back(TOPIC)
             if location is not None:
                 self._judge.note_foreign_commit(location)
@@ -336,7 +337,7 @@ class History:
         if left_open:
             raise BrokenPromiseError(f"The run of plan {left_open[0].plan_id} is still {left_open[0].status}.")
         location = installation.log.open(TOPIC).load_table().location()
-        self._judge.judge_orphans(Path(str(location).removeprefix("file://")))
+        self._judge.judge_orphans(find_path(location), self._accidents.foreign_files)
 
     def _finish(self, process: Process) -> None:
         while process.is_running:
@@ -361,7 +362,8 @@ class History:
         self.outcome.story.append(text)
 
 
-def _make_error(call: Call) -> Exception:
+def make_error(call: Call) -> Exception:
+    """Make the error that a call ends with when it is refused, or its answer is lost."""
     match call.adapter:
         case Adapter.STORE:
             return ServiceError(

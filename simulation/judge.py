@@ -46,9 +46,8 @@ class Judge:
         self._deletable = dict.fromkeys(range(PARTITIONS), 0)
         self._retentions_ms = {int(config.get("retention.ms", "-1"))} if "delete" in config["cleanup.policy"] else {-1}
         self._decides_by_timestamp = config.get("compaction.strategy") == "timestamp"
-        late_arrival_ms = int(config.get("winnow.late.arrival.ms", "0")) if self._decides_by_timestamp else 0
-        self._tombstone_ages_ms = {max(late_arrival_ms, int(config.get("delete.retention.ms", "86400000")))}
-        self._late_arrival_ms = late_arrival_ms
+        self._late_arrival_ms = int(config.get("winnow.late.arrival.ms", "0")) if self._decides_by_timestamp else 0
+        self._delete_retentions_ms = {int(config.get("delete.retention.ms", "86400000"))}
         self._graces_ms = {int(config.get("winnow.retired.grace.ms", "86400000"))}
         self.acknowledged: dict[RecordId, SourceRecord] = {}
         self._appended_ms: dict[RecordId, int] = {}
@@ -61,7 +60,6 @@ class Judge:
         self._deleted_at_ms: int | None = None
         self._store_was_older = False
         self._head_is_foreign = False
-        self.foreign_files: set[Path] = set()
         self.is_catalog_older = False
         self.is_removed = False
         self.commits = 0
@@ -83,7 +81,7 @@ class Judge:
     def expect_configuration(self, overrides: Mapping[str, str]) -> None:
         """The topic may get this configuration."""
         if "delete.retention.ms" in overrides:
-            self._tombstone_ages_ms.add(max(self._late_arrival_ms, int(overrides["delete.retention.ms"])))
+            self._delete_retentions_ms.add(int(overrides["delete.retention.ms"]))
         if "winnow.retired.grace.ms" in overrides:
             self._graces_ms.add(int(overrides["winnow.retired.grace.ms"]))
 
@@ -233,6 +231,7 @@ class Judge:
 
     def _judge_removed(self, removed: set[RecordId], visible: Collection[RecordId]) -> None:
         winners = self._find_winners({*self.visible, *visible})
+        minimum_age_ms = max(self._late_arrival_ms, min(self._delete_retentions_ms))
         for place in sorted(removed):
             record = self.acknowledged[place]
             if place[1] < self._log_starts[place[0]] or winners[place[0], record.key] != place:
@@ -240,13 +239,13 @@ class Judge:
             age_ms = self._read_true_ms() + _TOLERANCE_MS - self._appended_ms[place]
             if record.value is not None:
                 raise BrokenPromiseError(f"{_name(place)}, the winner of its key, was removed.")
-            if age_ms < min(self._tombstone_ages_ms):
+            if age_ms < minimum_age_ms:
                 raise BrokenPromiseError(f"{_name(place)}, a tombstone, was removed too early.")
             for other in visible:
                 # What is appended later than a tombstone may go is a new record, whatever its version.
                 waited_ms = self._appended_ms[other] + _TOLERANCE_MS - self._appended_ms[place]
                 is_of_key = other[0] == place[0] and self.acknowledged[other].key == record.key
-                if is_of_key and waited_ms < min(self._tombstone_ages_ms):
+                if is_of_key and waited_ms < minimum_age_ms:
                     raise BrokenPromiseError(f"{_name(other)} is back: its tombstone at {place[1]} was removed before.")
 
     def _find_winners(self, places: Iterable[RecordId]) -> dict[tuple[int, bytes], RecordId]:
@@ -288,15 +287,15 @@ class Judge:
                 if path is not None and not path.exists():
                     raise BrokenPromiseError(f"{path.name} is gone, and snapshot {snapshot.snapshot_id} names it.")
 
-    def judge_orphans(self, table_folder: Path) -> None:
-        """Judge that no data file lies there that no kept snapshot names.
+    def judge_orphans(self, table_folder: Path, foreign: Collection[Path]) -> None:
+        """Judge that no data file lies there that no kept snapshot names, but those that are ``foreign``.
 
         Raises:
             BrokenPromiseError: one does.
         """
         if self._store_was_older:
             return
-        named = self.foreign_files | {
+        named = set(foreign) | {
             path for snapshot in self._snapshots() for path in self._reader.list_data_files(snapshot)
         }
         orphans = sorted(set((table_folder / "data").rglob("*.parquet")) - named)

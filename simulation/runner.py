@@ -29,12 +29,13 @@ def open_folder(seed: int) -> Iterator[Path]:
     """
     memory = Path("/dev/shm")
     above = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
-    with (above / f"winnow-simulation-{seed}.lock").open("w") as lock:
-        folder = above / f"winnow-simulation-{seed}"
+    name = f"winnow-simulation-{os.getuid()}"
+    with (above / f"{name}.lock").open("w") as lock:
+        folder = above / f"{name}-{seed}"
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            folder = above / f"winnow-simulation-{seed}-{os.getpid()}"
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, seed)
+        except OSError:
+            folder = above / f"{name}-{seed}-{os.getpid()}"
         yield folder
 
 

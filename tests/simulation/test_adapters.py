@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from simulation.adapters import MODULE_STATE, Adapters
 from simulation.disk import SyncedDisk
-from simulation.history import _make_error
+from simulation.history import make_error
 from simulation.source import BASE_MS
 from simulation.turns import Call, Process, ProcessKilled, Turns
 from tests.support.world import TOPIC, World, build_versions, open_world
@@ -199,7 +199,7 @@ def kill(process: Process, _: Call) -> None:
 
 def fail(_: Process, call: Call) -> None:
     """Let the call fail as the histories do."""
-    raise _make_error(call)
+    raise make_error(call)
 
 
 def test_refused_call_has_no_effect_and_a_lost_answer_has_one(simulated: SimulatedRunner, world: World) -> None:

@@ -55,8 +55,6 @@ class _Carried:
 class LogUpdate(_SnapshotProducer["LogUpdate"]):
     """One commit to a log: adds the segments ``add`` and removes those in ``remove``. An append if nothing is removed.
 
-    The snapshot bears the time :attr:`begun_ms`, at which what is committed began to be built (None: the present).
-
     Args:
         transaction: the table's transaction, at the head that the commit is made for.
         table: the table at that head.
@@ -64,6 +62,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         add: new segments.
         remove: paths of segments to take out. :attr:`missing` counts those that are no longer in the log.
         remove_from: their partitions; None: any.
+        begun_ms: when what is committed began to be built, the time that the snapshot bears; None: the present.
     """
 
     def __init__(
@@ -75,7 +74,9 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         add: Sequence[Segment],
         remove: Sequence[str],
         remove_from: Collection[int] | None = None,
+        begun_ms: int | None = None,
     ) -> None:
+        self._begun_ms = begun_ms
         self._files = ChecksumNames(table.io)
         super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, self._files)
         for segment in add:
@@ -86,7 +87,6 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         for entry in self._carried.gone:
             self.delete_data_file(entry.data_file)
         self.missing: int = len(frozenset(remove)) - len(self._carried.gone)
-        self.begun_ms: int | None = None
 
     def _carry(
         self,
@@ -179,7 +179,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         """Give the snapshot that ``update`` adds its manifest list and its time."""
         if not isinstance(update, AddSnapshotUpdate):
             return update
-        begun_ms = update.snapshot.timestamp_ms if self.begun_ms is None else self.begun_ms
+        begun_ms = update.snapshot.timestamp_ms if self._begun_ms is None else self._begun_ms
         # Iceberg refuses a snapshot that is older than the table by a minute, and other machines' clocks may be ahead;
         # one of the very same time would let PyIceberg date the table by a clock that is behind.
         timestamp_ms = max(begun_ms, self._transaction._table.metadata.last_updated_ms + 1)

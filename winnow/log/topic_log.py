@@ -417,9 +417,14 @@ class TopicLog:
                 transaction.remove_properties(*change.dropped_properties)
             declare_sort_order(transaction)  # of a table that an earlier Winnow created
             producer = LogUpdate(
-                transaction, table, manifests, add=change.add, remove=change.remove, remove_from=change.remove_from
+                transaction,
+                table,
+                manifests,
+                add=change.add,
+                remove=change.remove,
+                remove_from=change.remove_from,
+                begun_ms=change.begun_ms,
             )
-            producer.begun_ms = change.begun_ms
             if producer.missing:
                 raise PlanVoidError(
                     f"{producer.missing} planned segment(s) of topic {self.topic} are no longer in the log; the plan "
