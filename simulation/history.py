@@ -245,7 +245,8 @@ class History:
             case FaultKind.DAMAGE:
                 name = self._accidents.damage(random, TOPIC, self._disk.is_durable)
                 self._tell(f"a byte of {name or 'nothing'} changes")
-            case FaultKind.FOREIGN_COMMIT if self._is_present_head_named():
+            # Another engine ends with an error of its own where a file of the table is damaged.
+            case FaultKind.FOREIGN_COMMIT if self._is_present_head_named() and not self._accidents.originals:
                 with self._disk.sync_new_files():
                     what, location = self._accidents.commit_as_another_engine(TOPIC, random)
                 self._judge.note_foreign_commit(location)
