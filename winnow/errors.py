@@ -136,7 +136,7 @@ class LinkedFolderError(UsageError):
 
 
 class UndoRefusedError(UsageError):
-    """An ingest call cannot be undone: the log has gone on since. Nothing was changed."""
+    """An ingest call or a run cannot be undone: the log has gone on since. Nothing was changed."""
 
 
 class ForeignTableError(UsageError):

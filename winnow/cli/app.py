@@ -41,6 +41,7 @@ from winnow.cli import (
     topic_recovery,
     topic_sources,
     topics,
+    undo,
     why,
 )
 from winnow.cli.command_errors import guard_command
@@ -174,6 +175,7 @@ COMMANDS: Final[Mapping[str, Command | Group | typer.Typer]] = {
     "why": Command(why.why, {"--everywhere": "--all-partitions"}),
     "restore": Command(restore.restore),
     "receipts": Command(receipts.receipts),
+    "undo": Command(undo.undo),
     "checkpoints": checkpoints.make_checkpoints_group(),
     "partitions": Group(
         "Pause, resume, release and list topic partitions.",

@@ -297,8 +297,9 @@ def delete_records(
 ) -> None:
     """Delete the records before an offset: raise the log start, as Kafka's DeleteRecords does.
 
-    Readers stop seeing them at once, and they cannot be brought back. Segments wholly below leave the log at the next
-    run, and the disk after sweep's grace period. Refused, as by Kafka, if cleanup.policy is compact only.
+    Readers stop seeing them at once; winnow undo brings them back while they are there. Segments wholly below leave the
+    log at the next run, and the disk after sweep's grace period. Refused, as by Kafka, if cleanup.policy is compact
+    only.
 
     Example: winnow topics delete-records clicks --before-offset 0:1500 --before-offset 1:2000
     """
@@ -329,6 +330,9 @@ def delete_records(
         right=(1, 2, 3),
     )
     print_lines(f"Next: winnow compact {topic}   (removes the segments that lie wholly below)")
+    change_id = next((row.change_id for row in found if row.change_id is not None), None)
+    if change_id is not None:
+        print_lines(f"To take it back, until then and for the grace after it: winnow undo {change_id}")
 
 
 def _parse_before(texts: list[str], named: list[int] | None, partitions: int) -> dict[int, int]:

@@ -85,6 +85,26 @@ def read_segment_columns(segment: Segment, columns: Sequence[str]) -> Iterator[p
                     raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.num_rows:,}")
 
 
+def check_segment_offsets(segment: Segment) -> None:
+    """Check size, footer and all offsets of ``segment`` against its manifest entry; no key or value is read.
+
+    Raises:
+        DamagedSegmentError, FileNotFoundError, OSError, ServiceError: as :func:`read_segment`.
+    """
+    last = -1
+    first: int | None = None
+    for batch in read_segment_columns(segment, ["offset"]):
+        offsets = read_offsets(batch)
+        if not len(offsets):
+            continue
+        first = int(offsets[0]) if first is None else first
+        if offsets[0] <= last or (np.diff(offsets) <= 0).any():
+            raise DamagedSegmentError("holds offsets that do not rise")
+        last = int(offsets[-1])
+    if (first, last) != (segment.first_offset, segment.last_offset):
+        raise DamagedSegmentError("holds other offsets than its manifest entry says")
+
+
 def _read_batches(
     file: pq.ParquetFile, segment: Segment, start: int, limit: int, on_progress: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:

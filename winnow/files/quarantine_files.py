@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 import pyarrow as pa
 
 from winnow.files import storage
+from winnow.files.file_names import find_attempt
 from winnow.files.parquet_writer import RollingParquetWriter
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -57,6 +58,12 @@ def locate_keyless_move_folder(location: str, plan_id: str) -> str:
 def locate_keyless_move_file(location: str, plan_id: str, attempt: str, partition: int, number: int) -> str:
     """Return the URI of the ``number``-th file with keyless records of ``partition`` that one attempt writes."""
     return storage.join(locate_keyless_move_folder(location, plan_id), attempt, f"{partition:05d}-{number:05d}.parquet")
+
+
+def is_of_keyless_move(path: str, location: str, plan_id: str, attempt: str) -> bool:
+    """Check whether one attempt at a plan wrote the file at ``path`` of the quarantine at ``location``."""
+    folder = f"{locate_keyless_move_folder(location, plan_id)}/"
+    return path.startswith(folder) and find_attempt(path.removeprefix(folder), (attempt,)) is not None
 
 
 def may_contain_ingest(path: str, location: str, ingest_ids: Collection[str]) -> bool:

@@ -15,6 +15,7 @@ from winnow.log.recorded_configuration import ConfigurationDifference
 from winnow.log.table import FENCE_PROPERTY
 from winnow.values.model import Segment
 from winnow.values.results import Receipt
+from winnow.values.reversal import PartitionReversal
 from winnow.values.topic_state import TopicState
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ class Change:
 
     ``remove_from``: the partitions of the removed files, if known; manifests of other partitions are not opened.
     ``receipt`` makes the receipt once the snapshot's id is known; it is written beside the table and referenced from
-    the state. ``accepts_configuration``: the table's properties become the topic's configuration from now on,
-    no matter which tool wrote it. ``above_sequence_number``: the commit's snapshot gets a higher one.
+    the state, with ``reversal``: what taking the change back needs. ``accepts_configuration``: the table's properties
+    become the topic's configuration from now on, no matter which tool wrote it. ``above_sequence_number``: the commit's
+    snapshot gets a higher one.
     ``begun_ms``: when it began to be built, by this machine's clock: what it dates is not older; None: not said.
     """
 
@@ -97,6 +99,7 @@ class Change:
     properties: dict[str, str] = field(default_factory=dict)
     dropped_properties: tuple[str, ...] = ()
     receipt: Callable[[int], Receipt] | None = None
+    reversal: Sequence[PartitionReversal] = ()
     accepts_configuration: bool = False
     above_sequence_number: int = 0
     begun_ms: int | None = None

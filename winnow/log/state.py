@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from winnow.errors import DamagedMetadataError, ForeignTableError
 from winnow.log.document_copies import Document, read_document, write_document
 from winnow.log.document_places import DocumentKind, DocumentPlaces
 from winnow.values import documents
 from winnow.values.results import Receipt
+from winnow.values.reversal import PartitionReversal, PublishedRun
 from winnow.values.topic_state import PartitionState, ReceiptReference, TopicState
+
+T = TypeVar("T", bound=Receipt)
 
 STATE_PROPERTY = "winnow.state"
 PLAN_PROPERTY = "winnow.plan-id"
 STATE_FORMAT = 1
 CHAIN_FORMAT = 3
 """Format of the links of older references."""
-TOPIC_STATE_FORMAT = 7
+TOPIC_STATE_FORMAT = 8
 """Format of every written state: 4 added the fence, 5 deleted topics, 6 epochs, 7 epochs that begin
-within a Kafka topic, with its leader epochs. A Winnow that does not know them must stop."""
+within a Kafka topic, with its leader epochs, 8 what was undone. A Winnow that does not know them must stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +104,28 @@ def make_state_document(reference: StateReference) -> Document:
     return Document(DocumentKind.STATE, reference.path, reference.sha256)
 
 
-def write_receipt(places: DocumentPlaces, receipt: Receipt) -> ReceiptReference:
-    """Write the receipt of a publish beside the table, so that the metadata store can be rebuilt."""
+def write_receipt(
+    places: DocumentPlaces, receipt: Receipt, reversal: Sequence[PartitionReversal] = ()
+) -> ReceiptReference:
+    """Write the receipt of a publish beside the table, so that the store can be rebuilt, and the run be taken back."""
     assert receipt.plan_id is not None
     name = f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json"
-    written = write_document(places, DocumentKind.RECEIPT, name, documents.dump_json(receipt))
+    values = {each.name: getattr(receipt, each.name) for each in fields(Receipt)}
+    published = PublishedRun(**values, reversal=tuple(reversal))
+    written = write_document(places, DocumentKind.RECEIPT, name, documents.dump_json(published))
     return ReceiptReference(receipt.plan_id, written.path, written.sha256, receipt.finished_at_ms)
 
 
 def read_receipt(state: TopicState, reference: ReceiptReference) -> Receipt:
     """Read the receipt behind a ``reference`` of ``state``; raises as :func:`read_state`."""
+    return _read_receipt(state, reference, Receipt)
+
+
+def read_published_run(state: TopicState, reference: ReceiptReference) -> PublishedRun:
+    """Read a receipt with what taking the run back needs; raises as :func:`read_state`."""
+    return _read_receipt(state, reference, PublishedRun)
+
+
+def _read_receipt(state: TopicState, reference: ReceiptReference, kind: type[T]) -> T:
     document = Document(DocumentKind.RECEIPT, reference.path, reference.sha256)
-    return documents.load_json(Receipt, read_document(state.topic, document, state.copies))
+    return documents.load_json(kind, read_document(state.topic, document, state.copies))

@@ -434,7 +434,7 @@ class TopicLog:
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None
             new_state, leftovers = replace(change.state, fence=max(change.state.fence, head.fence)), list[str]()
             if receipt is not None:
-                reference = carried.write_receipt(head.documents, receipt)
+                reference = carried.write_receipt(head.documents, receipt, change.reversal)
                 new_state = replace(new_state, receipts=(*new_state.receipts, reference))
                 leftovers += head.documents.list_places(reference.path)
             new_state = self._add_digests(head, change, producer.removed, new_state)

@@ -37,6 +37,8 @@ class TopicFacts:
     """Folder of the quarantine's table, for keyless records that leave the log."""
     configuration: str | None = None
     """Digest of the rules the plan is made under."""
+    undone_ms: int | None = None
+    """When something of the log was last taken back; None: nothing was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ def make_plan(facts: TopicFacts, rules: Rules, partitions: Iterable[PartitionPla
         partition_count=facts.partition_count,
         quarantine_location=facts.quarantine_location,
         configuration=facts.configuration,
+        undone_ms=facts.undone_ms,
     )
     return replace(plan, plan_id=compute_plan_id(plan))
 

@@ -66,6 +66,20 @@ EVENTS: tuple[EventDefinition, ...] = (
         ),
     ),
     EventDefinition(
+        "undone",
+        "a run, or a deletion of records, was taken back: what it had replaced is in the log again",
+        (
+            "plan_id",
+            "undone",
+            "records_restored",
+            "partitions",
+            "files_retired",
+            "bytes_retired",
+            "snapshot_id",
+            "duration_ms",
+        ),
+    ),
+    EventDefinition(
         "assessed",
         "each partition was judged due or idle; `reasons` counts partitions per reason",
         ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),

@@ -36,6 +36,8 @@ class AuditAction(StrEnum):
     IMPORT_CHECKPOINT = "import_checkpoint"
     INGEST = "ingest"
     UNDO_INGEST = "undo_ingest"
+    UNDO = "undo"
+    """A compaction, a retention run or a deletion of records was taken back."""
     RESTORE_RECORDS = "restore_records"
     """Records were written back into a Kafka topic."""
     ADOPT = "adopt"

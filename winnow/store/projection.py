@@ -231,6 +231,14 @@ class Projection(StorePart):
             row = session.get(tables.ReceiptTable, plan_id)
             return None if row is None else load_json(Receipt, row.document.encode())
 
+    def find_published(self, prefix: str) -> dict[str, str]:
+        """Find the published plans whose ids begin with ``prefix``, and their topics."""
+        table = tables.ReceiptTable
+        begins = table.plan_id.startswith(prefix, autoescape=True)
+        statement = select(table.plan_id, table.topic).where(begins).limit(2)
+        with self._database.reading() as session:
+            return {row.plan_id: row.topic for row in session.execute(statement)}
+
     def list_receipts(self, topic: str | None = None, limit: int | None = None) -> list[Receipt]:
         """List receipts of ``topic`` (None = all), newest first; at most ``limit``."""
         row = tables.ReceiptTable

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from winnow.errors import WinnowError
@@ -29,7 +29,7 @@ class WaitingFiles:
 
 
 class RetiredFiles(StorePart):
-    """One row per topic and path. A file that was deleted never becomes pending again: paths are not used twice."""
+    """One row per topic and path. A deleted file never becomes pending again; one that an undo took back does."""
 
     def record(self, topic: str, files: Sequence[RetiredFile], kind: str, *, table_uuid: str | None = None) -> None:
         """Record files that nothing refers to any more. Files already in the ledger stay as they are.
@@ -50,6 +50,24 @@ class RetiredFiles(StorePart):
             lock_topic_rows(session, topic)
             if not is_former_life(session, topic, table_uuid):
                 insert_retired(session, topic, files, kind)
+
+    def take_back(self, topic: str, live: Collection[str], *, table_uuid: str | None = None) -> None:
+        """Remove data files that are in the log again, and so wait for nothing.
+
+        Args:
+            topic: the topic of the files.
+            live: paths of all segments of its log.
+            table_uuid: the life of the topic; of one that has ended nothing is changed.
+        """
+        row, present = tables.RetiredFileTable, frozenset(live)
+        pending = (row.topic == topic, row.kind == "data", row.deleted_at_ms.is_(None))
+        with self._database.writing() as session:
+            lock_topic_rows(session, topic)
+            if is_former_life(session, topic, table_uuid):
+                return
+            back = [path for path in session.scalars(select(row.path).where(*pending)) if path in present]
+            for some in bulk_statements.split_chunks(sorted(back)):
+                session.execute(delete(row).where(*pending, row.path.in_(some)))
 
     def list_retired(self, topic: str, pending_only: bool = True) -> list[RetiredRow]:
         """List the ledger of ``topic``, oldest first; with ``pending_only`` only files that are not deleted yet."""

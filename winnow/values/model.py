@@ -221,7 +221,8 @@ class Plan:
 
     ``partition_count``: how many partitions the topic has now, None unless some were added: then the engine counts
     the misplaced keys. ``configuration``: digest of the rules it was made under; under others it is void.
-    ``quarantine_location``: folder of the quarantine's table, for keyless records.
+    ``quarantine_location``: folder of the quarantine's table, for keyless records. ``undone_ms``: when something of the
+    log was last taken back: a plan that is made again after that is another one.
     """
 
     plan_id: str
@@ -239,6 +240,7 @@ class Plan:
     partition_count: int | None = None
     quarantine_location: str | None = None
     configuration: str | None = None
+    undone_ms: int | None = None
 
     @property
     def table_location(self) -> str:

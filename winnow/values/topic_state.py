@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from winnow.values.epochs import Epoch
 
@@ -200,6 +201,51 @@ class IngestLedger:
 
 
 @dataclass(frozen=True, slots=True)
+class LogStartRaise:
+    """The log start of one partition before and after its records were deleted on request."""
+
+    partition: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDeletion:
+    """Records that somebody had deleted below an offset, partition by partition.
+
+    ``change_id``: what an undo calls it. ``receipts_before``: number of receipts then, its place among the runs.
+    """
+
+    change_id: str
+    at_ms: int
+    receipts_before: int
+    raises: tuple[LogStartRaise, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierLogStart:
+    """The log start that a change of ``partition`` would have found, had an undone change before it never been."""
+
+    change_id: str
+    partition: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneChange:
+    """A run, or a deletion of records, that was taken back in ``partitions``; ``at_ms``: the last time.
+
+    ``log_starts``: of changes that came after it and stay.
+    """
+
+    change_id: str
+    by: str
+    at_ms: int
+    partitions: tuple[int, ...]
+    log_starts: tuple[EarlierLogStart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentDigest:
     """Number of a topic's live segments, with their records, bytes, and the sum of their digests.
 
@@ -210,6 +256,12 @@ class SegmentDigest:
     records: int
     size_bytes: int
     value: str
+
+
+MAXIMUM_DELETIONS: Final = 50
+"""Deletions of records that a state names; an older one cannot be undone."""
+MAXIMUM_UNDONE: Final = 200
+"""Undone changes that a state names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +286,9 @@ class TopicState:
     that it was committed to. All four are None in a state of a Winnow that did not write them.
 
     ``epochs``: the lives of the Kafka topic that was ingested, oldest first; empty if only files were.
+
+    ``deletions``: the newest deletions of records on request, oldest first. ``undone``: runs and deletions of records
+    that were taken back, the newest :data:`MAXIMUM_UNDONE`, in the order in which they were.
 
     ``copies``: the folder of the copies of the topic's documents (:mod:`winnow.log.document_copies`); None in a state
     of a Winnow that wrote none.
@@ -264,6 +319,8 @@ class TopicState:
     location: str | None = None
     epochs: tuple[Epoch, ...] = ()
     copies: str | None = None
+    deletions: tuple[RecordsDeletion, ...] = ()
+    undone: tuple[UndoneChange, ...] = ()
 
     @property
     def waiting_files(self) -> tuple[RetiredFile, ...]:
@@ -273,6 +330,15 @@ class TopicState:
     def is_voided(self, ingest_id: str, number: int) -> bool:
         """Check whether an ingest call may no longer commit."""
         return number < self.first_valid_ingest or any(each.ingest_id == ingest_id for each in self.voided_ingests)
+
+    def find_undone(self, change_id: str) -> UndoneChange | None:
+        """Find what was undone of a run or a deletion of records; None: nothing."""
+        return next((each for each in self.undone if each.change_id == change_id), None)
+
+    def list_undone_partitions(self, change_id: str) -> frozenset[int]:
+        """List the partitions in which a run or a deletion of records was undone."""
+        found = self.find_undone(change_id)
+        return frozenset() if found is None else frozenset(found.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,33 @@
 """Raises the log start offset on request, as Kafka's DeleteRecords does.
 
-A commit without files: segments wholly below it leave the log at the next run, and the disk at a later sweep.
+A commit without files: segments wholly below it leave the log at the next run, and the disk at a later sweep. Until
+then it can be taken back (:mod:`winnow.pipeline.undo`).
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
 from winnow.errors import UsageError
+from winnow.log.reference_chains import count_receipts
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.marks import select_partitions
 from winnow.pipeline.topics.state_change import change_states
+from winnow.pipeline.undo.changes import make_deletion_name
 from winnow.store.audit import AuditAction
 from winnow.values.model import Segment
 from winnow.values.strategies import Strategy
-from winnow.values.topic_state import PartitionState, TopicState
+from winnow.values.topic_state import (
+    MAXIMUM_DELETIONS,
+    LogStartRaise,
+    PartitionState,
+    RecordsDeletion,
+    TopicState,
+)
 
 LOG_END = -1
 """Offset that stands for the log end (Kafka's DeleteRecordsRequest.HIGH_WATERMARK)."""
@@ -25,12 +35,16 @@ LOG_END = -1
 
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
-    """The result for one partition. ``at_most_records`` counts whole segments, so a few may stay readable."""
+    """The result for one partition. ``at_most_records`` counts whole segments, so a few may stay readable.
+
+    ``change_id``: what ``winnow undo`` calls it; None: nothing was changed.
+    """
 
     partition: int
     log_start_offset: int
     previous_log_start_offset: int
     at_most_records: int
+    change_id: str | None = None
 
 
 def delete_records(installation: Installation, topic: str, before: Mapping[int, int]) -> tuple[DeletedRecords, ...]:
@@ -52,6 +66,8 @@ def delete_records(installation: Installation, topic: str, before: Mapping[int, 
         )
     segments = log.segments(head)
     results: dict[int, DeletedRecords] = {}
+    change_id = make_deletion_name(topic, uuid.uuid4().hex[:12])
+    at_ms = installation.now_ms()
 
     def change(state: TopicState) -> dict[int, PartitionState]:
         select_partitions(topic, state, before)
@@ -60,11 +76,23 @@ def delete_records(installation: Installation, topic: str, before: Mapping[int, 
             current = state.partitions[partition]
             start = _compute_log_start(f"{topic}-{partition}", current, offset)
             records = _count_records(segments.get(partition, ()), current.log_start_offset, start)
-            results[partition] = DeletedRecords(partition, start, current.log_start_offset, records)
+            moves = start > current.log_start_offset
+            results[partition] = DeletedRecords(
+                partition, start, current.log_start_offset, records, change_id if moves else None
+            )
             moved[partition] = replace(current, log_start_offset=start)
         return moved
 
-    _, changed = change_states(installation, topic, change, operation="delete-records")
+    def note(state: TopicState) -> TopicState:
+        raises = tuple(
+            LogStartRaise(each.partition, each.previous_log_start_offset, each.log_start_offset)
+            for each in results.values()
+            if each.change_id is not None
+        )
+        deletion = RecordsDeletion(change_id, at_ms, count_receipts(state), raises)
+        return replace(state, deletions=(*state.deletions, deletion)[-MAXIMUM_DELETIONS:])
+
+    _, changed = change_states(installation, topic, change, operation="delete-records", note=note)
     if changed:
         starts = [f"{topic}-{each.partition} below {each.log_start_offset:,}" for each in results.values()]
         record_action(installation, AuditAction.DELETE_RECORDS, topic, detail=", ".join(starts))

@@ -63,6 +63,7 @@ def build_plan(
         partition_count=len(view.partitions) if view.head.state.partitions_added else None,
         quarantine_location=installation.log.quarantine(view.log.topic, view.head).location,
         configuration=compute_configuration_digest(view.config),
+        undone_ms=max((each.at_ms for each in view.head.state.undone), default=None),
     )
     return make_plan(facts, view.rules, partitions, as_of_ms=as_of_ms)
 

@@ -18,6 +18,7 @@ from winnow.values.topic_state import PartitionState, RetiredFile
 
 _UNDO_PREFIX = "undo-"
 _REPLACEMENT_PREFIX = "diverged-"
+_UNDONE_RUN_PREFIX = "undone-"
 
 
 def name_undo(ingest_id: str) -> str:
@@ -28,6 +29,11 @@ def name_undo(ingest_id: str) -> str:
 def name_replacement(ingest_id: str) -> str:
     """Return what stands in place of a plan id in the files of records that an ingest call put others in place of."""
     return f"{_REPLACEMENT_PREFIX}{ingest_id}"
+
+
+def name_undone_run(change_id: str) -> str:
+    """Return what stands in place of a plan id in the retired files that an undone run had written."""
+    return f"{_UNDONE_RUN_PREFIX}{change_id}"
 
 
 def is_replaced(file: RetiredFile) -> bool:
@@ -46,7 +52,7 @@ class VoidCause(StrEnum):
     DELETED = "deleted"
     """The log start moved: records were deleted."""
     UNDONE = "undone"
-    """An ingest call was undone, or Kafka's records taken in the place of others, and the plan reads those."""
+    """An ingest call or a run was undone, or Kafka's records taken in the place of others, and the plan reads those."""
     FENCED = "fenced"
     """Another run or a sweep ended the attempt."""
     UNEXPLAINED = "unexplained"
@@ -132,6 +138,12 @@ def _describe_moved_log(
             VoidCause.UNDONE,
             f"An ingest call was undone whose records of {name} plan {plan.plan_id} reads; the plan is void and "
             "nothing was published. Run it again: the next plan starts from the log as it is.",
+        )
+    if any(file.path in gone and file.plan_id.startswith(_UNDONE_RUN_PREFIX) for file in head.state.waiting_files):
+        return VoidReason(
+            VoidCause.UNDONE,
+            f"A run was undone whose segments of {name} plan {plan.plan_id} reads; the plan is void and nothing was "
+            "published. Run it again: the next plan starts from the log as it is.",
         )
     if any(file.path in gone and is_replaced(file) for file in head.state.waiting_files):
         return VoidReason(

@@ -30,6 +30,7 @@ from winnow.report.receipts import describe_simulation
 from winnow.store import Run, RunState
 from winnow.values.model import PartitionPlan, Plan, Reason, Segment, Status
 from winnow.values.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest, extract_figures
+from winnow.values.reversal import PartitionReversal, make_reversal
 from winnow.values.topic_state import RetiredFile, TopicState
 
 
@@ -313,14 +314,15 @@ def build_change(
     cleaning_time_ms = max(plan.as_of_ms, now_ms)
     states = dict(head.state.partitions)
     receipts: list[PartitionReceipt] = []
+    reversals: list[PartitionReversal] = []
     added: list[Segment] = []
     removed: list[Segment] = []
     for partition in sorted(plan.partitions, key=lambda p: p.partition):
         part = staged[partition.partition]
         gone = {path for rewrite in part.rewrites for path in rewrite.inputs}
         outputs = [segment for rewrite in part.rewrites for segment in rewrite.outputs]
-        removed.extend(partition.retired)
-        removed.extend(segment for segment in partition.segments if segment.path in gone)
+        taken = (*partition.retired, *(segment for segment in partition.segments if segment.path in gone))
+        removed.extend(taken)
         added.extend(outputs)
         planned = {segment.path for segment in (*partition.retired, *partition.segments)}
         after = [segment for segment in partition.segments if segment.path not in gone] + outputs
@@ -330,6 +332,16 @@ def build_change(
             state = apply_cleaning(
                 state, partition, plan, after, cleaning_time_ms=cleaning_time_ms, extended=part.facts.extended
             )
+        reversals.append(
+            make_reversal(
+                partition.partition,
+                states[partition.partition],
+                state,
+                compacts=partition.compacts,
+                removed=taken,
+                added=tuple(segment.path for segment in outputs),
+            )
+        )
         states[partition.partition] = state
         receipt = _build_partition_receipt(partition, part)
         if plan.as_of_ms > now_ms:
@@ -367,6 +379,7 @@ def build_change(
             "winnow.tombstones-expired": str(sum(r.tombstones_expired for r in receipts)),
         },
         receipt=lambda snapshot_id: replace(template, snapshot_id=snapshot_id),
+        reversal=reversals,
     )
 
 

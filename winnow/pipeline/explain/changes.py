@@ -44,7 +44,8 @@ def read_snapshot_changes(
     before = view.log.snapshot(from_snapshot)
     after = view.head if to_snapshot is None else view.log.snapshot(to_snapshot)
     old, new = _list_extents(view, before), _list_extents(view, after)
-    undone = before.state.undone_ingests != after.state.undone_ingests
+    one, other = before.state, after.state
+    undone = (one.undone_ingests, one.undone) != (other.undone_ingests, other.undone)
     nothing = LogExtent((), 0, 0)
     for partition in sorted({*old, *new}):
         yield from _read_changes(
@@ -115,8 +116,9 @@ def _find_cleaned_ends(installation: Installation, view: TopicView) -> dict[int,
         receipt = installation.store.projection.find_receipt(reference.plan_id) or read_receipt(
             view.head.state, reference
         )
+        undone = view.head.state.list_undone_partitions(reference.plan_id)
         for part in receipt.partitions:
-            if part.records_in and part.partition in found:
+            if part.records_in and part.partition in found and part.partition not in undone:
                 found[part.partition] = max(found[part.partition], part.next_first_dirty_offset)
     return found
 

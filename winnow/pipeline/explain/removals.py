@@ -76,13 +76,15 @@ class Absence:
 
 
 def list_partition_runs(installation: Installation, view: TopicView, partition: int) -> list[RemovalRun]:
-    """List the published runs on ``partition``, oldest first.
+    """List the published runs on ``partition`` that were not undone, oldest first.
 
     One receipt is in memory at a time, since each has an entry for every partition. They are read from the metadata
     store, and from beside the table if the store does not have them.
     """
     found: list[RemovalRun] = []
     for reference in view.log.receipt_references(view.head):
+        if partition in view.head.state.list_undone_partitions(reference.plan_id):
+            continue
         receipt = installation.store.projection.find_receipt(reference.plan_id) or read_receipt(
             view.head.state, reference
         )

@@ -234,7 +234,12 @@ class ReceiptEnds:
         while len(self._read) < wanted:
             reference = self._references[-1 - len(self._read)]
             receipt = carried.read_receipt(self._head.state, reference)
-            parts = {part.partition: part.next_first_dirty_offset for part in receipt.partitions}
+            undone = self._head.state.list_undone_partitions(reference.plan_id)
+            parts = {
+                part.partition: part.next_first_dirty_offset
+                for part in receipt.partitions
+                if part.partition not in undone
+            }
             self._read.append((reference.plan_id, parts))
         return self._read[:wanted]
 

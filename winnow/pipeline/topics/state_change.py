@@ -23,11 +23,13 @@ def change_states(
     *,
     operation: str,
     summary: Mapping[str, str] | None = None,
+    note: Callable[[TopicState], TopicState] = lambda state: state,
 ) -> tuple[TopicState, bool]:
     """Commit the partition states that ``change`` makes of the carried state; return them, and whether any changed.
 
-    ``change`` is called again if another commit came first. The metadata store is updated even if
-    nothing changed, so repeating a call repairs the store after a crash between the commit and the store.
+    ``change`` is called again if another commit came first; ``note`` adds to the state what it did. The metadata store
+    is updated even if nothing changed, so repeating a call repairs the store after a crash between the commit and the
+    store.
 
     Raises:
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
@@ -42,7 +44,7 @@ def change_states(
         if states == head.state.partitions:
             raise _UnchangedError
         return Change(
-            state=replace(head.state, partitions=states),
+            state=note(replace(head.state, partitions=states)),
             summary={"winnow.operation": operation, **(summary or {})},
         )
 
