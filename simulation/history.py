@@ -320,7 +320,7 @@ class History:
             recover(context)
         restore_topic(context.installation, TOPIC)
         rebuild_store(context.installation, [TOPIC])
-        resume_partitions(context.installation, TOPIC, by="ann")
+        resume_partitions(context.installation, TOPIC, by="ann", everybody=True)
         alter_topic(context.installation, TOPIC, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0"}, [])
 
     def _check_rest(self, context: StepContext) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simulation.choices import SKEWS_MS
+from simulation.past import Past
 from simulation.source import PARTITIONS, SourceRecord
 from simulation.table_reader import Snapshot, TableReader, find_path
 from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS
@@ -43,6 +44,8 @@ class Judge:
         self._reader = TableReader(originals)
         self._expected: dict[str, dict[RecordId, SourceRecord]] = {}
         self._undoing: set[str] = set()
+        self._taking_back: set[str] = set()
+        self._past = Past()
         self._deletable = dict.fromkeys(range(PARTITIONS), 0)
         self._retentions_ms = {int(config.get("retention.ms", "-1"))} if "delete" in config["cleanup.policy"] else {-1}
         self._decides_by_timestamp = config.get("compaction.strategy") == "timestamp"
@@ -74,6 +77,10 @@ class Judge:
         """``process`` takes an ingest back."""
         self._undoing.add(process)
 
+    def expect_taking_back(self, process: str) -> None:
+        """``process`` takes a run, or a deletion of records, back."""
+        self._taking_back.add(process)
+
     def expect_log_start(self, partition: int, offset: int) -> None:
         """Records below ``offset`` may go."""
         self._deletable[partition] = max(offset, self._deletable[partition])
@@ -91,6 +98,7 @@ class Judge:
         """Somebody put an older catalog back, which names ``metadata``: nothing else may be committed over that."""
         if self._metadata is not None and metadata != find_path(self._metadata):
             self.is_catalog_older, self._head_is_foreign = True, False
+            self._past.forget()
 
     def note_older_store(self) -> None:
         """Somebody put an older metadata store back: files that only it knew may stay."""
@@ -130,13 +138,20 @@ class Judge:
             return "remove-topic: the topic is gone for good"
         partitions = self._reader.read_state(current)
         starts = {number: int(partition["log_start_offset"]) for number, partition in partitions.items()}
-        visible = self._find_visible(current, starts)
+        content = self._read_content(current)
+        visible = {place: record for place, record in content.items() if place[1] >= starts[place[0]]}
         appended, removed = visible.keys() - self.visible, self.visible - visible.keys()
         if process in self._undoing and not appended:
             self._accept_undone(removed)
+        if process in self._taking_back and current.operation == "undo":
+            self._judge_taken_back(current, content.keys(), starts)
+            self.visible |= appended
+            self._gone -= appended
+            appended, removed = set(), self.visible - visible.keys()
         self._judge_appended(process, {place: visible[place] for place in appended}, partitions)
         self._judge_log_starts(process, starts, visible)
         self._judge_removed(removed, visible)
+        self._note_change(current, content.keys(), starts)
         self.visible = set(visible)
         self._gone |= removed
         self.is_catalog_older = False
@@ -167,20 +182,46 @@ class Judge:
             what = "gone" if isinstance(problem, FileNotFoundError) else "torn"
             raise BrokenPromiseError(f"{Path(self._metadata).name} is {what}, and the catalog names it.") from None
 
-    def _find_visible(self, snapshot: Snapshot, starts: Mapping[int, int]) -> dict[RecordId, SourceRecord]:
-        visible: dict[RecordId, SourceRecord] = {}
+    def _read_content(self, snapshot: Snapshot) -> dict[RecordId, SourceRecord]:
+        content: dict[RecordId, SourceRecord] = {}
         for record in self._reader.read_records(snapshot):
             place = record.partition, record.offset
-            if record.offset < starts[record.partition]:
-                continue
-            if place in visible:
+            if place in content:
                 raise BrokenPromiseError(f"{_name(place)} is there twice.")
-            visible[place] = record
-        return visible
+            content[place] = record
+        return content
+
+    def _note_change(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
+        name = snapshot.plan_id
+        if snapshot.operation == "delete-records":
+            name = self._reader.read_newest_deletion(snapshot)
+        undone = self._reader.read_undone(snapshot)
+        self._past.note(name, content, starts, undone)
+
+    def _judge_taken_back(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
+        """Judge that the log is as if what was taken back had never been."""
+        if not self._past.is_known:
+            return
+        newly = self._reader.read_undone(snapshot) - self._past.undone
+        if not newly:
+            raise BrokenPromiseError("The commit takes back what was taken back.")
+        for partition in {number for _, number in newly}:
+            names = {name for name, number in newly if number == partition}
+            expected = self._past.find_content(names, partition) & self.acknowledged.keys()
+            found = {place for place in content if place[0] == partition}
+            start = self._past.find_log_start(names, partition)
+            for place in sorted(expected ^ found):
+                if place[1] >= start:
+                    what = "is not back" if place in expected else "came with it"
+                    raise BrokenPromiseError(f"{_name(place)} {what}, and something was taken back.")
+            if start != starts[partition]:
+                raise BrokenPromiseError(f"Partition {partition} begins at {starts[partition]} instead of {start}.")
+            self._log_starts[partition] = start
 
     def _accept_undone(self, removed: set[RecordId]) -> None:
         for place in removed:
             del self.acknowledged[place]
+        self._past.remove(removed)
         self._undone |= removed
         self.visible -= removed
         removed.clear()

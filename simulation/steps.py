@@ -37,6 +37,8 @@ from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.topics.stored_rows import rebuild_store
+from winnow.pipeline.undo.listing import list_undoable
+from winnow.pipeline.undo.undo import undo_change
 from winnow.sources.checkpoint_file import CheckpointEntry
 from winnow.store import RunState
 from winnow.values import documents
@@ -56,6 +58,9 @@ class Witness(Protocol):
 
     def expect_undo(self, process: str) -> None:
         """``process`` takes an ingest back."""
+
+    def expect_taking_back(self, process: str) -> None:
+        """``process`` takes a run, or a deletion of records, back."""
 
     def expect_log_start(self, partition: int, offset: int) -> None:
         """Records below ``offset`` may go."""
@@ -111,6 +116,17 @@ def _undo_ingest(context: StepContext) -> None:
     if calls:
         context.witness.expect_undo(context.name)
         undo_ingest(context.installation, TOPIC, calls[0].ingest_id)
+
+
+def _take_back(context: StepContext) -> None:
+    """Take one of the newest changes back, in one partition or all, with what was made over its result."""
+    changes = [each for each in list_undoable(context.installation, TOPIC, limit=5).changes if each.undoable]
+    if changes:
+        change = context.arguments.choice(changes)
+        left = sorted({*change.partitions} - {*change.undone_partitions})
+        partitions = left if context.arguments.random() < 0.7 else [context.arguments.choice(left)]
+        context.witness.expect_taking_back(context.name)
+        undo_change(context.installation, TOPIC, change.change_id, partitions, takes_later=bool(change.needs_later))
 
 
 def _compact(context: StepContext) -> None:
@@ -227,7 +243,7 @@ def _pause(context: StepContext) -> None:
 
 def _resume(context: StepContext) -> None:
     """Resume all partitions."""
-    resume_partitions(context.installation, TOPIC, by="ann")
+    resume_partitions(context.installation, TOPIC, by="ann", everybody=True)
 
 
 def _delete_topic(context: StepContext) -> None:
@@ -287,6 +303,7 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
     {
         "ingest": Step(_ingest, 8),
         "undo": Step(_undo_ingest, 2),
+        "take-back": Step(_take_back, 2),
         "compact": Step(_compact, 7),
         "retry": Step(_retry, 3),
         "settle": Step(_settle, 1),

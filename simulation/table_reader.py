@@ -26,7 +26,7 @@ DELETED = 2
 class Snapshot:
     """One snapshot, as the metadata file has it. ``timestamp_ms``: by the clock of the process that committed it.
 
-    ``state_path`` None: another engine made it.
+    ``state_path`` None: another engine made it. ``plan_id``: of the run that it published.
     """
 
     snapshot_id: int
@@ -34,6 +34,7 @@ class Snapshot:
     operation: str
     manifest_list: Path
     state_path: Path | None
+    plan_id: str | None = None
 
 
 @dataclass
@@ -57,6 +58,17 @@ class TableReader:
         assert snapshot.state_path is not None
         document = json.loads(self._read(snapshot.state_path))
         return {int(number): partition for number, partition in document["partitions"].items()}
+
+    def read_newest_deletion(self, snapshot: Snapshot) -> str:
+        """Read how the newest deletion of records in a snapshot's state is called."""
+        assert snapshot.state_path is not None
+        return str(json.loads(self._read(snapshot.state_path))["deletions"][-1]["change_id"])
+
+    def read_undone(self, snapshot: Snapshot) -> set[tuple[str, int]]:
+        """Read which changes a snapshot's state says are undone, each with the partition."""
+        assert snapshot.state_path is not None
+        undone = json.loads(self._read(snapshot.state_path)).get("undone", [])
+        return {(change["change_id"], number) for change in undone for number in change["partitions"]}
 
     def list_files(self, snapshot: Snapshot) -> list[Path]:
         """List the files that a reader of a snapshot opens: manifest list, manifests, data files."""
@@ -124,4 +136,5 @@ def _parse_snapshot(document: dict[str, Any]) -> Snapshot:
         summary.get("winnow.operation", ""),
         find_path(document["manifest-list"]),
         None if state is None else find_path(json.loads(state)["path"]),
+        summary.get("winnow.plan-id"),
     )

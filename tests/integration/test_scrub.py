@@ -293,6 +293,20 @@ def test_reader_and_overlap_refuse_a_value_that_changed(tmp_path: Path, winnow_h
         assert "winnow scrub orders" in answer.stderr
 
 
+def test_overlap_refuses_a_footer_in_which_a_column_has_another_name(tmp_path: Path, winnow_home: Path) -> None:
+    """No page tells, and DuckDB does not know the column."""
+    make_topic("orders", tmp_path / "orders.jsonl")
+    (tmp_path / "again.jsonl").write_text(winnow("read", "orders").stdout)
+    (segment, *_) = storage.parse_local_path(find_location("orders")).joinpath("data").rglob("*.parquet")
+    sound = segment.read_bytes()
+    footer = len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")
+    place = sound.index(b"key", footer)
+    segment.write_bytes(sound[:place] + b"kuy" + sound[place + 3 :])
+    answer = winnow("ingest", "files", "orders", tmp_path / "again.jsonl", code=4)
+    assert segment.name in answer.stderr
+    assert "has other columns than a segment" in answer.stderr
+
+
 def test_quarantined_records_that_changed_are_refused(tmp_path: Path) -> None:
     with open_world(tmp_path) as world:
         world.create(1, winnow_keyless="quarantine")

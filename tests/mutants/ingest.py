@@ -41,6 +41,9 @@ INGEST = (
         "compare_with_log", replace("check_before_duckdb(A, B, C, after=D)", "check_before_duckdb(A, (), C, after=D)")
     )
     .caught_by("test_reader_and_overlap_refuse_a_value_that_changed"),
+    Mutant("overlap-blames-itself-for-a-footer", "an ingest that meets a damaged footer ends as if Winnow were broken")
+    .changes("compare_with_log", drop_statement("find_damaged_segment"))
+    .caught_by("test_overlap_refuses_a_footer_in_which_a_column_has_another_name"),
     Mutant("spark-ingest-into-a-log-that-moved", "an ingest on Spark commits though the log end has moved")
     .changes("PartitionResult.has_moved", replace("base.log_end_offset != A", "False"))
     .caught_by("test_another_ingest_meanwhile_makes_it_plan_again"),

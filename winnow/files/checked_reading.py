@@ -20,6 +20,7 @@ from winnow.files import storage
 from winnow.files.page_checksums import check_pages, list_column_chunks
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA, FileFigures, cast_to_segment_schema, read_offsets
+from winnow.files.storage_health import describe_machine_fault
 from winnow.values.model import Segment
 
 BATCH_ROWS = 8_192
@@ -242,15 +243,16 @@ def check_before_duckdb(topic: str, segments: Iterable[Segment], columns: Collec
 
 
 def find_damaged_segment(topic: str, segments: Iterable[Segment], problem: Exception, *, after: str) -> None:
-    """Find the segment of an object store whose page check failed inside DuckDB.
+    """Find the damaged segment behind an error of DuckDB; an error of the machine is ignored.
 
-    DuckDB passes on the error of :mod:`winnow.files.checked_filesystem` as text only. Other errors are ignored.
+    DuckDB passes on the error of :mod:`winnow.files.checked_filesystem` as text only, and misses a column whose name in
+    a footer was damaged, which no page tells.
 
     Raises:
         DamagedSegmentError: naming topic partition and file.
         ServiceError: the object store does not answer.
     """
-    if DamagedSegmentError.__name__ not in str(problem):
+    if DamagedSegmentError.__name__ not in str(problem) and describe_machine_fault(problem) is not None:
         return
     for segment in segments:
         try:
