@@ -38,6 +38,7 @@ from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.topics.stored_rows import rebuild_store
+from winnow.pipeline.undo.undo import undo_change
 from winnow.sources.checkpoint_file import CheckpointEntry
 from winnow.values.model import Record
 
@@ -160,6 +161,13 @@ def undo(world: World) -> None:
     undo_ingest(world.installation, TOPIC, (world.folder / "newest-ingest.txt").read_text())
 
 
+def take_back(world: World) -> None:
+    """Take the run of the prepared lake back, and let its partitions go on."""
+    (run,) = world.head().state.receipts
+    undo_change(world.installation, TOPIC, run.plan_id)
+    resume_partitions(world.installation, TOPIC, by="somebody", everybody=True)
+
+
 def back_up(world: World) -> None:
     """Back up everything, and verify it."""
     destination = str(world.folder / "backup")
@@ -233,6 +241,7 @@ def make_commands(now_ms: int) -> Mapping[str, Command]:
         "store rebuild": Command(lambda world: rebuild_store(world.installation), damage=lose_store, forgets=True),
         "checkpoints import": Command(lambda world: import_checkpoints(world.installation, PLAIN, entries)),
         "ingest undo": Command(undo, {TOPIC: compute_survivors(CLEAN)}, CLEAN),
+        "undo": Command(take_back, {TOPIC: sort_records([*CLEAN, *DIRTY])}),
         "partitions pause": Command(pause),
     }
 

@@ -37,6 +37,7 @@ FEW = {
     "topics recover": 0.5,
     "store rebuild": 0.4,
     "ingest undo": 0.5,
+    "undo": 0.6,
 }
 """Where in a command's calls it is killed."""
 NEVER = 1 << 40

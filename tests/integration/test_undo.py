@@ -309,6 +309,25 @@ def test_segment_that_a_sweep_condemned_is_gone_for_an_undo(world: World) -> Non
     assert not listed(world)[plan_id].undoable
 
 
+def test_segment_that_a_sweep_is_deleting_is_gone_for_an_undo(world: World) -> None:
+    """The sweep died between its commit and the first deletion: all files are there, and may go at any moment."""
+    plan_id = compact(world)
+    read = world.read()
+    world.clock.now_ms += 2 * GRACE_MS
+
+    def die(*_: object, **__: object) -> None:
+        raise RuntimeError("the process died")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("winnow.pipeline.admin.sweep._delete_files", die)
+        with pytest.raises(RuntimeError):
+            sweep_topics(world.installation, [TOPIC])
+    assert world.head().state.condemned
+    with pytest.raises(UndoRefusedError, match="a sweep is deleting a segment of orders-0"):
+        undo(world, plan_id)
+    assert world.read() == read
+
+
 def test_sweep_between_the_decision_and_the_commit_is_seen(world: World) -> None:
     plan_id = compact(world)
     read = world.read()

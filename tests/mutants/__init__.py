@@ -28,6 +28,7 @@ from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
 from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
+from tests.mutants.undo import UNDO
 from tests.mutants.validation import VALIDATION
 from tests.mutants.vended import VENDED
 
@@ -42,6 +43,7 @@ MUTANTS = (
     *DOCUMENTS,
     *INTEGRITY,
     *MAINTENANCE,
+    *UNDO,
     *PAGE,
     *READERS,
     *RECOGNITION,
