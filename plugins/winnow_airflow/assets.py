@@ -59,7 +59,8 @@ def build_undo_event(report: UndoReport, mark: Watermark) -> dict[str, Any]:
     """Build the event of an undo: what :func:`build_event` has, as it is afterwards, so that any consumer can read it.
 
     ``operation``: :data:`UNDO`. ``plan_id``: the change that was taken back. ``records_restored``: how many records
-    came back; None: not known, since an earlier try of the task took it back.
+    came back with their files, 0 if deleted ones had not left theirs; None: not known, since an earlier try of the task
+    took it back.
     """
     records = None if report.was_undone else sum(part.records_restored for part in report.partitions)
     return {

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from winnow.errors import ConfigurationError, UsageError
+from winnow.errors import ConfigurationError, UsageError, join_first
 
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation
@@ -23,6 +23,7 @@ log = logging.getLogger("airflow.task")
 CREATE, ALTER, ADD_PARTITIONS, UNDO_INGEST = "create", "alter", "add_partitions", "undo_ingest"
 ACCEPT_KAFKA_CONFIG, UNDO = "accept_kafka_config", "undo"
 ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST, ACCEPT_KAFKA_CONFIG, UNDO)
+MAXIMUM_PARTITIONS_NAMED = 5
 
 
 class TopicChange(TypedDict):
@@ -175,11 +176,13 @@ def _tell_undo(report: UndoReport) -> str:
     undone = dict.fromkeys(change_id for part in report.partitions for change_id in part.undone)
     records = sum(part.records_restored for part in report.partitions)
     files = sum(part.files_restored for part in report.partitions)
-    partitions = ", ".join(f"{report.topic}-{part.partition}" for part in report.partitions)
+    # Deleted records that no run had taken yet never left their files: there the log start is what changed.
+    starts = [f"{report.topic}-{part.partition} begins at {part.log_start_offset:,}" for part in report.partitions]
+    named = join_first(starts, MAXIMUM_PARTITIONS_NAMED, ", ", last=" and ")
     return (
-        f"Undone: {', '.join(undone)} in {partitions}. {records:,} record(s) in {files:,} file(s) came back into the "
-        "log. These partitions are paused, so that the next run does not do the same again. To go on: "
-        f"{report.resume}"
+        f"Undone: {', '.join(undone)} in {len(report.partitions):,} partition(s). {records:,} record(s) in {files:,} "
+        f"file(s) came back into the log: {named}. These partitions are paused, so that the next run does not do the "
+        f"same again. To go on: {report.resume}"
     )
 
 
