@@ -15,7 +15,15 @@ import {
 } from "../../components.js";
 import { nameDag } from "../../dag-ids.js";
 import { h, insertBreakPoints, updateChildren } from "../../dom.js";
-import { EMPTY_VALUE, formatBytes, formatCount, formatCountWithNoun, formatDuration, shortenId } from "../../format.js";
+import {
+  capitalize,
+  EMPTY_VALUE,
+  formatBytes,
+  formatCount,
+  formatCountWithNoun,
+  formatDuration,
+  shortenId,
+} from "../../format.js";
 import { buildHash } from "../../router.js";
 import { createTable } from "../../table.js";
 import { formatInstant } from "../../time-zone.js";
@@ -24,7 +32,11 @@ const FEW_CHANGES = 20;
 const MANY_CHANGES = 100;
 const MAXIMUM_PARTITIONS_SHOWN = 8;
 const DELETION = "delete_records";
-const KINDS = { compaction: "compaction", retention: "retention", [DELETION]: "records deleted" };
+const KINDS = {
+  compaction: { what: "compaction", noun: "compaction" },
+  retention: { what: "retention", noun: "retention run" },
+  [DELETION]: { what: "records deleted", noun: "deletion of records" },
+};
 
 /** Creates the undo tab of ``topic``. */
 export function createUndoTab(topic) {
@@ -99,7 +111,7 @@ function drawChanges(topic, answer, chosen, ask, askAgain) {
       rowClass: (row) => (row.change_id === chosen ? "is-tall is-selected" : "is-tall"),
       columns: [
         { key: "time", label: "When", heads: true, cell: (row) => createInstant(row.at_ms) },
-        { key: "kind", label: "What", cell: (row) => KINDS[row.kind] ?? row.kind },
+        { key: "kind", label: "What", cell: (row) => KINDS[row.kind].what },
         { key: "change", label: "Plan", width: "is-name", cell: createChangeCell },
         {
           key: "partitions",
@@ -124,7 +136,7 @@ function drawChanges(topic, answer, chosen, ask, askAgain) {
 function createMoreChanges(topic, answer, ask) {
   if (!answer.has_more) return null;
   if (answer.changes.length < MANY_CHANGES)
-    return createButton("Show older changes", { key: "more-changes", onPress: () => ask(MANY_CHANGES) });
+    return h("p", {}, createButton("Show older changes", { key: "more-changes", onPress: () => ask(MANY_CHANGES) }));
   return h("p", { class: "quiet" }, `Older changes: winnow undo --list ${topic} --limit ${10 * MANY_CHANGES}`);
 }
 
@@ -138,6 +150,10 @@ function describePartitions(shown, total) {
   const left = total - Math.min(shown.length, MAXIMUM_PARTITIONS_SHOWN);
   const text = shown.slice(0, MAXIMUM_PARTITIONS_SHOWN).join(", ");
   return left ? `${text} and ${formatCount(left)} more` : text;
+}
+
+function namePartitions(shown, total) {
+  return `${total === 1 ? "partition" : "partitions"} ${describePartitions(shown, total)}`;
 }
 
 function createReturnCell(row) {
@@ -159,7 +175,7 @@ function createPossibleCell(row) {
       ? h("small", { "data-tip": row.reason }, `with ${formatCountWithNoun(row.needs_later.length, "later run")}`)
       : null,
     row.undone_total
-      ? h("small", {}, `undone in ${describePartitions(row.undone_partitions, row.undone_total)} by ${row.undone_by}`)
+      ? h("small", {}, `undone in ${namePartitions(row.undone_partitions, row.undone_total)} by ${row.undone_by}`)
       : null,
   ];
 }
@@ -184,11 +200,11 @@ function createUndoButton(topic, row, askAgain) {
     disabledReason: row.undoable ? "" : `It cannot be undone: ${row.reason}`,
     onPress: () =>
       openTopicChangeDialog({
-        title: `Undo this ${row.kind === DELETION ? "deletion of records" : KINDS[row.kind]} of ${topic}?`,
+        title: `Undo this ${KINDS[row.kind].noun} of ${topic}?`,
         body: createPreview(row),
         confirmLabel: later ? `Undo with ${formatCountWithNoun(later, "later run")}` : "Undo",
         conf: () => ({ action: "undo", topic, change_id: row.change_id, and_later: later > 0 }),
-        toast: `Undo of a ${row.kind === DELETION ? "deletion" : KINDS[row.kind]} of ${topic}`,
+        toast: `Undo of a ${KINDS[row.kind].noun} of ${topic}`,
         ended: askAgain,
       }),
   });
@@ -220,7 +236,7 @@ function describePausedPartitions(row) {
   const undone = new Set(row.undone_partitions);
   const numbers = row.partitions.filter((number) => !undone.has(number));
   const left = row.partitions_total - row.undone_total;
-  return `${left === 1 ? "Partition" : "Partitions"} ${describePartitions(numbers, left)} ${left === 1 ? "is" : "are"}`;
+  return `${capitalize(namePartitions(numbers, left))} ${left === 1 ? "is" : "are"}`;
 }
 
 function createDeadlineText(untilMs) {
@@ -238,5 +254,9 @@ function describeReturn(row) {
       ? "The log starts where it did before: what was deleted can be read again, by one commit."
       : "No record comes back.";
   const files = `${formatCountWithNoun(row.files, "file")} (${formatBytes(row.size_bytes)})`;
-  return `${formatCountWithNoun(row.records, "record")} in ${files} come back into the log in one commit; what was written in their place leaves it, and its files stay until their grace has passed.`;
+  const back = `${formatCountWithNoun(row.records, "record")} in ${files} come back into the log in one commit`;
+  // Retention and deletion write nothing in place of what they take.
+  return row.kind === "compaction" || row.needs_later.length
+    ? `${back}; what was written in their place leaves it, and its files stay until their grace has passed.`
+    : `${back}. The log starts where it did before.`;
 }
