@@ -136,7 +136,7 @@ function drawChanges(topic, answer, chosen, ask, askAgain) {
 function createMoreChanges(topic, answer, ask) {
   if (!answer.has_more) return null;
   if (answer.changes.length < MANY_CHANGES)
-    return h("p", {}, createButton("Show older changes", { key: "more-changes", onPress: () => ask(MANY_CHANGES) }));
+    return createButton("Show older changes", { key: "more-changes", onPress: () => ask(MANY_CHANGES) });
   return h("p", { class: "quiet" }, `Older changes: winnow undo --list ${topic} --limit ${10 * MANY_CHANGES}`);
 }
 
@@ -226,17 +226,18 @@ function createPreview(row) {
     h(
       "p",
       {},
-      `${describePausedPartitions(row)} paused until somebody resumes them, so that the next run does not do the same again. DAGs that wait for this topic are told.`,
+      `${describePause(row)}, so that the next run does not do the same again. DAGs that wait for this topic are told.`,
     ),
     createDeadlineText(row.until_ms),
   ];
 }
 
-function describePausedPartitions(row) {
+function describePause(row) {
   const undone = new Set(row.undone_partitions);
   const numbers = row.partitions.filter((number) => !undone.has(number));
   const left = row.partitions_total - row.undone_total;
-  return `${capitalize(namePartitions(numbers, left))} ${left === 1 ? "is" : "are"}`;
+  const [are, them] = left === 1 ? ["is", "it"] : ["are", "them"];
+  return `${capitalize(namePartitions(numbers, left))} ${are} paused until somebody resumes ${them}`;
 }
 
 function createDeadlineText(untilMs) {
