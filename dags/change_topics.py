@@ -1,20 +1,21 @@
-"""DAG change_topics: creates topics, changes their configuration, adds partitions, undoes ingest calls."""
+"""DAG change_topics: creates topics, changes their configuration, adds partitions, undoes ingest calls and runs."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import cast
+from typing import Any, cast
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow_airflow import params, pool_checks, topic_rights
+from winnow_airflow.assets import COMPACTED, build_undo_event, topic_asset
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.tasks import task_start, topic_changes
 from winnow_airflow.xcom_values import TOPIC_PATTERN
 
 DOC = """
-### Creates topics, changes their configuration, adds partitions, undoes ingest calls
+### Creates topics, changes their configuration, adds partitions, undoes ingest calls and runs
 
 The page triggers this DAG with your own permissions, so Airflow's audit log shows who did what. A change is one commit,
 checked as a whole before anything is written; what it will remove for good is in the answer. Repeating it has no
@@ -25,12 +26,19 @@ effect. Deleting a topic takes a shell: `winnow topics delete`.
 | `action` | **alter**: set `config`, reset `reset`. **create**: a topic with `partitions` and `config`. |
 | | **add_partitions**: to `partitions` in all; keys do not move. **undo_ingest**: take back `ingest_id` |
 | | **accept_kafka_config**: take what waits of the topic's configuration at Kafka, if it has the `expected` values |
+| | **undo**: take back `change_id`, while the files that it replaced are there; its partitions are paused |
 | `topic` | the topic |
 | `config`, `reset` | configuration by Kafka's names, `{"retention.ms": "604800000"}`; keys to set to their defaults |
 | `expected` | refuse the change if these keys have other values by now; null: not set |
 | `partitions` | how many partitions the topic has afterwards |
 | `ingest_id` | the call, as `winnow ingest list` and the page name it |
+| `change_id` | the plan of a run, or a deletion of records, as `winnow undo --list` and the page name it |
+| `only_partitions` | for undo: these alone; none: all that it changed |
+| `and_later` | for undo: also take back later runs that worked on its result, in the same commit |
 | `reason` | why; kept in the audit log |
+
+An undo sends the event of the topic's asset, with `operation` `undo` and `records_restored`: readers have to know that
+records came back.
 """
 
 
@@ -40,13 +48,18 @@ def check_pools() -> None:
     pool_checks.require_pools(get_current_context())
 
 
-@task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30))
+@task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30), outlets=[COMPACTED])
 def change() -> str:
-    """Changes the topic in one commit, and returns a sentence about what changed."""
-    context = get_current_context()
+    """Changes the topic in one commit, and returns a sentence about what changed; an undo sends its asset event."""
+    context: Any = get_current_context()
     with task_start.open_task_installation(context) as installation:
         topic_rights.require_right(installation, context, [context["params"]["topic"]])
-        return topic_changes.change_topic(installation, cast("topic_changes.TopicChange", dict(context["params"])))
+        wanted = cast("topic_changes.TopicChange", dict(context["params"]))
+        done = topic_changes.change_topic(installation, wanted, is_first_try=context["ti"].try_number <= 1)
+    if done.undone is not None:
+        report, mark = done.undone
+        context["outlet_events"][COMPACTED].add(topic_asset(report.topic), extra=build_undo_event(report, mark))
+    return done.text
 
 
 with DAG(
@@ -64,8 +77,8 @@ with DAG(
             type="string",
             enum=list(topic_changes.ACTIONS),
             title="Action",
-            description="Change the configuration, create a topic, add partitions, undo an ingest call, or accept a "
-            "configuration of Kafka's that waits.",
+            description="Change the configuration, create a topic, add partitions, undo an ingest call, accept a "
+            "configuration of Kafka's that waits, or undo a run or a deletion of records.",
         ),
         "topic": Param(type="string", pattern=TOPIC_PATTERN, minLength=1, title="Topic", description="The topic."),
         "config": Param(
@@ -101,6 +114,25 @@ with DAG(
             type=["null", "string"],
             title="Ingest call",
             description="For undo_ingest: the call, as winnow ingest list names it.",
+        ),
+        "change_id": Param(
+            None,
+            type=["null", "string"],
+            title="Change",
+            description="For undo: the plan of a run, or a deletion of records, as winnow undo --list names it.",
+        ),
+        "only_partitions": Param(
+            [],
+            type="array",
+            items={"type": "integer", "minimum": 0},
+            title="Only these partitions",
+            description="For undo: partitions in which it is taken back, one per line. Empty: all that it changed.",
+        ),
+        "and_later": Param(
+            False,
+            type="boolean",
+            title="And later runs",
+            description="For undo: also take back later runs that worked on its result.",
         ),
         "reason": params.build_reason("Reason", "Why; kept in the audit log."),
     },

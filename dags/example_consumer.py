@@ -20,10 +20,11 @@ TOPIC = "aircraft"
 DOC = f"""
 ### Runs when the topic `{TOPIC}` was compacted, and continues once it is compacted past an instant
 
-`schedule=[topic_asset("{TOPIC}")]` starts a run for every compaction that was published. Its event says up to which
-offset of each partition the log is clean (`offsets`), and up to which time (`compacted_through_ms`): every record of
-the log with that timestamp or an earlier one is compacted. **wait_for_watermark** skips the run while that time lies
-before the Param `past`; **count_records** is an example of work with the compacted topic.
+`schedule=[topic_asset("{TOPIC}")]` starts a run for every compaction that was published, and for every undo by
+`change_topics`. Its event says up to which offset of each partition the log is clean (`offsets`), and up to which time
+(`compacted_through_ms`): every record of the log with that timestamp or an earlier one is compacted.
+**wait_for_watermark** skips the run while that time lies before the Param `past`; **count_records** is an example of
+work with the compacted topic.
 
 It is paused when Airflow first loads it, and takes no part in compaction.
 """

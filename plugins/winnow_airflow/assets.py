@@ -3,9 +3,9 @@
     schedule=[topic_asset("orders")]
     if not compacted_past(context["triggering_asset_events"], "orders", midnight_ms): ...
 
-Each published compaction of a topic emits one event. A topic with nothing to compact emits none, however much time has
-passed: one event per idle topic every 15 minutes would start every consumer for nothing. A consumer that needs the
-watermark of an idle topic calls :func:`compacted_through_ms`.
+Each published compaction of a topic emits one event, and each undo, which brings removed records back. A topic with
+nothing to compact emits none, however much time has passed: one event per idle topic every 15 minutes would start every
+consumer for nothing. A consumer that needs the watermark of an idle topic calls :func:`compacted_through_ms`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from winnow_airflow.dag_ids import get_prefix
 
 if TYPE_CHECKING:
     from winnow.pipeline.monitor.watermark import Watermark
+    from winnow.pipeline.undo.undo import UndoReport
     from winnow.values.results import Receipt
 
 COMPACTED = AssetAlias(f"{get_prefix()}winnow_compacted", group="winnow")
@@ -26,6 +27,9 @@ COMPACTED = AssetAlias(f"{get_prefix()}winnow_compacted", group="winnow")
 
 MAXIMUM_EVENT_OFFSETS = 1_000
 """Maximum partitions in one event; a larger vector is left out; read it from the snapshot that the event names."""
+
+COMPACT, UNDO = "compact", "undo"
+"""What the ``operation`` of an event may be."""
 
 
 def topic_asset(topic: str) -> Asset:
@@ -37,16 +41,41 @@ def topic_asset(topic: str) -> Asset:
 def build_event(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
     """Build the event of a publish.
 
-    ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: number of partitions of the topic. ``offsets``: first
-    dirty offset per partition; None where there are more than :data:`MAXIMUM_EVENT_OFFSETS`. ``compacted_through_ms``:
-    every record of the log with this timestamp or an earlier one is compacted
-    (:class:`winnow.pipeline.monitor.watermark.Watermark`); None: not known.
+    ``operation``: :data:`COMPACT`. ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: number of partitions
+    of the topic. ``offsets``: first dirty offset per partition; None where there are more than
+    :data:`MAXIMUM_EVENT_OFFSETS`. ``compacted_through_ms``: every record of the log with this timestamp or an earlier
+    one is compacted (:class:`winnow.pipeline.monitor.watermark.Watermark`); None: not known.
     """
-    offsets = {str(partition): offset for partition, offset in sorted(mark.first_dirty_offsets.items())}
     return {
+        "operation": COMPACT,
         "topic": receipt.topic,
         "plan_id": receipt.plan_id,
         "snapshot_id": str(receipt.snapshot_id),
+        **_describe_mark(mark),
+    }
+
+
+def build_undo_event(report: UndoReport, mark: Watermark) -> dict[str, Any]:
+    """Build the event of an undo: what :func:`build_event` has, as it is afterwards, so that any consumer can read it.
+
+    ``operation``: :data:`UNDO`. ``plan_id``: the change that was taken back. ``records_restored``: how many records
+    came back with their files, 0 if deleted ones had not left theirs; None: not known, since an earlier try of the task
+    took it back.
+    """
+    records = None if report.was_undone else sum(part.records_restored for part in report.partitions)
+    return {
+        "operation": UNDO,
+        "topic": report.topic,
+        "plan_id": report.change_id,
+        "snapshot_id": str(mark.snapshot_id if report.snapshot_id is None else report.snapshot_id),
+        "records_restored": records,
+        **_describe_mark(mark),
+    }
+
+
+def _describe_mark(mark: Watermark) -> dict[str, Any]:
+    offsets = {str(partition): offset for partition, offset in sorted(mark.first_dirty_offsets.items())}
+    return {
         "partitions": len(offsets),
         "offsets": offsets if len(offsets) <= MAXIMUM_EVENT_OFFSETS else None,
         "compacted_through_ms": mark.compacted_through_ms,
@@ -64,8 +93,15 @@ def read_events(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dic
 
 
 def compacted_past(events: Mapping[Any, Sequence[Any]], topic: str, at_ms: int) -> bool:
-    """Check whether one of the ``triggering_asset_events`` says that ``topic`` is compacted through ``at_ms``."""
-    times = [extra.get("compacted_through_ms") for extra in read_events(events, topic)]
+    """Check whether one of the ``triggering_asset_events`` says that ``topic`` is compacted through ``at_ms``.
+
+    What was said before an undo does not hold after it.
+    """
+    times: list[int | None] = []
+    for extra in read_events(events, topic):
+        if extra.get("operation") == UNDO:
+            times.clear()
+        times.append(extra.get("compacted_through_ms"))
     return any(time_ms is not None and time_ms >= at_ms for time_ms in times)
 
 

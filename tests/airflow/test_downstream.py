@@ -1,4 +1,4 @@
-"""What only a real scheduler shows: a consumer that a compaction starts, and a run without its pools."""
+"""What only a real scheduler shows: a consumer that a compaction starts, and its undo; a run without its pools."""
 
 from __future__ import annotations
 
@@ -9,30 +9,44 @@ from tests.support.dag_topics import build_old_lines, make_topic
 from tests.support.embedded_airflow import EmbeddedAirflow
 from winnow.embedded.airflow_home import POOLS
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.undo.listing import list_undoable
 from winnow_airflow.pool_checks import MISSING_POOLS_KEY
 
 CONSUMER, TOPIC = "example_consumer", "aircraft"
 
 
-def test_a_compaction_starts_its_consumer_which_reads_offsets_and_watermark(
+def test_a_compaction_and_its_undo_each_start_a_consumer_which_reads_offsets_and_watermark(
     real_airflow: EmbeddedAirflow, lake: Installation, tmp_path: Path
 ) -> None:
-    """One published compaction is one run of the consumer; its sentence has the snapshot, the offsets and the time."""
+    """One run of the consumer each; its sentence has the snapshot, the offsets and the time, and every record again."""
     make_topic(lake, tmp_path, TOPIC, [build_old_lines(100, 10)])
-    real_airflow.unpause(CONSUMER, "compact_topics")
+    real_airflow.unpause(CONSUMER, "compact_topics", "change_topics")
     try:
         run = real_airflow.trigger("compact_topics", topics=[TOPIC])
         assert real_airflow.wait("compact_topics", run) == "success", real_airflow.failures("compact_topics", run)
-        started = real_airflow.until(lambda: real_airflow.runs(CONSUMER), f"{CONSUMER} was started")
-        assert len(started) == 1
-        consumer = started[0]["dag_run_id"]
-        assert real_airflow.wait(CONSUMER, consumer) == "success", real_airflow.failures(CONSUMER, consumer)
+        said = read_consumer(real_airflow, 1)
+        snapshot = lake.log.open(TOPIC).head().snapshot_id
+        assert f"{TOPIC} holds 10 records. Snapshot {snapshot} is clean up to offsets {{'0': 100}}, through 20" in said
+        plan_id = list_undoable(lake, TOPIC).changes[0].change_id
+        run = real_airflow.trigger("change_topics", action="undo", topic=TOPIC, change_id=plan_id, reason="a test")
+        assert real_airflow.wait("change_topics", run) == "success", real_airflow.failures("change_topics", run)
+        said = read_consumer(real_airflow, 2)
     finally:
         real_airflow.pause(CONSUMER)
-    path = f"/dags/{CONSUMER}/dagRuns/{quote(consumer)}/taskInstances/count_records/xcomEntries/return_value"
-    said = real_airflow.call("GET", path)["value"]
     snapshot = lake.log.open(TOPIC).head().snapshot_id
-    assert f"{TOPIC} holds 10 records. Snapshot {snapshot} is clean up to offsets {{'0': 100}}, through 20" in said
+    assert f"{TOPIC} holds 100 records. Snapshot {snapshot} is clean up to offsets {{'0': 0}}, through 20" in said
+
+
+def read_consumer(real_airflow: EmbeddedAirflow, runs: int) -> str:
+    """What the newest run of the consumer said, once there were ``runs``, and no more."""
+    started = real_airflow.until(
+        lambda: found if len(found := real_airflow.runs(CONSUMER)) >= runs else None, f"{CONSUMER} was started"
+    )
+    assert len(started) == runs
+    consumer = max(started, key=lambda each: str(each["run_after"]))["dag_run_id"]
+    assert real_airflow.wait(CONSUMER, consumer) == "success", real_airflow.failures(CONSUMER, consumer)
+    path = f"/dags/{CONSUMER}/dagRuns/{quote(consumer)}/taskInstances/count_records/xcomEntries/return_value"
+    return str(real_airflow.call("GET", path)["value"])
 
 
 def test_a_run_without_its_pools_fails_at_once_and_succeeds_when_it_is_cleared_after_they_are_made(

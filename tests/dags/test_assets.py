@@ -72,11 +72,21 @@ def test_a_consumer_waits_until_its_topic_is_compacted_past_an_instant() -> None
     assert COMPACTED.name == "winnow_compacted"
 
 
+def test_what_was_compacted_before_an_undo_is_compacted_no_more() -> None:
+    """Its event tells how far the log is clean afterwards; a compaction that came after it counts again."""
+    told = [{"topic": "orders", "operation": "compact", "compacted_through_ms": T_MS}]
+    told += [{"topic": "orders", "operation": "undo", "compacted_through_ms": T_MS - 5}]
+    assert not compacted_past(triggering(*told), "orders", T_MS)
+    assert compacted_past(triggering(*told), "orders", T_MS - 5)
+    assert compacted_past(triggering(*told, told[0]), "orders", T_MS)
+
+
 def test_an_event_names_offsets_and_time_but_not_a_vector_of_thousands() -> None:
     """Small enough for Airflow's database; the snapshot has the rest."""
     receipt = Receipt("orders", "p1", Status.PUBLISHED, 7, (), "", T_MS, T_MS)
     few = build_event(receipt, Watermark("orders", 9, {1: 5, 0: 3}, T_MS))
     assert few == {
+        "operation": "compact",
         "topic": "orders",
         "plan_id": "p1",
         "snapshot_id": "7",

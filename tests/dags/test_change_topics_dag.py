@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.dags.conftest import RunDag
-from tests.support.dag_topics import build_old_lines, make_topic
+from tests.dags.test_concurrent_runs import A, compact_as
+from tests.support.dag_topics import build_old_lines, make_topic, read_topic, write_lines
 from winnow.config.kafka_settings import Origin, SourceSetting
-from winnow.errors import ConfigurationError, UsageError
+from winnow.config.settings import Settings
+from winnow.errors import ConfigurationError, UndoRefusedError, UsageError
 from winnow.kafka.cluster import BrokerTopic
 from winnow.log.recorded_configuration import read_overrides
 from winnow.pipeline.ingest.history import list_ingests
+from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka.configuration import follow_configuration
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.definition import create_topic
+from winnow.pipeline.undo.listing import list_undoable
 from winnow.planning.kafka_configuration import TakingRules
 from winnow.store.rows import Window
+from winnow_airflow.assets import build_undo_event
 from winnow_airflow.tasks.topic_changes import change_topic
 
 NOTHING: dict[str, Any] = {
@@ -27,6 +35,9 @@ NOTHING: dict[str, Any] = {
     "expected": {},
     "partitions": None,
     "ingest_id": None,
+    "change_id": None,
+    "only_partitions": [],
+    "and_later": False,
     "reason": "because",
 }
 
@@ -34,7 +45,7 @@ NOTHING: dict[str, Any] = {
 def change(installation: Installation, action: str, **params: Any) -> str:
     """One change of the topic ``orders``."""
     wanted: Any = {"action": action, "topic": "orders", **NOTHING, **params}
-    return change_topic(installation, wanted)
+    return change_topic(installation, wanted).text
 
 
 def overrides(installation: Installation) -> dict[str, str]:
@@ -137,6 +148,89 @@ def test_an_ingest_call_is_undone_once(installation: Installation, tmp_path: Pat
     assert "undone already" in change(installation, "undo_ingest", ingest_id=call.ingest_id)
 
 
+def compact(installation: Installation, folder: Path) -> str:
+    """A run compacts ``orders``; the plan's id."""
+    compact_as(installation, A, "orders", folder)
+    return list_undoable(installation, "orders").changes[0].change_id
+
+
+def read_events(settings: Settings) -> list[dict[str, Any]]:
+    """What the events of the asset of ``orders`` say, in their order."""
+    with closing(sqlite3.connect(settings.airflow_home / "airflow.db")) as database:
+        found = database.execute(
+            "SELECT asset_event.extra FROM asset_event JOIN asset ON asset.id = asset_event.asset_id "
+            "WHERE asset.uri = 'winnow://topic/orders' ORDER BY asset_event.id"
+        )
+        return [json.loads(extra) for (extra,) in found]
+
+
+def test_a_run_is_undone_by_a_dag_run_which_tells_readers_and_a_second_one_changes_nothing(
+    installation: Installation, run_dag: RunDag, airflow_home: Settings, tmp_path: Path
+) -> None:
+    """The records are back, the partition is paused, and one event says so; somebody's name is in the audit log."""
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    plan_id = compact(installation, tmp_path)
+    assert len(read_topic(installation, "orders")) == 10
+    before = len(read_events(airflow_home))
+    for _ in range(2):
+        made = run_dag("change_topics", action="undo", topic="orders", change_id=plan_id, reason="wrong strategy")
+        assert made["run", -1] == "success"
+    assert len(read_topic(installation, "orders")) == 100
+    state = installation.log.open("orders").head().state.partitions[0]
+    assert state.paused_by == ("undone by dag_test",)
+    (event,) = read_events(airflow_home)[before:]
+    assert (event["operation"], event["plan_id"], event["records_restored"]) == ("undo", plan_id, 90)
+    assert event["offsets"] == {"0": 0}
+    (entry,) = installation.store.audit.list_entries(Window(), topic="orders", action="undo").rows
+    assert (entry.actor, entry.reason) == ("dag_test", "wrong strategy")
+
+
+def test_an_undo_says_what_came_back_and_how_to_go_on(installation: Installation, tmp_path: Path) -> None:
+    """Repeated, it says that there is nothing left to do."""
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    plan_id = compact(installation, tmp_path)
+    said = change(installation, "undo", change_id=plan_id, only_partitions=[0])
+    assert "90 record(s) in 1 file(s) came back into the log: orders-0 begins at 0." in said
+    assert "winnow partitions resume orders --partition 0 --by 'undone by" in said
+    made = count_commits(installation)
+    assert "undone already" in change(installation, "undo", change_id=plan_id)
+    assert count_commits(installation) == made
+
+
+def test_an_undo_that_was_committed_by_a_task_that_was_killed_still_tells_readers(
+    installation: Installation, tmp_path: Path
+) -> None:
+    """Its second try finds it undone. A run that finds what another one undid has nothing to tell."""
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    plan_id = compact(installation, tmp_path)
+    change(installation, "undo", change_id=plan_id)
+    wanted: Any = {**NOTHING, "action": "undo", "topic": "orders", "change_id": plan_id}
+    assert change_topic(installation, wanted).undone is None
+    told = change_topic(installation, wanted, is_first_try=False).undone
+    assert told is not None
+    event = build_undo_event(*told)
+    assert (event["operation"], event["records_restored"]) == ("undo", None)
+    assert event["snapshot_id"] == str(installation.log.open("orders").head().snapshot_id)
+
+
+def test_a_run_on_which_another_one_built_is_undone_only_together_with_it(
+    installation: Installation, tmp_path: Path
+) -> None:
+    """One commit takes back both; without the consent to that, nothing is changed."""
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    first = compact(installation, tmp_path)
+    path = write_lines(tmp_path / "more.jsonl", build_old_lines(50, 10, start=100))
+    ingest_files(installation, "orders", [path], as_of_ms=1_700_000_000_000)
+    second = compact(installation, tmp_path)
+    with pytest.raises(UndoRefusedError, match="--and-later"):
+        change(installation, "undo", change_id=first)
+    said = change(installation, "undo", change_id=first, and_later=True)
+    assert f"Undone: {second}, {first}" in said
+    assert len(read_topic(installation, "orders")) == 150
+    with pytest.raises(UsageError, match="changed nothing in orders-7"):
+        change(installation, "undo", change_id=first, only_partitions=[7])
+
+
 @pytest.mark.parametrize(
     ("action", "params", "said"),
     [
@@ -144,6 +238,8 @@ def test_an_ingest_call_is_undone_once(installation: Installation, tmp_path: Pat
         ("alter", {}, "name keys to set"),
         ("add_partitions", {}, "give the number of partitions"),
         ("undo_ingest", {}, "name the ingest call"),
+        ("undo", {}, "name the run or the deletion of records"),
+        ("undo", {"change_id": "0" * 32}, "has no run 0000"),
         ("alter", {"config": {"no.such.key": "1"}}, r"no\.such\.key"),
     ],
 )

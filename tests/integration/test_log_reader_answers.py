@@ -152,3 +152,19 @@ def test_explain_forecast_and_ingests_name_no_byte_of_a_record(ask: Ask) -> None
     assert (calls["total"], len(calls["calls"])) == (2, 1)
     assert (calls["calls"][0]["records_appended"], calls["calls"][0]["undoable"]) == (4, True)
     assert "planted" not in str([explained, calls])
+
+
+def test_changes_say_what_undoing_each_would_bring_and_name_no_byte_of_a_record(ask: Ask) -> None:
+    """The one compaction of the lake: its partition, the two records that it dropped, and how long it is possible."""
+    found = ask("changes", limit=1)
+    (change,) = found["changes"]
+    assert (found["has_more"], change["kind"], change["partitions"], change["undoable"]) == (
+        False,
+        "compaction",
+        [0],
+        True,
+    )
+    assert (change["records"], change["files"], change["undone_total"]) == (2, 1, 0)
+    assert change["until_ms"] == change["at_ms"] + found["grace_ms"]
+    assert "planted" not in str(found)
+    assert len(ask("changes", limit=10**6)["changes"]) == 1, "the limit of the reader process holds for any request"

@@ -47,7 +47,7 @@ def every_route(airflow_client: TestClient, home_store: Store) -> list[str]:
     return found
 
 
-LOG_QUESTIONS = ("/explain", "/forecast", "/ingests")
+LOG_QUESTIONS = ("/explain", "/forecast", "/ingests", "/changes")
 """Ends of routes that start a process to read the log: two seconds each, and they have tests of their own."""
 
 

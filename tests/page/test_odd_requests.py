@@ -19,7 +19,7 @@ NUMBER = "9" * 40
 """More than 64 bits hold."""
 TRAVERSAL = "..%2F..%2Fetc%2Fpasswd"
 NUMBERS = frozenset({"page", "size", "days", "limit"})
-READ_THE_LOG = ("/explain", "/forecast", "/ingests")
+READ_THE_LOG = ("/explain", "/forecast", "/ingests", "/changes")
 
 
 def list_addresses() -> Iterator[str]:

@@ -58,6 +58,17 @@ def decode(shown: dict[str, Any]) -> str:
     return base64.b64decode(shown["base64"]).decode()
 
 
+def test_changes_are_listed_for_a_viewer_and_not_more_than_the_process_takes(ask: Ask, viewer_login: Visitor) -> None:
+    """What the undo tab asks: without the right to read records, since it has nothing of them."""
+    ask("", {"partition": 0}, record_readers="")
+    found = viewer_login.json("api/topics/orders/changes", limit=5)
+    (change,) = found["changes"]
+    assert (change["kind"], change["undoable"], change["records"]) == ("compaction", True, 2)
+    assert found["has_more"] is False
+    assert viewer_login.get("api/topics/orders/changes", limit=101).status_code == 422
+    assert viewer_login.get("api/topics/nobody/changes").status_code == 404
+
+
 def test_nobody_may_read_records_by_default(ask: Ask) -> None:
     """403, and what to do; no process is started, so this is quick."""
     for path, body in (("", {"partition": 0}), ("/record", {"partition": 0, "offset": "1"}), ("/key", {"key": "k"})):
@@ -152,7 +163,9 @@ def test_planted_bytes_are_found_nowhere_but_in_the_answer(
     ]
     assert [each.status_code for each in refused] == [400, 504, 403]
     others = [viewer_login.get(path) for path in ("api/topics", "api/topics/orders", "api/topics/orders/partitions")]
-    others += [viewer_login.get(f"api/topics/orders/{name}") for name in ("explain", "forecast", "ingests", "runs")]
+    others += [
+        viewer_login.get(f"api/topics/orders/{name}") for name in ("explain", "forecast", "ingests", "changes", "runs")
+    ]
     addresses = " ".join(str(each.request.url) for each in answers)
     printed = capfd.readouterr()
     places = {

@@ -1,4 +1,4 @@
-"""Routes that read the log without its records: explain, forecast, preview of a configuration, ingest calls."""
+"""Routes that read the log without its records: explain, forecast, preview of a configuration, ingest calls, undo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from winnow_airflow.page.reader_process import readers
 from winnow_airflow.page.request_body import RequestBody
 
 MAXIMUM_CALLS = 500
+MAXIMUM_CHANGES = 100
 Limit = Annotated[int, Query(ge=1, le=MAXIMUM_CALLS)]
+ChangeLimit = Annotated[int, Query(ge=1, le=MAXIMUM_CHANGES)]
 router = APIRouter(prefix="/api/topics/{topic}", dependencies=[may_view])
 
 
@@ -48,6 +50,14 @@ async def list_ingests(
 ) -> Response:
     """Return the newest ingest calls of a topic, newest first."""
     return await _ask(request, installation, user, "ingests", {"topic": topic, "limit": limit})
+
+
+@router.get("/changes")
+async def list_changes(
+    request: Request, installation: InstallationDep, user: GetUserDep, topic: str, limit: ChangeLimit = 20
+) -> Response:
+    """Return the newest changes of a topic's log, newest first, and what taking each back would do."""
+    return await _ask(request, installation, user, "changes", {"topic": topic, "limit": limit})
 
 
 @router.post("/preview", dependencies=[own_request, require_right_to("configure")])

@@ -1,4 +1,4 @@
-"""Steps of the DAG change_topics: create a topic, change or accept its configuration, add partitions, undo an ingest.
+"""Steps of the DAG change_topics: create a topic, change or accept its configuration, add partitions, undo.
 
 Each is one commit and may run again: what is as wanted already is left alone, and said.
 """
@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from winnow.errors import ConfigurationError, UsageError
+from winnow.errors import ConfigurationError, UsageError, join_first
 
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation
+    from winnow.pipeline.monitor.watermark import Watermark
     from winnow.pipeline.topics.definition import TopicDescription
+    from winnow.pipeline.undo.undo import UndoReport
 
 log = logging.getLogger("airflow.task")
 
 CREATE, ALTER, ADD_PARTITIONS, UNDO_INGEST = "create", "alter", "add_partitions", "undo_ingest"
-ACCEPT_KAFKA_CONFIG = "accept_kafka_config"
-ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST, ACCEPT_KAFKA_CONFIG)
+ACCEPT_KAFKA_CONFIG, UNDO = "accept_kafka_config", "undo"
+ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST, ACCEPT_KAFKA_CONFIG, UNDO)
+MAXIMUM_PARTITIONS_NAMED = 5
 
 
 class TopicChange(TypedDict):
     """The Params of ``change_topics``.
 
     ``config``: keys to set. ``reset``: keys to set back to their defaults. ``expected``: the values that somebody saw
-    who decided on the change, None for a key that was not set; empty: whatever they are.
+    who decided on the change, None for a key that was not set; empty: whatever they are. ``change_id``: what is undone,
+    in ``only_partitions`` (none: all of it), with what came after it if ``and_later``.
     """
 
     action: str
@@ -36,11 +41,24 @@ class TopicChange(TypedDict):
     expected: dict[str, str | None]
     partitions: int | None
     ingest_id: str | None
+    change_id: str | None
+    only_partitions: list[int]
+    and_later: bool
     reason: str
 
 
-def change_topic(installation: Installation, change: TopicChange) -> str:
+@dataclass(frozen=True, slots=True)
+class TopicChanged:
+    """What a change did, in sentences. ``undone``: readers have to learn that records came back, up to which mark."""
+
+    text: str
+    undone: tuple[UndoReport, Watermark] | None = None
+
+
+def change_topic(installation: Installation, change: TopicChange, *, is_first_try: bool = True) -> TopicChanged:
     """Carry out ``change`` in one commit; return what was done, with what it will remove. Repeating it has no effect.
+
+    A second try that finds its undo made tells readers of it, since Airflow sends no event from a task that was killed.
 
     Raises:
         UsageError: a Param is missing, there is no such action, or the configuration is not the expected one.
@@ -55,15 +73,18 @@ def change_topic(installation: Installation, change: TopicChange) -> str:
         ACCEPT_KAFKA_CONFIG: _accept_kafka_config,
     }
     step = steps.get(change["action"])
-    if step is None:
+    if change["action"] == UNDO:
+        done = _undo_change(installation, change, is_first_try=is_first_try)
+    elif step is not None:
+        done = TopicChanged(step(installation, change))
+    else:
         raise UsageError(
             f"There is no action {change['action']}.",
             left="Nothing was changed.",
             next=f"Choose {', '.join(ACTIONS)}.",
         )
-    text = step(installation, change)
-    log.info("%s", text)
-    return text
+    log.info("%s", done.text)
+    return done
 
 
 def _create_topic(installation: Installation, change: TopicChange) -> str:
@@ -130,6 +151,38 @@ def _undo_ingest(installation: Installation, change: TopicChange) -> str:
     return (
         f"Undone: the ingest call {ingest_id} of {topic}. {report.records_removed:,} records left the log, and the "
         "same files can be ingested again."
+    )
+
+
+def _undo_change(installation: Installation, change: TopicChange, *, is_first_try: bool) -> TopicChanged:
+    from winnow.pipeline.monitor.watermark import compute_watermark
+    from winnow.pipeline.undo.undo import undo_change
+
+    topic, change_id = change["topic"], change["change_id"]
+    if not change_id:
+        raise UsageError(f"Nothing of {topic} was changed: name the run or the deletion of records in change_id.")
+    report = undo_change(
+        installation, topic, change_id, change["only_partitions"] or None, takes_later=change["and_later"]
+    )
+    text = (
+        f"Nothing was changed: {change_id} of {topic} is undone already." if report.was_undone else _tell_undo(report)
+    )
+    if report.was_undone and is_first_try:
+        return TopicChanged(text)
+    return TopicChanged(text, (report, compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())))
+
+
+def _tell_undo(report: UndoReport) -> str:
+    undone = dict.fromkeys(change_id for part in report.partitions for change_id in part.undone)
+    records = sum(part.records_restored for part in report.partitions)
+    files = sum(part.files_restored for part in report.partitions)
+    # Deleted records that no run had taken yet never left their files: there the log start is what changed.
+    starts = [f"{report.topic}-{part.partition} begins at {part.log_start_offset:,}" for part in report.partitions]
+    named = join_first(starts, MAXIMUM_PARTITIONS_NAMED, ", ", last=" and ")
+    return (
+        f"Undone: {', '.join(undone)} in {len(report.partitions):,} partition(s). {records:,} record(s) in {files:,} "
+        f"file(s) came back into the log: {named}. These partitions are paused, so that the next run does not do the "
+        f"same again. To go on: {report.resume}"
     )
 
 

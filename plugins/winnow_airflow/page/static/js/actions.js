@@ -188,7 +188,10 @@ export function createTopicChangeButton(label, topic, { onPress, kind = "", key,
   });
 }
 
-/** Opens a dialog that triggers change_topics with ``conf()`` and a reason; ``sent`` is called when it was triggered. */
+/**
+ * Opens a dialog that triggers change_topics with ``conf()`` and a reason; ``sent`` is called when it was triggered, and
+ * ``ended`` when its DAG run has ended.
+ */
 export function openTopicChangeDialog({
   title,
   body,
@@ -198,6 +201,7 @@ export function openTopicChangeDialog({
   watch = [],
   wide = false,
   sent,
+  ended,
   ready,
 }) {
   const field = createId("field");
@@ -217,6 +221,7 @@ export function openTopicChangeDialog({
     done: toast,
     wide,
     sent,
+    ended,
     ready,
   });
 }
@@ -273,7 +278,7 @@ export function createDryRunButton(topic) {
 
 function openTriggerDialog(
   dagId,
-  { title, body, confirmLabel, conf, done, watch = [], wide = false, sent, ready = null },
+  { title, body, confirmLabel, conf, done, watch = [], wide = false, sent, ended, ready = null },
 ) {
   const shown = h("code", {});
   const write = () => {
@@ -300,7 +305,10 @@ function openTriggerDialog(
     confirmLabel,
     confirm: async () => {
       const run = await triggerDagRun(dagId, conf());
-      pollDagRun(done, run, refresh);
+      pollDagRun(done, run, () => {
+        refresh();
+        ended?.();
+      });
       sent?.();
     },
   });

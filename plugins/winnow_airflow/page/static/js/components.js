@@ -3,7 +3,7 @@
 import { buildAirflowUrl, navigateParent } from "./airflow-frame.js";
 import { getServerTimeMs } from "./api.js";
 import { h } from "./dom.js";
-import { EMPTY_VALUE, formatAge, formatDeadline, formatPercent } from "./format.js";
+import { EMPTY_VALUE, formatAge, formatDeadline, formatPercent, formatRemainingTime } from "./format.js";
 import { createIcon } from "./icons.js";
 import { formatInstant } from "./time-zone.js";
 
@@ -34,6 +34,11 @@ export function createInstant(ms) {
   return ms === null || ms === undefined
     ? h("span", { class: "quiet" }, EMPTY_VALUE)
     : createTime(ms, formatAge(ms, getServerTimeMs()));
+}
+
+/** Creates how long something still holds: for 6 d 3 h, with its end on hover. */
+export function createRemainingTime(ms) {
+  return createTime(ms, formatRemainingTime(ms, getServerTimeMs()));
 }
 
 /** Creates the time of the next attempt: in 2 h, or "by the next run" if that time has passed. */
@@ -179,15 +184,15 @@ export function createSkeleton(lines = 6) {
   );
 }
 
-/** Creates text that a click copies. */
-export function createCopyable(text) {
+/** Creates text that a click copies; ``shown`` stands for it where it is too long. */
+export function createCopyable(text, shown = text) {
   const press = async () => {
     await navigator.clipboard?.writeText(text).catch(() => null);
   };
   return h(
     "span",
     { class: "copyable" },
-    h("code", {}, text),
+    h("code", {}, shown),
     h(
       "button",
       {

@@ -107,6 +107,11 @@ export function formatDeadline(ms, nowMs) {
   return ms < nowMs ? `overdue by ${formatRoughDuration(nowMs - ms)}` : `in ${formatRoughDuration(ms - nowMs)}`;
 }
 
+/** Formats how long something still holds: for 6 d 3 h. */
+export function formatRemainingTime(ms, nowMs) {
+  return `for ${formatRoughDuration(Math.max(0, ms - nowMs))}`;
+}
+
 /** Formats a day, counted in UTC: 2026-11-21. */
 export function formatDay(ms) {
   return new Date(ms).toISOString().slice(0, 10);

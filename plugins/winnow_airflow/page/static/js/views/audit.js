@@ -24,6 +24,7 @@ const ACTIONS = [
   "import_checkpoint",
   "ingest",
   "undo_ingest",
+  "undo",
   "restore_records",
   "adopt",
   "recover",

@@ -123,7 +123,22 @@ function createLinks(row) {
           "Data Docs",
         )
       : null,
+    row.status === "published" ? createUndoLink(row) : null,
   ];
+}
+
+/** Creates the link to where this run can be undone; only there the log is asked whether it can. */
+function createUndoLink(row) {
+  return h(
+    "a",
+    {
+      href: buildHash(["topics", row.topic, "undo"], { change: row.plan_id }),
+      class: "button",
+      "data-key": "undo",
+      "data-tip": "Possible while the files that this run replaced are there",
+    },
+    "Undo…",
+  );
 }
 
 function createFigures(row) {

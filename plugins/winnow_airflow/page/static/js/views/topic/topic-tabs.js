@@ -8,6 +8,7 @@ import { createExplainTab } from "./explain.js";
 import { createIngestsTab } from "./ingests.js";
 import { createLogTab } from "./log-tab.js";
 import { createTableHealthTab } from "./table-health.js";
+import { createUndoTab } from "./undo.js";
 
 /** The tab of an address without one. */
 export const FIRST_TAB = "log";
@@ -19,6 +20,7 @@ export const TOPIC_TABS = [
   { name: "records", label: "Records", create: createRecordsTab },
   { name: "explain", label: "Explain", create: createExplainTab },
   { name: "ingests", label: "Ingests", create: createIngestsTab },
+  { name: "undo", label: "Undo", create: createUndoTab },
   { name: "table", label: "Table", create: createTableHealthTab },
   { name: "configuration", label: "Configuration", create: createConfigurationTab },
   { name: "audit", label: "Audit", create: createAuditTab },
