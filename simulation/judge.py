@@ -141,6 +141,7 @@ class Judge:
         content = self._read_content(current)
         visible = {place: record for place, record in content.items() if place[1] >= starts[place[0]]}
         appended, removed = visible.keys() - self.visible, self.visible - visible.keys()
+        came, went = len(appended), len(removed)
         if process in self._undoing and not appended:
             self._accept_undone(removed)
         if process in self._taking_back and current.operation == "undo":
@@ -156,7 +157,7 @@ class Judge:
         self._gone |= removed
         self.is_catalog_older = False
         words = current.operation or "a commit"
-        changes = f"+{len(appended)} -{len(removed)} records" if appended or removed else "the same records"
+        changes = f"+{came} -{went} records" if came or went else "the same records"
         return f"{words}: {changes}, {len(visible)} visible"
 
     def _is_removal(self, snapshot: Snapshot) -> bool:

@@ -303,7 +303,7 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
     {
         "ingest": Step(_ingest, 8),
         "undo": Step(_undo_ingest, 2),
-        "take-back": Step(_take_back, 2),
+        "take-back": Step(_take_back, 3),
         "compact": Step(_compact, 7),
         "retry": Step(_retry, 3),
         "settle": Step(_settle, 1),

@@ -23,6 +23,7 @@ from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.explain.changes import read_snapshot_changes
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.latest.table import update_latest_table
@@ -73,6 +74,12 @@ def resume(world: World) -> None:
 
 def listed(world: World) -> dict[str, UndoableChange]:
     return {each.change_id: each for each in list_undoable(world.installation, TOPIC).changes}
+
+
+def latest_keys(world: World) -> list[bytes]:
+    latest = world.installation.log.latest_table(TOPIC).table()
+    assert latest is not None
+    return sorted(row["key"] for row in latest.scan().to_arrow().to_pylist())
 
 
 def without_pause(state: PartitionState) -> PartitionState:
@@ -462,20 +469,33 @@ def test_records_are_not_called_removed_by_a_run_that_was_undone(world: World, m
     assert plan_id not in answer
 
 
-def test_latest_table_follows(world: World) -> None:
-    alter_topic(world.installation, TOPIC, {"winnow.latest.table": "true", "delete.retention.ms": "0"}, [])
-    world.ingest([record(9, b"key-0", None)])
+def test_latest_table_follows_where_a_tombstone_is_back_that_fends_off_a_late_record(world: World) -> None:
+    """While the tombstone was gone, an older version of its key that came late was the latest of the key."""
+    alter_topic(
+        world.installation,
+        TOPIC,
+        {
+            "winnow.latest.table": "true",
+            "compaction.strategy": "timestamp",
+            "delete.retention.ms": "0",
+            "winnow.late.arrival.ms": "0",
+        },
+        [],
+    )
+    world.ingest([record(9, b"late", b"5", 5_000), record(10, b"late", None, 9_000)])
     compact(world)
-    world.ingest([record(10, b"key-1", b"v")])
+    world.ingest([record(11, b"other", b"1")])
     second = compact(world)
+    world.ingest([record(12, b"late", b"7", 7_000)])
+    update_latest_table(world.installation, TOPIC)
+    assert b"late" in latest_keys(world)
+    (*_, before) = world.snapshot_ids()
     undo(world, second)
-    report = update_latest_table(world.installation, TOPIC)
-    assert report is not None
-    latest = world.installation.log.latest_table(TOPIC).table()
-    assert latest is not None
-    keys = sorted(row["key"] for row in latest.scan().to_arrow().to_pylist())
-    assert keys.count(b"key-1") == 2  # one of each partition
-    assert keys.count(b"key-0") == 1
+    batches = read_snapshot_changes(world.installation, TOPIC, before)
+    changed = [row for batch in batches for row in batch.to_pylist()]
+    assert [(row["key"], row["change"]) for row in changed] == [(b"late", "deleted")]
+    assert b"late" not in latest_keys(world)
+    assert b"other" in latest_keys(world)
 
 
 def test_audit_log_names_who_undid_what(world: World) -> None:

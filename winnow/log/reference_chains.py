@@ -100,13 +100,13 @@ def contains_history(state: TopicState, earlier: TopicState) -> bool:
     """Check whether the log of ``state`` came from that of ``earlier`` by appends, publishes and raised log starts.
 
     It did if the last ingest call and the last publish of ``earlier`` are in the history of ``state``, no ingest call
-    or run was undone in between, and no log start or end is lower than before: then no other program has rolled the
-    table back past it. That is known for ever, while parents of snapshots expire.
+    was undone in between, and no log start or end is lower than before: then no other program has rolled the table back
+    past it. That is known for ever, while parents of snapshots expire.
 
     Raises:
         DamagedMetadataError: a link is missing or differs from the committed one.
     """
-    if (state.undone_ingests, state.undone) != (earlier.undone_ingests, earlier.undone):
+    if state.undone_ingests != earlier.undone_ingests:
         return False
     for number, before in earlier.partitions.items():
         now = state.partitions.get(number)

@@ -44,8 +44,7 @@ def read_snapshot_changes(
     before = view.log.snapshot(from_snapshot)
     after = view.head if to_snapshot is None else view.log.snapshot(to_snapshot)
     old, new = _list_extents(view, before), _list_extents(view, after)
-    one, other = before.state, after.state
-    undone = (one.undone_ingests, one.undone) != (other.undone_ingests, other.undone)
+    undone = before.state.undone_ingests != after.state.undone_ingests
     nothing = LogExtent((), 0, 0)
     for partition in sorted({*old, *new}):
         yield from _read_changes(
