@@ -16,7 +16,7 @@ from winnow.log.document_copies import Document, read_document, write_document
 from winnow.log.document_places import DocumentKind, DocumentPlaces
 from winnow.values import documents
 from winnow.values.results import Receipt
-from winnow.values.reversal import PartitionReversal, PublishedRun
+from winnow.values.reversal import PartitionReversal, PublishedRun, encode_reversals
 from winnow.values.topic_state import PartitionState, ReceiptReference, TopicState
 
 T = TypeVar("T", bound=Receipt)
@@ -111,7 +111,7 @@ def write_receipt(
     assert receipt.plan_id is not None
     name = f"{receipt.plan_id}-{uuid.uuid4().hex[:8]}.json"
     values = {each.name: getattr(receipt, each.name) for each in fields(Receipt)}
-    published = PublishedRun(**values, reversal=tuple(reversal))
+    published = PublishedRun(**values, reversal=encode_reversals(reversal))
     written = write_document(places, DocumentKind.RECEIPT, name, documents.dump_json(published))
     return ReceiptReference(receipt.plan_id, written.path, written.sha256, receipt.finished_at_ms)
 

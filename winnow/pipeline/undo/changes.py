@@ -18,7 +18,7 @@ from winnow.log.reference_chains import count_receipts
 from winnow.log.state import read_published_run
 from winnow.log.topic_log import TopicLog
 from winnow.values.results import PartitionReceipt
-from winnow.values.reversal import PartitionReversal, PublishedRun
+from winnow.values.reversal import PartitionReversal, PublishedRun, decode_reversals
 from winnow.values.topic_state import PartitionState, RecordsDeletion
 
 DELETION_PREFIX: Final = "delete-records:"
@@ -114,7 +114,8 @@ def list_changes_from(log: TopicLog, head: Head, change_id: str) -> list[LogChan
 
 def _describe_run(run: PublishedRun) -> LogChange:
     assert run.plan_id is not None
-    reversals = {each.partition: each for each in run.reversal or ()}
+    recorded = () if run.reversal is None else decode_reversals(run.reversal)
+    reversals = {each.partition: each for each in recorded}
     keyless = frozenset(part.partition for part in run.partitions if part.records_keyless)
     compacts = any(map(_is_compacted, run.partitions)) or any(each.compacts for each in reversals.values())
     return LogChange(
