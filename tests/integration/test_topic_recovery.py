@@ -33,7 +33,9 @@ from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.recovery import recover_topic
+from winnow.pipeline.undo.undo import undo_change
 from winnow.store.topic_heads import TopicHeads
 from winnow.values.model import Record
 
@@ -603,6 +605,25 @@ def test_a_state_is_not_rebuilt_where_a_segment_is_gone(world: World) -> None:
     with pytest.raises(DamagedMetadataError, match="segment"):
         recover_topic(world.installation, TOPIC, rebuild=True, run=True)
     assert locate_metadata(world) == location
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_keyless_records_that_a_compaction_moved_are_in_one_place_after_a_rebuild(world: World, undone: bool) -> None:
+    """In the quarantine, or in the log again where the run was undone."""
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "delete", "winnow.keyless": "quarantine"}, [])
+    world.ingest([Record(12, None, b"keyless", 1_000), *build_versions(13, 2)])
+    alter_topic(world.installation, TOPIC, {"cleanup.policy": "compact"}, [])
+    receipt = world.compact()
+    assert receipt is not None
+    if undone:
+        undo_change(world.installation, TOPIC, str(receipt.plan_id))
+    read = world.read()
+    remove_documents(world)
+    recover_topic(world.installation, TOPIC, rebuild=True, run=True)
+    rows = list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state)
+    assert rows.column("value").to_pylist() == ([] if undone else [b"keyless"])
+    assert world.read() == read
+    assert (b"keyless" in [each.value for each in read]) == undone
 
 
 def test_a_sweep_goes_on_after_a_rebuild(world: World) -> None:

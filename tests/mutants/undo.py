@@ -48,6 +48,12 @@ UNDO = (
     Mutant("undo-divides-the-quarantine", "keyless records of other partitions leave the quarantine and are nowhere")
     .changes("decide_undo", never("obstacles"))
     .caught_by("test_keyless_records_of_several_partitions_are_not_divided"),
+    Mutant("undo-hides-from-a-rebuild", "after a rebuild keyless records are in the log and in the quarantine")
+    .changes("undo._build_change", replace("{UNDONE_MOVES_PROPERTY: A}", "{}"))
+    .caught_by("test_keyless_records_that_a_compaction_moved_are_in_one_place_after_a_rebuild"),
+    Mutant("move-hides-from-a-rebuild", "after a rebuild keyless records that a compaction moved are nowhere")
+    .changes("publish.build_change", replace("{MOVE_PROPERTY: moved}", "{}"))
+    .caught_by("test_keyless_records_that_a_compaction_moved_are_in_one_place_after_a_rebuild"),
     Mutant("undo-of-damaged-segments", "a damaged segment is brought back, and what the run wrote goes")
     .changes("undo_change", drop_statement("_check_restored"))
     .caught_by("test_damaged_segment_is_not_brought_back"),

@@ -23,6 +23,10 @@ T = TypeVar("T", bound=Receipt)
 
 STATE_PROPERTY = "winnow.state"
 PLAN_PROPERTY = "winnow.plan-id"
+MOVE_PROPERTY = "winnow.keyless-move"
+"""Property of a snapshot's summary: the ingest id of the keyless records that its run moved into the quarantine."""
+UNDONE_MOVES_PROPERTY = "winnow.undone-moves"
+"""Property of a snapshot's summary: those that an undo took back, separated by commas."""
 STATE_FORMAT = 1
 CHAIN_FORMAT = 3
 """Format of the links of older references."""

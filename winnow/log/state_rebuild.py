@@ -20,7 +20,7 @@ from winnow.log.document_places import DocumentPlaces
 from winnow.log.manifests import list_live_manifests, list_live_segments
 from winnow.log.places import is_below
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_configuration
-from winnow.log.state import PLAN_PROPERTY, STATE_PROPERTY
+from winnow.log.state import MOVE_PROPERTY, STATE_PROPERTY, UNDONE_MOVES_PROPERTY
 from winnow.log.table_recovery import ChosenMetadata, find_missing_segments
 from winnow.log.warehouse_survey import FoundMetadata
 from winnow.values.model import Segment
@@ -176,11 +176,13 @@ def _make_appends(number: int, segments: Sequence[Segment], committed_ms: int) -
 
 
 def _list_landed(snapshots: Iterable[Snapshot]) -> list[str]:
-    """List the ingest calls and plans whose commits the snapshots name: their quarantined records count."""
+    """List the ids under which records are in the quarantine and count, as the snapshots' commits name them."""
     landed: dict[str, None] = {}
     for each in snapshots:
         summary = each.summary.additional_properties if each.summary is not None else {}
-        ids = [summary[name] for name in (INGEST_PROPERTY, PLAN_PROPERTY) if summary.get(name)]
+        ids = [summary[name] for name in (INGEST_PROPERTY, MOVE_PROPERTY) if summary.get(name)]
+        for gone in summary.get(UNDONE_MOVES_PROPERTY, "").split(","):
+            landed.pop(gone, None)
         for found in ids:
             if summary.get(OPERATION_PROPERTY) == _UNDO:
                 landed.pop(found, None)

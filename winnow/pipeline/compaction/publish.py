@@ -13,7 +13,7 @@ from winnow.errors import CommitUnknownError, PlanVoidError, RunAgainError, say_
 from winnow.files.quarantine_files import make_keyless_move_id
 from winnow.log.fence import end_attempts
 from winnow.log.head import Change, Head
-from winnow.log.state import PLAN_PROPERTY
+from winnow.log.state import MOVE_PROPERTY, PLAN_PROPERTY
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.partition_states import apply_cleaning, apply_retention, count_ahead_of_time
 from winnow.pipeline.compaction.plan_limits import PlanLimits, build_limits, require_within_limits
@@ -373,6 +373,7 @@ def build_change(
         summary={
             "winnow.operation": "compact",
             PLAN_PROPERTY: plan.plan_id,
+            **({} if moved is None else {MOVE_PROPERTY: moved}),
             "winnow.records-in": str(sum(r.records_in for r in receipts)),
             "winnow.records-kept": str(sum(r.records_kept for r in receipts)),
             "winnow.records-superseded": str(sum(r.records_superseded for r in receipts)),

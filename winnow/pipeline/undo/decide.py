@@ -139,7 +139,10 @@ def _decide_partition(
 def _get_reversal(change: LogChange, number: int) -> PartitionReversal:
     found = change.reversals.get(number)
     if found is None:
-        raise _ObstacleError(f"an older Winnow published {change.change_id}, and did not record what undoing it needs")
+        raise _ObstacleError(
+            f"what undoing {change.change_id} needs is not known: an older Winnow published it, or the state was "
+            "rebuilt since"
+        )
     return found
 
 

@@ -20,6 +20,7 @@ from winnow.files.quarantine_files import is_of_keyless_move
 from winnow.log import fence
 from winnow.log.head import Change, Head
 from winnow.log.quarantine import Quarantine
+from winnow.log.state import UNDONE_MOVES_PROPERTY
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan_validity import name_undone_run
 from winnow.pipeline.installation import Installation
@@ -259,7 +260,11 @@ def _build_change(
         add=[segment for part in decided for segment in part.restored],
         remove=[segment.path for part in decided for segment in part.removed],
         remove_from={part.partition for part in decided},
-        summary={**raised.summary, UNDO_PROPERTY: ",".join(ids)},
+        summary={
+            **raised.summary,
+            UNDO_PROPERTY: ",".join(ids),
+            **({UNDONE_MOVES_PROPERTY: ",".join(sorted(moves))} if moves else {}),
+        },
     )
 
 
