@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -337,6 +337,10 @@ class History:
         left_open = installation.store.runs.list_open(TOPIC)
         if left_open:
             raise BrokenPromiseError(f"The run of plan {left_open[0].plan_id} is still {left_open[0].status}.")
+        head = installation.log.open(TOPIC).head()
+        logged = {number: replace(state, appends=()) for number, state in head.state.partitions.items()}
+        if installation.store.projection.list_states(TOPIC) != logged:
+            raise BrokenPromiseError("The metadata store has other checkpoints than the log.")
         location = installation.log.open(TOPIC).load_table().location()
         self._judge.judge_orphans(find_path(location), self._accidents.foreign_files)
 

@@ -152,7 +152,9 @@ class Judge:
         self._judge_appended(process, {place: visible[place] for place in appended}, partitions)
         self._judge_log_starts(process, starts, visible)
         self._judge_removed(removed, visible)
-        self._note_change(current, content.keys(), starts)
+        if not before or before[-1].snapshot_id != current.snapshot_id:
+            self._judge_receipt(current, content.keys(), starts)
+            self._note_change(current, content.keys(), starts)
         self.visible = set(visible)
         self._gone |= removed
         self.is_catalog_older = False
@@ -198,6 +200,21 @@ class Judge:
             name = self._reader.read_newest_deletion(snapshot)
         undone = self._reader.read_undone(snapshot)
         self._past.note(name, content, starts, undone)
+
+    def _judge_receipt(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
+        """Judge that a receipt counts what its run removed."""
+        if snapshot.plan_id is None or not self._past.is_known:
+            return
+        removed = self._past.find_removed(content)
+        for partition, part in self._reader.read_newest_receipt(snapshot).items():
+            counted = sum(part[name] for name in ("records_superseded", "tombstones_expired", "records_keyless"))
+            judged = sum(place[0] == partition and place[1] >= starts[partition] for place in removed)
+            retired = sum(place[0] == partition and place[1] < starts[partition] for place in removed)
+            if counted != judged or part["records_retired"] > retired:
+                raise BrokenPromiseError(
+                    f"A receipt says that {counted} records of partition {partition} were removed and "
+                    f"{part['records_retired']} retired; {judged} and {retired} are gone."
+                )
 
     def _judge_taken_back(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
         """Judge that the log is as if what was taken back had never been."""

@@ -53,6 +53,10 @@ class Past:
         """Note that an ingest of ``records`` was taken back: the partitions that it leaves empty begin anew."""
         self._content -= frozenset(records)
 
+    def find_removed(self, content: Collection[RecordId]) -> set[RecordId]:
+        """Find what is not in ``content`` and was in the log after the last commit."""
+        return set(self._content - frozenset(content))
+
     def find_content(self, names: Collection[str], partition: int) -> set[RecordId]:
         """Find what a partition would hold if none of ``names`` had been, whatever of it lies below the log start."""
         first = next(number for number, commit in enumerate(self._commits) if commit.name in names)

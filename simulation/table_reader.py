@@ -59,6 +59,13 @@ class TableReader:
         document = json.loads(self._read(snapshot.state_path))
         return {int(number): partition for number, partition in document["partitions"].items()}
 
+    def read_newest_receipt(self, snapshot: Snapshot) -> dict[int, dict[str, Any]]:
+        """Read what the newest receipt in a snapshot's state says of each partition."""
+        assert snapshot.state_path is not None
+        (*_, newest) = json.loads(self._read(snapshot.state_path))["receipts"]
+        receipt = json.loads(self._read(find_path(newest["path"])))
+        return {part["partition"]: part for part in receipt["partitions"]}
+
     def read_newest_deletion(self, snapshot: Snapshot) -> str:
         """Read how the newest deletion of records in a snapshot's state is called."""
         assert snapshot.state_path is not None
