@@ -29,7 +29,7 @@ def undo(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PLAN]",
+            metavar="PLAN",
             help="The plan, as winnow receipts names it (its beginning is enough), or the deletion of records, as "
             "--list names it. With --list: a topic.",
             show_default=False,
@@ -63,6 +63,7 @@ def undo(
     again. Undoing twice changes nothing.
 
     Example: winnow undo --list orders
+
     Example: winnow undo 7a21c09be0c4 --reason "strategy switched by mistake"
     """
     if wants_list:
