@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from oracle.log_model import LogModel
 from oracle.undone_changes import LogEvent, PartitionHistory, make_log_start_raise, make_state_setter
-from tests.integration.test_state_machine import PARTITIONS, LogMachine
+from tests.integration.test_state_machine import HOUR_MS, PARTITIONS, LogMachine
 from tests.support.examples import choose_examples
 from tests.support.world import TOPIC
 from winnow.errors import UndoRefusedError
@@ -27,6 +27,17 @@ from winnow.values.results import Receipt
 
 _partition = st.integers(0, PARTITIONS - 1)
 _hours = st.integers(-2, 30)
+_rows = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.sampled_from([b"a", b"b", b"ab", None]),
+        st.none() | st.sampled_from([b"", b"x", b"y" * 200]),
+        st.none() | st.integers(-HOUR_MS, 5 * HOUR_MS),
+        st.none() | st.just((("v", bytes(8)),)),
+    ),
+    min_size=1,
+    max_size=6,
+)
 
 
 @dataclass
@@ -48,19 +59,41 @@ class UndoMachine(LogMachine):
 
     # ------------------------------------------------------------------ what happens, and is noted
 
+    @initialize(
+        policy=st.sampled_from(["compact", "compact,delete", "delete"]),
+        strategy=st.sampled_from(["offset", "timestamp", "header"]),
+        retention=st.sampled_from(["-1", str(8 * HOUR_MS)]),
+        patience=st.sampled_from(["0", str(3 * HOUR_MS)]),
+    )
+    def create(self, policy: str, strategy: str, retention: str, patience: str) -> None:
+        """Whatever was appended is due at the next run."""
+        config = {
+            "cleanup.policy": policy,
+            "compaction.strategy": strategy,
+            "retention.ms": retention,
+            "delete.retention.ms": patience,
+            "winnow.late.arrival.ms": patience,
+            "min.cleanable.dirty.ratio": "0",
+            "winnow.retired.grace.ms": str(HOUR_MS),
+        }
+        super().create(config)
+
+    @rule(
+        changes=st.fixed_dictionaries(
+            {},
+            optional={
+                "cleanup.policy": st.sampled_from(["compact", "compact,delete", "delete"]),
+                "compaction.strategy": st.sampled_from(["offset", "timestamp", "header"]),
+                "retention.ms": st.sampled_from(["-1", str(HOUR_MS)]),
+            },
+        )
+    )
+    def configure(self, changes: dict[str, str]) -> None:
+        super().configure(changes)
+
     @rule(
         partition=_partition,
-        rows=st.lists(
-            st.tuples(
-                st.integers(1, 3),
-                st.sampled_from([b"a", b"b", b"ab", None]),
-                st.none() | st.sampled_from([b"", b"x", b"y" * 200]),
-                st.none() | st.integers(-3_600_000, 5 * 3_600_000),
-                st.none() | st.just((("v", bytes(8)),)),
-            ),
-            min_size=1,
-            max_size=6,
-        ),
+        rows=_rows,
         hours=st.sampled_from([0, 0, -5, 5]),
     )
     def append(
@@ -104,8 +137,12 @@ class UndoMachine(LogMachine):
 
     @rule(partition=_partition, offset=st.integers(0, 20))
     def import_a_checkpoint(self, partition: int, offset: int) -> None:
+        model = self.models[partition]
+        before = (model.first_dirty_offset, model.history)
         super().import_a_checkpoint(partition, offset)
-        self.histories[partition].add(LogEvent(None, lambda model: model.import_checkpoint(offset)))
+        if (model.first_dirty_offset, model.history) == before:
+            return  # over a cleaning it is not taken, and is not taken later either
+        self.histories[partition].add(LogEvent(None, lambda other: other.import_checkpoint(offset)))
 
     @precondition(lambda self: "delete" in self.config["cleanup.policy"])
     @rule(partition=_partition, back=st.integers(0, 6))
@@ -156,6 +193,29 @@ class UndoMachine(LogMachine):
         return part.next_first_dirty_offset > part.first_dirty_offset
 
     # ------------------------------------------------------------------ what is taken back
+
+    @rule(
+        partition=_partition,
+        batches=st.lists(_rows, min_size=1, max_size=3),
+        back=st.integers(0, 2),
+        only=st.none() | _partition,
+        takes_later=st.booleans(),
+    )
+    def run_and_take_back(
+        self,
+        partition: int,
+        batches: list[list[tuple[int, bytes | None, bytes | None, int | None, object]]],
+        back: int,
+        only: int | None,
+        takes_later: bool,
+    ) -> None:
+        """Several runs, one over the result of the other, of which one is taken back."""
+        for rows in batches:
+            self.append(partition, rows, 0)
+            self.compact(5)
+            self.everything_holds()
+        if self.changes:
+            self.take_back(min(back, len(batches) - 1), only, takes_later)
 
     @precondition(lambda self: self.changes)
     @rule(back=st.integers(0, 4), only=st.none() | _partition, takes_later=st.booleans())
