@@ -298,7 +298,7 @@ def test_a_staged_file_that_is_not_there_with_its_length_is_not_published(world:
 def test_a_winnow_that_knows_no_fence_refuses_the_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads documents up to format 3."""
     monkeypatch.setattr(documents, "FORMAT_VERSION", 3)
-    with pytest.raises(FormatVersionError, match="format 7"):
+    with pytest.raises(FormatVersionError, match="format 8"):
         world.ingest(build_versions(12, 1))
 
 
@@ -325,7 +325,7 @@ def test_a_lake_of_the_version_before_is_upgraded_in_place(tmp_path: Path, monke
         world.clock.now_ms += 2 * GRACE_MS
         sweep_topics(world.installation, [TOPIC])
         assert world.read() == compute_survivors(RECORDS)
-        assert world.head().state.format_version == 7
+        assert world.head().state.format_version == 8
 
 
 class _FormerDocuments:
