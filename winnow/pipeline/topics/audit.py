@@ -31,6 +31,11 @@ def get_user_name() -> str:
         return f"uid-{os.getuid()}"
 
 
+def get_actor_name(installation: Installation) -> str:
+    """Return who does what this process does: the actor of ``installation``, or user and machine."""
+    return installation.actor or f"{get_user_name()}@{socket.gethostname()}"
+
+
 def record_action(
     installation: Installation,
     action: AuditAction,
@@ -53,7 +58,7 @@ def record_action(
     in_airflow = installation.holder.startswith(AIRFLOW_HOLDER)
     entry = AuditEntry(
         installation.now_ms(),
-        installation.actor or f"{get_user_name()}@{socket.gethostname()}",
+        get_actor_name(installation),
         action.value,
         topic,
         reason or installation.reason,

@@ -146,9 +146,8 @@ def _describe(
 
 
 def _list_later(decided: Iterable[PartitionUndo]) -> tuple[str, ...]:
-    """List the later changes that go too, newest first."""
-    later = {change.change_id: change.at_ms for part in decided for change in part.changes[1:]}
-    return tuple(sorted(later, key=lambda change_id: -later[change_id]))
+    """List the later changes that go too, the newest of each partition first."""
+    return tuple(dict.fromkeys(change.change_id for part in decided for change in reversed(part.changes[1:])))
 
 
 def _find_end(state: TopicState, decided: Sequence[PartitionUndo], grace_ms: int) -> int | None:

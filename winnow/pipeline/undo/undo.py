@@ -7,7 +7,6 @@ over segments that are live again, and pauses the partitions, so that the next r
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,7 +24,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan_validity import name_undone_run
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import iterate_parallel
-from winnow.pipeline.topics.audit import get_user_name, record_action
+from winnow.pipeline.topics.audit import get_actor_name, record_action
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.pipeline.topics.partitions import MAXIMUM_NAME_LENGTH
 from winnow.pipeline.undo.changes import LogChange, list_changes_from
@@ -106,7 +105,7 @@ def undo_change(
     """
     started_ms = installation.now_ms()
     log = installation.log.open(topic)
-    name = name_pause(installation)
+    actor = get_actor_name(installation)
     checked: set[str] = set()
     retired: list[RetiredFile] = []
     decided: list[PartitionUndo] = []
@@ -126,7 +125,7 @@ def undo_change(
             *_retire_keyless(installation.log.quarantine(topic, head), decided, now_ms),
         ]
         installation.guard.require_own()
-        return _build_change(head, decided, retired, name, now_ms)
+        return _build_change(head, decided, retired, actor, now_ms)
 
     try:
         snapshot_id = log.commit(build).snapshot_id
@@ -135,15 +134,14 @@ def undo_change(
         decided.clear()
         retired.clear()
     _complete_store(installation, log)
-    report = _make_report(topic, change_id, snapshot_id, decided, retired, name)
+    report = _make_report(topic, change_id, snapshot_id, decided, retired, name_pause(actor))
     if snapshot_id is not None:
         _tell(installation, report, installation.now_ms() - started_ms)
     return report
 
 
-def name_pause(installation: Installation) -> str:
-    """Return the name under which this installation's actor pauses what it undoes."""
-    actor = installation.actor or f"{get_user_name()}@{socket.gethostname()}"
+def name_pause(actor: str) -> str:
+    """Return the name under which ``actor`` pauses what it undoes."""
     return "".join(letter for letter in f"undone by {actor}" if letter.isprintable())[:MAXIMUM_NAME_LENGTH].strip()
 
 
@@ -241,9 +239,9 @@ def _list_moves(found: Iterable[PartitionUndo]) -> list[LogChange]:
 
 
 def _build_change(
-    head: Head, decided: Sequence[PartitionUndo], retired: Sequence[RetiredFile], name: str, now_ms: int
+    head: Head, decided: Sequence[PartitionUndo], retired: Sequence[RetiredFile], actor: str, now_ms: int
 ) -> Change:
-    state = head.state
+    state, name = head.state, name_pause(actor)
     back = {segment.path for part in decided for segment in part.restored}
     moves = {change.move_id for change in _list_moves(decided)}
     after = replace(
@@ -251,7 +249,7 @@ def _build_change(
         partitions={**state.partitions, **{part.partition: _pause(part.state, name, now_ms) for part in decided}},
         retired=(*(file for file in state.retired if file.path not in back), *retired),
         quarantine_ingests=tuple(each for each in state.quarantine_ingests if each not in moves),
-        undone=_add_undone(state, decided, name.removeprefix("undone by "), now_ms),
+        undone=_add_undone(state, decided, actor, now_ms),
     )
     raised = fence.make_fence_change(replace(head, state=after), [], operation=OPERATION)
     ids = dict.fromkeys(change.change_id for part in decided for change in reversed(part.changes))
