@@ -17,7 +17,7 @@ from tests.mutants.mutant import Mutant
 
 PUBLISHING = (
     Mutant("keyless-dropped", "keyless records leave the log and are not visible in the quarantine")
-    .changes("build_change", never("moved"))
+    .changes("build_change", always("moved"))
     .caught_by("test_after_a_switch_to_compact_keyless_records_are_quarantined_and_counted"),
     Mutant("paused-published", "a partition that was paused during the run is published all the same")
     .changes("_describe_moved_log", never("paused_since_ms"))

@@ -347,7 +347,7 @@ def build_change(
         if plan.as_of_ms > now_ms:
             receipt = _add_ahead_of_time(receipt, log, head, partition, live, now_ms=now_ms)
         receipts.append(receipt)
-    moves = [moved] if moved is not None else []
+    moves = {} if moved is None else {MOVE_PROPERTY: moved}
     retired = tuple(RetiredFile(s.path, s.size_bytes, now_ms, plan.plan_id) for s in removed)
     template = Receipt(
         topic=plan.topic,
@@ -366,7 +366,7 @@ def build_change(
             head.state,
             partitions=states,
             retired=(*head.state.retired, *retired),
-            quarantine_ingests=(*head.state.quarantine_ingests, *moves),
+            quarantine_ingests=(*head.state.quarantine_ingests, *moves.values()),
         ),
         add=added,
         remove=[segment.path for segment in removed],
@@ -374,7 +374,7 @@ def build_change(
         summary={
             "winnow.operation": "compact",
             PLAN_PROPERTY: plan.plan_id,
-            **{MOVE_PROPERTY: move for move in moves},
+            **moves,
             "winnow.records-in": str(sum(r.records_in for r in receipts)),
             "winnow.records-kept": str(sum(r.records_kept for r in receipts)),
             "winnow.records-superseded": str(sum(r.records_superseded for r in receipts)),
