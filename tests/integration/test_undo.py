@@ -33,6 +33,7 @@ from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.pipeline.undo.listing import UndoableChange, list_undoable
 from winnow.pipeline.undo.undo import UndoReport, undo_change
 from winnow.sources.checkpoint_file import CheckpointEntry
+from winnow.store import RunState
 from winnow.store.audit import AuditAction
 from winnow.store.projection import Projection
 from winnow.store.rows import Window
@@ -496,6 +497,16 @@ def test_latest_table_follows_where_a_tombstone_is_back_that_fends_off_a_late_re
     assert [(row["key"], row["change"]) for row in changed] == [(b"late", "deleted")]
     assert b"late" not in latest_keys(world)
     assert b"other" in latest_keys(world)
+
+
+def test_run_says_by_whom_it_was_undone_and_stays_published(world: World) -> None:
+    plan_id = compact(world)
+    undo(world, plan_id, 1)
+    undo(world, plan_id)
+    run = world.installation.store.runs.get(plan_id)
+    assert run.status is RunState.PUBLISHED
+    assert run.message.startswith("Undone by ")
+    assert "orders-0, orders-1. Before that: Compacted 2 partition(s)" in run.message
 
 
 def test_audit_log_names_who_undid_what(world: World) -> None:

@@ -255,6 +255,13 @@ class Runs(StorePart):
                 statement = update(row).where(row.plan_id.in_(some), row.status == RunState.PUBLISHED.value)
                 bulk_statements.execute_change(session, statement.values(changes))
 
+    def note_message(self, plan_id: str, message: str) -> None:
+        """Note for people what became of a published run; it stays published, and moves to no other place in a list."""
+        row = tables.RunTable
+        published = (row.plan_id == plan_id, row.status == RunState.PUBLISHED.value)
+        with self._database.writing() as session:
+            bulk_statements.execute_change(session, update(row).where(*published).values(message=message))
+
     def note_spark_failure(self, plan_id: str, attempt: str, now_ms: int, message: str) -> None:
         """Note why ``attempt`` failed in Spark, in the message of its run, which stays compacting: it may be retried.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from winnow.clock import format_ms
 from winnow.config.definitions import LATEST_TABLE
 from winnow.errors import DamagedSegmentError, UndoRefusedError
 from winnow.files.checked_reading import check_segment_offsets
@@ -29,6 +30,7 @@ from winnow.pipeline.topics.overview import refresh_overview
 from winnow.pipeline.topics.partitions import MAXIMUM_NAME_LENGTH
 from winnow.pipeline.undo.changes import LogChange, list_changes_from
 from winnow.pipeline.undo.decide import Obstacle, PartitionUndo, UndoDecision, decide_undo
+from winnow.report.alerts import format_partitions
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
 from winnow.values.model import Segment
@@ -134,6 +136,8 @@ def undo_change(
         decided.clear()
         retired.clear()
     _complete_store(installation, log)
+    undone = {change.change_id for part in decided for change in part.changes}
+    _note_runs(installation, log.head().state, {change_id, *undone})
     report = _make_report(topic, change_id, snapshot_id, decided, retired, name_pause(actor))
     if snapshot_id is not None:
         _tell(installation, report, installation.now_ms() - started_ms)
@@ -311,6 +315,16 @@ def _complete_store(installation: Installation, log: TopicLog) -> None:
         from winnow.pipeline.latest.table import update_after_publish
 
         update_after_publish(installation, topic, head)
+
+
+def _note_runs(installation: Installation, state: TopicState, change_ids: Iterable[str]) -> None:
+    """Note in the messages of runs by whom and where they were taken back."""
+    for change_id in sorted(change_ids):
+        undone, receipt = state.find_undone(change_id), installation.store.projection.find_receipt(change_id)
+        if undone is not None and receipt is not None:
+            partitions = format_partitions(state.topic, undone.partitions)
+            note = f"Undone by {undone.by} at {format_ms(undone.at_ms)}: {partitions}. Before that: {receipt.message}"
+            installation.store.runs.note_message(change_id, note)
 
 
 def _make_report(
