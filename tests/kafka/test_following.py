@@ -64,6 +64,9 @@ class Follower:
     def produce(self, topic: str, *keys: str, timestamp_ms: int | None = None, partition: int = 0) -> None:
         """Write a record for each key."""
         refused: list[object] = []
+        if partition:
+            # The client knows of partitions that were added a moment ago only once it has asked.
+            wait_until(lambda: partition in self._producer.list_topics(topic, timeout=30).topics[topic].partitions)
         for key in keys:
             stamp = read_wall_clock_ms() if timestamp_ms is None else timestamp_ms
             self._producer.produce(
