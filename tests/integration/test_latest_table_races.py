@@ -450,6 +450,20 @@ def test_sweeps_delete_what_no_kept_snapshot_of_the_table_names(world: World) ->
     assert read_rows(world) == expect(world)
 
 
+def test_update_that_died_while_it_wrote_metadata_leaves_nothing_behind(world: World) -> None:
+    """The torn file tells of no table; the folder's name tells whose it is."""
+    create(world)
+    world.ingest(build_versions(0, 3))
+    update(world)
+    location = world.installation.log.latest_table(TOPIC).location
+    stray = storage.join(location, "data", "0" * 32, f"{'1' * 32}.parquet")
+    torn = storage.join(location, "metadata", "00009-6ba7b810-9dad-11d1-80b4-00c04fd430c8.metadata.json")
+    storage.write_bytes(stray, b"left by a crash")
+    storage.write_bytes(torn, b'{"location": ')
+    sweep_topics(world.installation, [TOPIC])
+    assert not storage.exists(stray)
+
+
 def test_sweep_while_an_update_is_written_takes_none_of_its_files_from_the_table(world: World) -> None:
     """Either the update's commit comes first and its files stay, or it meets the sweep's and starts over."""
     create(world)

@@ -134,4 +134,7 @@ MAINTENANCE = (
     Mutant("drafts-stay", "a draft of a class archive stays when its application is killed")
     .changes("_open_draft_folder", replace("stack.enter_context(A)", "folder"))
     .caught_by("test_drafts_of_killed_applications_go_and_those_of_living_ones_stay"),
+    Mutant("torn-metadata-owns-a-folder", "what a dead update of the latest state wrote stays for ever")
+    .changes("find_latest_files", never("log_uuid"))
+    .caught_by("test_update_that_died_while_it_wrote_metadata_leaves_nothing_behind"),
 )

@@ -61,12 +61,15 @@ def find_table_files(
     )
 
 
-def find_latest_files(table: Table) -> TableFiles:
+def find_latest_files(table: Table, log_uuid: str | None = None) -> TableFiles:
     """Find the files that go with ``table``, a side table of the latest state, those of unfinished updates too.
 
-    Nothing records an update that died. Its files are the table's only if no other table has this folder.
+    Nothing records an update that died. Its files are the table's only if no other table has this folder: the folder is
+    named after ``log_uuid``, the log's life, if that is known; a torn metadata file tells of no table.
     """
     found = find_table_files(table)
+    if not found.is_alone and log_uuid is not None:
+        found = replace(found, is_alone=is_folder_of(found.location, log_uuid))
     return replace(found, is_recorded=is_latest_file) if found.is_alone else found
 
 

@@ -98,7 +98,7 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
         return SweptTable()
     expired, unneeded = expire_latest(latest, now_ms=now_ms, grace_ms=grace_ms)
     wanted = set(map(storage.get_name, unneeded))
-    found = find_latest_files(head.table)
+    found = find_latest_files(head.table, head.reflected.table_uuid)
     location = found.location
 
     def is_own(path: str) -> bool:

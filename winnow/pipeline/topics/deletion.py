@@ -388,7 +388,7 @@ def _list_latest(installation: Installation, head: Head) -> Iterator[_GoingTable
             yield _GoingTable(found.location, _list_files(found), frozenset(), lambda: None)
     elif latest.owns(table):
         opening = frozenset({storage.get_name(table.metadata_location)})
-        found = find_latest_files(table)
+        found = find_latest_files(table, head.table_uuid)
         yield _GoingTable(found.location, _list_files(found), opening, partial(latest.drop, table.metadata_location))
 
 
