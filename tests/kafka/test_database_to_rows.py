@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import psycopg
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -170,8 +169,7 @@ def kill_database(shop: Shop) -> None:
     connection = shop.database.connect()
     connection.execute("UPDATE customers SET name = 'never committed'")
     shop.database.kill()
-    with pytest.raises(psycopg.OperationalError):
-        connection.commit()
+    connection.close()  # not a commit: the process that serves it may outlive the one that was killed
     shop.database.start()
     shop.change()
 
