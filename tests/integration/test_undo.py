@@ -549,7 +549,7 @@ def test_command_takes_the_beginning_of_a_plans_id_and_names_what_it_does_not_kn
     assert "Which run" in winnow("undo", code=2).stderr
 
 
-def test_offsets_that_were_given_again_are_not_held_twice(world: World) -> None:
+def test_segments_that_came_back_hold_each_record_once(world: World) -> None:
     segments = world.segments(0)
     assert all(low.last_offset < high.first_offset for low, high in pairwise(segments))
     plan_id = compact(world)

@@ -13,7 +13,7 @@ UNDO = (
     .changes("_is_over", return_value("False", "any"))
     .caught_by("test_run_that_removed_the_deleted_segments_is_taken_back_with_the_deletion"),
     Mutant("undo-of-condemned-segments", "a segment that a sweep is deleting is taken back into the log")
-    .changes("_require_available", assign("{each.path for each in state.waiting_files}", "retired"))
+    .changes("_Log.retired", replace("self.state.retired", "self.state.waiting_files"))
     .changes("_require_available", never("condemned"))
     .caught_by("test_segment_that_a_sweep_is_deleting_is_gone_for_an_undo"),
     Mutant("undo-behind-no-fence", "a plan from before an undone run is published over what is live again")
@@ -26,7 +26,7 @@ UNDO = (
     )
     .caught_by("test_plan_from_before_the_run_is_not_published_over_the_segments_that_are_live_again"),
     Mutant("undo-without-a-pause", "the next run does again what was taken back")
-    .changes("_build_change", replace("_pause(part.state, name, now_ms)", "part.state"))
+    .changes("_build_change", replace("add_pause(part.state, name, now_ms)", "part.state"))
     .caught_by("test_undone_partitions_are_paused_under_a_name_that_says_so_and_go_on_when_resumed"),
     Mutant("undone-records-count-as-clean", "appends that are dirty again are not known")
     .changes("_join_appends", assign("[]", "each"))

@@ -144,18 +144,20 @@ def pause_partitions(
         known = {number: state.partitions[number] for number in select_partitions(topic, state, partitions)}
         fresh = {number: each for number, each in known.items() if name not in each.paused_by}
         changed[:] = fresh
-        return {
-            number: replace(
-                each,
-                paused_since_ms=now_ms if each.paused_since_ms is None else each.paused_since_ms,
-                paused_by=(*each.paused_by, name),
-            )
-            for number, each in fresh.items()
-        }
+        return {number: add_pause(each, name, now_ms) for number, each in fresh.items()}
 
     state, _ = change_states(installation, topic, change, operation="pause", summary={"winnow.by": name})
     _record(installation, AuditAction.PAUSE, topic, changed, name)
     return _build_rows(installation, state, partitions, changed)
+
+
+def add_pause(state: PartitionState, name: str, now_ms: int) -> PartitionState:
+    """Return the state of a partition that is paused under ``name``, too; the pause began with the first name."""
+    return replace(
+        state,
+        paused_since_ms=now_ms if state.paused_since_ms is None else state.paused_since_ms,
+        paused_by=state.paused_by if name in state.paused_by else (*state.paused_by, name),
+    )
 
 
 def resume_partitions(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 
@@ -16,7 +17,7 @@ from winnow.errors import UsageError
 from winnow.pipeline.undo.changes import ChangeKind, LogChange
 from winnow.values.model import Segment
 from winnow.values.reversal import PartitionReversal
-from winnow.values.topic_state import Append, EarlierLogStart, PartitionState, TopicState
+from winnow.values.topic_state import Append, EarlierLogStart, PartitionState, RetiredFile, TopicState
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,39 @@ class UndoDecision:
     obstacles: tuple[Obstacle, ...]
 
 
+@dataclass(frozen=True)
+class _Log:
+    """A head's state with its segments, its changes from the one that is taken back on, and what is looked up in it."""
+
+    state: TopicState
+    live: Mapping[int, Sequence[Segment]]
+    changes: Sequence[LogChange]
+
+    @cached_property
+    def undone(self) -> dict[str, frozenset[int]]:
+        """The partitions in which changes were undone, by their names."""
+        return {each.change_id: frozenset(each.partitions) for each in self.state.undone}
+
+    @cached_property
+    def retired(self) -> frozenset[str]:
+        """Paths of the files that wait for the end of their grace."""
+        return frozenset(file.path for file in self.state.retired)
+
+    @cached_property
+    def condemned(self) -> dict[str, RetiredFile]:
+        """The files that a sweep deletes, by path."""
+        return {file.path: file for file in self.state.condemned}
+
+    def list_standing(self, number: int) -> list[LogChange]:
+        """List the changes of a partition that were not undone in it, oldest first."""
+        nowhere = frozenset[int]()
+        return [
+            change
+            for change in self.changes
+            if number in change.partitions and number not in self.undone.get(change.change_id, nowhere)
+        ]
+
+
 class _ObstacleError(Exception):
     """A partition cannot be undone."""
 
@@ -94,11 +128,12 @@ def decide_undo(
                 left="Nothing was changed.",
             )
     done = state.list_undone_partitions(target.change_id)
+    log = _Log(state, live, changes)
     found: list[PartitionUndo] = []
     obstacles: list[Obstacle] = []
     for number in sorted(set(partitions or target.partitions) - done):
         try:
-            found.append(_decide_partition(state, number, live.get(number, ()), changes, takes_later=takes_later))
+            found.append(_decide_partition(log, number, takes_later=takes_later))
         except _ObstacleError as problem:
             obstacles.append(Obstacle(number, problem.reason, problem.later))
     if not obstacles:
@@ -106,26 +141,20 @@ def decide_undo(
     return UndoDecision(tuple(found), tuple(obstacles))
 
 
-def _decide_partition(
-    state: TopicState, number: int, live: Sequence[Segment], changes: Sequence[LogChange], *, takes_later: bool
-) -> PartitionUndo:
-    name = f"{state.topic}-{number}"
-    standing = [
-        change
-        for change in changes
-        if number in change.partitions and number not in state.list_undone_partitions(change.change_id)
-    ]
+def _decide_partition(log: _Log, number: int, *, takes_later: bool) -> PartitionUndo:
+    name, live = f"{log.state.topic}-{number}", log.live.get(number, ())
+    standing = log.list_standing(number)
     taken = _select_taken(standing, number)
     later = [change.change_id for change in taken[1:]]
     if later and not takes_later:
         raise _ObstacleError(f"later run(s) worked on what it left of {name}: {', '.join(later)}", later)
     reversals = [_get_reversal(change, number) for change in taken]
-    present = state.partitions[number]
+    present = log.state.partitions[number]
     _require_continuity(name, present, reversals)
     restored, removed = _compute_segments(name, live, reversals)
-    _require_available(name, state, restored)
+    _require_available(name, log, restored)
     _require_fit(name, present, live, restored, removed)
-    start, log_starts = _compute_log_start(state, number, standing, taken)
+    start, log_starts = _compute_log_start(log.state, number, standing, taken)
     return PartitionUndo(
         number,
         tuple(taken),
@@ -200,15 +229,13 @@ def _compute_segments(
     return sorted(restored.values(), key=attrgetter("first_offset")), removed
 
 
-def _require_available(name: str, state: TopicState, restored: Iterable[Segment]) -> None:
+def _require_available(name: str, log: _Log, restored: Iterable[Segment]) -> None:
     """Check that the log still has each file among those that wait for the end of their grace."""
-    retired = {file.path for file in state.retired}
-    condemned = {file.path: file for file in state.condemned}
     for segment in restored:
-        if segment.path in condemned:
-            at = format_ms(condemned[segment.path].retired_at_ms)
+        if segment.path in log.condemned:
+            at = format_ms(log.condemned[segment.path].retired_at_ms)
             raise _ObstacleError(f"a sweep is deleting a segment of {name} that it replaced at {at}: {segment.path}")
-        if segment.path not in retired:
+        if segment.path not in log.retired:
             raise _ObstacleError(f"a sweep has deleted a segment of {name} that it replaced: {segment.path}")
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from winnow.errors import UsageError
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.undo.changes import LogChange, find_topic_of_deletion, list_changes_from, list_newest_changes
+from winnow.pipeline.undo.changes import LogChange, find_topic_of_deletion, list_newest_changes
 from winnow.pipeline.undo.decide import PartitionUndo, UndoDecision, decide_undo
 from winnow.values.topic_state import TopicState
 
@@ -72,25 +72,6 @@ def list_undoable(installation: Installation, topic: str, *, limit: int = DEFAUL
         together = decide(number, takes_later=True) if alone.obstacles else alone
         found.append(_describe(head.state, change, alone, together, grace_ms))
     return UndoableChanges(topic, grace_ms, tuple(found[::-1]))
-
-
-def preview_undo(
-    installation: Installation,
-    topic: str,
-    change_id: str,
-    partitions: Collection[int] | None = None,
-) -> UndoableChange:
-    """Describe what taking one change back would do, without doing it; raises as :func:`list_undoable`.
-
-    Raises:
-        UsageError: the log has no such change, or it changed nothing in one of ``partitions``.
-    """
-    log = installation.log.open(topic)
-    head = log.head()
-    changes, live = list_changes_from(log, head, change_id), log.segments(head)
-    alone = decide_undo(head.state, live, changes, partitions)
-    together = decide_undo(head.state, live, changes, partitions, takes_later=True) if alone.obstacles else alone
-    return _describe(head.state, changes[0], alone, together, log.config(head).retired_grace_ms)
 
 
 def find_change(installation: Installation, named: str) -> tuple[str, str]:

@@ -27,14 +27,14 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import iterate_parallel
 from winnow.pipeline.topics.audit import get_actor_name, record_action
 from winnow.pipeline.topics.overview import refresh_overview
-from winnow.pipeline.topics.partitions import MAXIMUM_NAME_LENGTH
+from winnow.pipeline.topics.partitions import MAXIMUM_NAME_LENGTH, add_pause
 from winnow.pipeline.undo.changes import LogChange, list_changes_from
 from winnow.pipeline.undo.decide import Obstacle, PartitionUndo, UndoDecision, decide_undo
 from winnow.report.alerts import format_partitions
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
 from winnow.values.model import Segment
-from winnow.values.topic_state import MAXIMUM_UNDONE, PartitionState, RetiredFile, TopicState, UndoneChange
+from winnow.values.topic_state import MAXIMUM_UNDONE, RetiredFile, TopicState, UndoneChange
 
 OPERATION: Final = "undo"
 """Value of ``winnow.operation`` in the summary of a snapshot that took changes back."""
@@ -135,9 +135,8 @@ def undo_change(
         snapshot_id = None
         decided.clear()
         retired.clear()
-    _complete_store(installation, log)
     undone = {change.change_id for part in decided for change in part.changes}
-    _note_runs(installation, log.head().state, {change_id, *undone})
+    _complete_store(installation, log, {change_id, *undone})
     report = _make_report(topic, change_id, snapshot_id, decided, retired, name_pause(actor))
     if snapshot_id is not None:
         _tell(installation, report, installation.now_ms() - started_ms)
@@ -213,16 +212,14 @@ def _find_damage(segment: Segment) -> str | None:
 
 
 def _retire_segments(found: Iterable[PartitionUndo], now_ms: int) -> list[RetiredFile]:
-    return [
-        RetiredFile(segment.path, segment.size_bytes, now_ms, name_undone_run(_find_writer(part, segment)))
-        for part in found
-        for segment in part.removed
-    ]
-
-
-def _find_writer(part: PartitionUndo, segment: Segment) -> str:
-    """Return the change that wrote a segment which leaves the log."""
-    return next(change.change_id for change in part.changes if segment.path in change.reversals[part.partition].added)
+    retired: list[RetiredFile] = []
+    for part in found:
+        writers = {path: change.change_id for change in part.changes for path in change.reversals[part.partition].added}
+        retired += [
+            RetiredFile(segment.path, segment.size_bytes, now_ms, name_undone_run(writers[segment.path]))
+            for segment in part.removed
+        ]
+    return retired
 
 
 def _retire_keyless(quarantine: Quarantine, found: Sequence[PartitionUndo], now_ms: int) -> list[RetiredFile]:
@@ -250,7 +247,7 @@ def _build_change(
     moves = {change.move_id for change in _list_moves(decided)}
     after = replace(
         state,
-        partitions={**state.partitions, **{part.partition: _pause(part.state, name, now_ms) for part in decided}},
+        partitions={**state.partitions, **{part.partition: add_pause(part.state, name, now_ms) for part in decided}},
         retired=(*(file for file in state.retired if file.path not in back), *retired),
         quarantine_ingests=tuple(each for each in state.quarantine_ingests if each not in moves),
         undone=_add_undone(state, decided, actor, now_ms),
@@ -267,14 +264,6 @@ def _build_change(
             UNDO_PROPERTY: ",".join(ids),
             **({UNDONE_MOVES_PROPERTY: ",".join(sorted(moves))} if moves else {}),
         },
-    )
-
-
-def _pause(state: PartitionState, name: str, now_ms: int) -> PartitionState:
-    return replace(
-        state,
-        paused_since_ms=now_ms if state.paused_since_ms is None else state.paused_since_ms,
-        paused_by=state.paused_by if name in state.paused_by else (*state.paused_by, name),
     )
 
 
@@ -295,8 +284,11 @@ def _add_undone(state: TopicState, decided: Sequence[PartitionUndo], by: str, no
     return tuple(known.values())[-MAXIMUM_UNDONE:]
 
 
-def _complete_store(installation: Installation, log: TopicLog) -> None:
-    """Bring the metadata store in line with the newest head, and the table of the latest state with the log."""
+def _complete_store(installation: Installation, log: TopicLog, change_ids: Iterable[str]) -> None:
+    """Bring the metadata store in line with the newest head, and the table of the latest state with the log.
+
+    ``change_ids``: what this call was asked to take back, and took with it.
+    """
     head = log.head()  # another commit may have come after
     topic, state = log.topic, head.state
     undone = {name_undone_run(each.change_id) for each in state.undone}
@@ -309,6 +301,7 @@ def _complete_store(installation: Installation, log: TopicLog) -> None:
     installation.store.projection.record_states(
         topic, state.partitions, installation.now_ms(), table_uuid=head.table_uuid
     )
+    _note_runs(installation, state, change_ids)
     refresh_overview(installation, topic, head, live)
     if LATEST_TABLE in head.table.properties:
         # The engine takes a while to load, and most topics keep no such table.
