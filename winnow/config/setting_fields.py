@@ -32,6 +32,7 @@ from winnow.config.setting_types import (
     RecreatedTopics,
     Regex,
     Regexes,
+    Secret,
     SizeBytes,
     SparkConf,
     Text,
@@ -311,6 +312,28 @@ class ScrubSettings(_Frozen):
     )
 
 
+class EraseSettings(_Frozen):
+    """What `winnow erase` needs: the secret for the digests of erased keys, and where the DAG finds keys."""
+
+    secret: Secret = describe_setting(
+        "The secret with which digests of erased keys are made (HMAC-SHA-256), at least 16 bytes; set it in the "
+        "environment. If not set, the file `erase.hmac_key_file` has it.",
+        default=None,
+        secret=True,
+    )
+    hmac_key_file: FolderPath = describe_setting(
+        "The file with that secret if `erase.secret` is not set; the first erasure makes it, readable for its owner "
+        "only. Keep a copy of it like a password: without it nothing can be ingested into a topic with erased keys.",
+        from_home=lambda home: str(home / "erase.secret"),
+        relative_to="folder",
+    )
+    roots: Folders = describe_setting(
+        "Folders and URIs below which the DAG `erase_keys` may read files with keys. If not set, it reads none.",
+        default=(),
+        example='roots = ["s3://privacy/requests"]',
+    )
+
+
 class AirflowSettings(_Frozen):
     """How this installation's DAGs are named in Airflow."""
 
@@ -443,6 +466,7 @@ class SettingFields(BaseSettings):
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
     history: HistorySettings
     page: PageSettings = Field(default_factory=PageSettings)
+    erase: EraseSettings
     airflow: AirflowSettings = Field(default_factory=AirflowSettings)
     lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)
     owners: dict[str, str] = describe_setting(

@@ -231,6 +231,9 @@ DatabaseUrl = Annotated[str, BeforeValidator(_database_url)]
 Webhook = Annotated[SecretStr | None, BeforeValidator(_webhook)]
 """An http or https URL, itself a secret."""
 
+Secret = Annotated[SecretStr | None, BeforeValidator(_check_text)]
+"""Text that is never shown."""
+
 PageUrl = Annotated[str | None, BeforeValidator(_page_url)]
 """An http or https URL, without a slash at the end."""
 

@@ -29,6 +29,7 @@ _DOCUMENTS: Final = (
     rf"_winnow/(?:state/{_STATE}"
     rf"|receipts/{_or_draft(rf'{_PART}-[0-9a-f]{{8}}[.]json')}"
     rf"|ingests/{_or_draft(rf'{_PART}[.]json')}"
+    rf"|erasures/{_or_draft(rf'{_HEX}-[0-9a-f]{{8}}[.]json')}"
     rf"|chains/{_or_draft(rf'(?:receipts|ingests)-{_HEX}[.]json')})"
 )
 
@@ -42,7 +43,7 @@ _PLAN_ID: Final = re.compile(_HEX)
 _FOLDER: Final = re.compile(rf"{_PART}(?:/{_PART})*")
 _TASK_FOLDER: Final = re.compile(rf"{_PART}(?:/t\d+)?")
 _TABLE_FOLDER: Final = re.compile(
-    rf"metadata|data(?:/(?:ingest-)?{_HEX}(?:/{_PART})*)?|_winnow(?:/(?:state|receipts|ingests|chains))?"
+    rf"metadata|data(?:/(?:ingest-)?{_HEX}(?:/{_PART})*)?|_winnow(?:/(?:state|receipts|ingests|erasures|chains))?"
 )
 _DATA: Final = re.compile(rf"data/(?:{_PART}/)*{_PART}\.parquet")
 _METADATA: Final = re.compile(rf"metadata/(?:{_MANIFEST}|{_TABLE_METADATA})")

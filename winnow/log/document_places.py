@@ -1,4 +1,4 @@
-"""Names the places of Winnow's documents: carried states, receipts, links of reference chains and ingest ledgers.
+"""Names the places of Winnow's documents: carried states, receipts, reference chains, ingest ledgers, erasures.
 
 Iceberg does not know them. Orphan removal of other engines takes whatever Iceberg does not know below a table's folder,
 but leaves alone what lies below a folder whose name begins with ``_``. So they lie there, and a copy of each lies
@@ -28,11 +28,15 @@ class DocumentKind(StrEnum):
     CHAIN = "chains"
     LEDGER = "ingests"
     GIVEN_UP = "given_up"
+    ERASURE = "erasures"
 
     @property
     def label(self) -> str:
         """What messages call such a document."""
-        return {"receipts": "receipt", "chains": "chain", "ingests": "ingest ledger"}.get(self.value, self.value)
+        return _LABELS.get(self.value, self.value)
+
+
+_LABELS: Final = {"receipts": "receipt", "chains": "chain", "ingests": "ingest ledger", "erasures": "erasure"}
 
 
 @dataclass(frozen=True, slots=True)

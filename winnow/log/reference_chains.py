@@ -166,7 +166,10 @@ def list_links(state: TopicState) -> Iterator[ChainReference]:
 
 
 def list_documents(state: TopicState) -> list[Document]:
-    """List the links, receipts and ledgers that ``state`` refers to, newest first, up to the first unreadable link."""
+    """List the documents that ``state`` refers to: links, receipts and ledgers, newest first, and erasures.
+
+    Of a chain those up to the first unreadable link.
+    """
     found = [make_link_document(link) for link in list_links(state)]
     kinds: tuple[tuple[DocumentKind, Any, Any], ...] = (
         (DocumentKind.RECEIPT, list_receipt_references, state.receipts),
@@ -178,7 +181,7 @@ def list_documents(state: TopicState) -> list[Document]:
         except WinnowError:
             references = named  # a link is damaged, which its own check finds
         found += [Document(kind, each.path, each.sha256) for each in reversed(references)]
-    return found
+    return [*found, *(Document(DocumentKind.ERASURE, each.path, each.sha256) for each in reversed(state.erasures))]
 
 
 def has_same_ingests(one: TopicState, other: TopicState) -> bool:

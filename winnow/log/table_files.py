@@ -43,9 +43,10 @@ class FileKind(StrEnum):
     RECEIPT = "receipt"
     LEDGER = "ledger"
     CHAIN = "chain"
+    ERASURE = "erasure"
 
 
-DOCUMENTS: Final = frozenset({FileKind.STATE, FileKind.RECEIPT, FileKind.LEDGER, FileKind.CHAIN})
+DOCUMENTS: Final = frozenset({FileKind.STATE, FileKind.RECEIPT, FileKind.LEDGER, FileKind.CHAIN, FileKind.ERASURE})
 """Winnow's documents, of which there are copies outside of the table's folder."""
 
 
@@ -168,6 +169,7 @@ class TableWalk:
                 link = self._read_document(chain)
                 yield from (_make_document(each, kind, copies) for each in link["references"])
                 older = link.get("previous")
+        yield from (_make_document(each, FileKind.ERASURE, copies) for each in state.get("erasures", ()))
 
     def _read_document(self, file: TableFile) -> dict[str, Any]:
         """Read a document, or its copy where it is gone or damaged."""

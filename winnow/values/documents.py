@@ -19,7 +19,7 @@ from winnow.values.model import Plan
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 """Newest document format that this version reads."""
 
 _PLACE = re.compile(r"at `\$\.?(.*)`$")

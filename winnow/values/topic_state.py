@@ -246,6 +246,26 @@ class UndoneChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ErasureReference:
+    """Location of the document of one erasure, or of its lifting, and how far the erasure has come.
+
+    ``keys``: how many. ``key_id``: which secret their digests were made with. ``deleted_at_ms``: when the last of its
+    files was gone. ``closed_at_ms``: from when on no process is left that could write a file with such a key.
+    ``lifts``: the keys may come again.
+    """
+
+    erasure_id: str
+    path: str
+    sha256: str
+    at_ms: int
+    keys: int
+    key_id: str
+    deleted_at_ms: int | None = None
+    closed_at_ms: int | None = None
+    lifts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentDigest:
     """Number of a topic's live segments, with their records, bytes, and the sum of their digests.
 
@@ -290,6 +310,8 @@ class TopicState:
     ``deletions``: the newest deletions of records on request, oldest first. ``undone``: runs and deletions of records
     that were taken back, the newest :data:`MAXIMUM_UNDONE`, in the order in which they were.
 
+    ``erasures``: of keys, oldest first; a later one that lifts them counts over an earlier one.
+
     ``copies``: the folder of the copies of the topic's documents (:mod:`winnow.log.document_copies`); None in a state
     of a Winnow that wrote none.
     """
@@ -321,6 +343,7 @@ class TopicState:
     copies: str | None = None
     deletions: tuple[RecordsDeletion, ...] = ()
     undone: tuple[UndoneChange, ...] = ()
+    erasures: tuple[ErasureReference, ...] = ()
 
     @property
     def waiting_files(self) -> tuple[RetiredFile, ...]:

@@ -1,0 +1,98 @@
+"""Leaves out arriving records of erased keys: those that are old copies of what was erased.
+
+An arriving record of an erased key is an old copy if its offset lies below the log end at the erasure, or its timestamp
+is not later than the erasure, whatever the epoch and the strategy. What came later is a new record of that key.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from winnow.sources.input_errors import RecordFault, make_record_error
+from winnow.values.erasures import ErasureDocument, KeyDigester, decode_digests
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class ErasedRecords:
+    """What is left out of the input of one topic, for one reading of it.
+
+    ``digester``: of the topic's life. ``erasures``: by digest of the key, the erasure that counts.
+    ``needs_timestamps``: offsets of the log alone do not tell what is old, since a Kafka topic may have several lives.
+    """
+
+    digester: KeyDigester
+    erasures: Mapping[bytes, ErasureDocument]
+    needs_timestamps: bool = False
+    counts: Counter[int | None] = field(default_factory=Counter)
+    """Records left out, by partition; None: the record named none."""
+
+    @property
+    def total(self) -> int:
+        """Number of records left out."""
+        return self.counts.total()
+
+    def restart(self) -> None:
+        """Count anew: the input is read again."""
+        self.counts.clear()
+
+    def remove(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
+        """Return ``batch``, of :data:`winnow.files.record_batch.RECORD_SCHEMA`, without old copies, and count them.
+
+        Raises:
+            BadInputError: whether a record of an erased key is old cannot be told.
+        """
+        keys = batch.column("key")
+        known: dict[bytes, ErasureDocument | None] = {}
+        old: Mask | None = None
+        for at, scalar in enumerate(keys):
+            key = scalar.as_py()
+            if key is None:
+                continue
+            if key not in known:
+                known[key] = self.erasures.get(self.digester.compute(key))
+            erasure = known[key]
+            if erasure is not None and self._is_old(batch, at, erasure, path):
+                old = np.zeros(batch.num_rows, np.bool_) if old is None else old
+                old[at] = True
+                self.counts[batch.column("partition")[at].as_py()] += 1
+        return batch if old is None else batch.filter(pa.array(~old))
+
+    def _is_old(self, batch: pa.RecordBatch, at: int, erasure: ErasureDocument, path: str) -> bool:
+        partition, offset = batch.column("partition")[at].as_py(), batch.column("offset")[at].as_py()
+        timestamp = batch.column("timestamp")[at].as_py()
+        if offset is not None and offset < erasure.ends.get(partition, 0):
+            return True
+        if timestamp is not None:
+            return bool(timestamp <= erasure.at_ms)
+        if offset is not None and not self.needs_timestamps:
+            return False
+        fault = RecordFault(
+            "this record is of an erased key and has no timestamp, so nobody can tell whether it is an old copy",
+            "leave it out of the input, or lift the erasure of its key with winnow erase --allow",
+            partition,
+            offset,
+        )
+        raise make_record_error(path, "row", batch.column("row")[at].as_py(), fault)
+
+
+def select_counting_erasures(erasures: Iterable[ErasureDocument]) -> dict[bytes, ErasureDocument]:
+    """Return by digest of each erased key the erasure that counts: the newest, unless a later call lifted it.
+
+    ``erasures``: of one topic, oldest first.
+    """
+    found: dict[bytes, ErasureDocument] = {}
+    for each in erasures:
+        for digest in decode_digests(each.hashes):
+            if each.lifts:
+                found.pop(digest, None)
+            else:
+                found[digest] = each
+    return found

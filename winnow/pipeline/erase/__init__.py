@@ -1,0 +1,1 @@
+"""Makes the records of keys gone from everything that Winnow wrote of a topic, and proves it."""

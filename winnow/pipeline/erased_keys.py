@@ -1,0 +1,69 @@
+"""Opens what a topic's erasures leave out of every later input, for which the secret of the installation is needed."""
+
+from __future__ import annotations
+
+from winnow.arrivals.erased_records import ErasedRecords, select_counting_erasures
+from winnow.errors import ConfigurationError
+from winnow.files.erase_secret import make_secret, read_secret
+from winnow.log.erasures import read_erasures
+from winnow.log.head import Head
+from winnow.pipeline.installation import Installation
+from winnow.values.erasures import KeyDigester, compute_key_id
+from winnow.values.topic_state import TopicState
+
+
+def load_secret(installation: Installation, state: TopicState, *, left: str, makes: bool = False) -> bytes:
+    """Load the secret with which the digests of the topic's erased keys were made.
+
+    Args:
+        installation: where.
+        state: of the topic.
+        left: what an error says of what was left behind.
+        makes: make one if there is none, and the topic has no erasure.
+
+    Raises:
+        ConfigurationError: there is none, or it is another one.
+    """
+    settings = installation.settings.erase
+    given = None if settings.secret is None else settings.secret.get_secret_value()
+    secret = read_secret(given, settings.hmac_key_file)
+    if secret is None and makes and not state.erasures:
+        secret = make_secret(settings.hmac_key_file)
+    if secret is None:
+        raise ConfigurationError(
+            f"Keys of topic {state.topic} were erased, and the secret that tells their old copies is not here: neither "
+            f"erase.secret is set, nor is there the file {settings.hmac_key_file}."
+            if state.erasures
+            else f"There is no secret of erasures: neither erase.secret is set, nor is there {settings.hmac_key_file}.",
+            left=left,
+            next="Set WINNOW_ERASE__SECRET to the secret of the installation that erased them.",
+        )
+    key_id = compute_key_id(secret)
+    others = sorted({each.key_id for each in state.erasures} - {key_id})
+    if others:
+        raise ConfigurationError(
+            f"Keys of topic {state.topic} were erased with another secret ({', '.join(others)}) than this "
+            f"installation has ({key_id}), so their old copies cannot be told.",
+            left=left,
+            next="Set WINNOW_ERASE__SECRET to the secret of the installation that erased them.",
+        )
+    return secret
+
+
+def open_erased_records(installation: Installation, head: Head, *, left: str) -> ErasedRecords | None:
+    """Open what is left out of an input of the topic of ``head``; None: no key was erased. ``left``: as above.
+
+    Raises:
+        ConfigurationError: the secret is missing, or it is another one.
+        DamagedMetadataError: the document of an erasure is gone or damaged.
+    """
+    state = head.state
+    if not state.erasures:
+        return None
+    secret = load_secret(installation, state, left=left)
+    counting = select_counting_erasures(read_erasures(state))
+    return (
+        ErasedRecords(KeyDigester(secret, head.table_uuid), counting, needs_timestamps=bool(state.epochs))
+        if counting
+        else None
+    )

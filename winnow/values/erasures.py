@@ -1,0 +1,120 @@
+"""What an erasure of keys leaves on record: keyed digests of the keys, and every file that held one.
+
+A key stands here as HMAC-SHA-256 under a secret of the installation, over the life of the topic (length-prefixed) and
+then the key, so that nobody without the secret can find out whose records they were. Nothing else of a key is kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+DIGEST_BYTES: Final = 32
+"""Length of the digest of a key."""
+KEY_ID_DIGITS: Final = 16
+"""Hex digits of the name of a secret."""
+_LENGTH_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedFile:
+    """A file that held an erased key. ``place``: where it was: ``live``, ``retired``, ``attempt`` or ``latest``.
+
+    ``partition`` None: of several. ``records``: of erased keys in it. ``sha256``: of the whole file. ``since_ingest``:
+    the ingest call that brought the newest of these records, as far as the ledgers tell; None: a run wrote the file, or
+    the ledgers do not tell.
+    """
+
+    path: str
+    place: str
+    partition: int | None
+    records: int
+    size_bytes: int
+    sha256: str
+    since_ingest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingTombstone:
+    """A tombstone that took the place of the newest erased record of a key: its key is still there."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbsenceScan:
+    """What was read to prove that no erased key is left: files and their bytes, by place."""
+
+    files: int
+    size_bytes: int
+    quarantine_files: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureDocument:
+    """One erasure, or the lifting of some (``lifts``). Immutable.
+
+    ``hashes``: the sorted digests of the keys, one after another, in base64. ``ends``: the log end of each partition at
+    the erasure. ``files``: that held one. ``records``: that were erased. ``snapshots``: that named one of the files.
+    ``scan``: what was read of the new log before the commit. ``outside``: places that were not touched, each with what
+    to do there. ``previous``: sha256 of the erasure document before this one; None: it is the topic's first.
+    """
+
+    erasure_id: str
+    topic: str
+    table_uuid: str
+    at_ms: int
+    by: str
+    reason: str
+    key_id: str
+    keys: int
+    keys_found: int
+    hashes: str
+    ends: dict[int, int]
+    records: int = 0
+    files: tuple[ErasedFile, ...] = ()
+    tombstones: tuple[RemainingTombstone, ...] = ()
+    scan: AbsenceScan | None = None
+    outside: tuple[str, ...] = ()
+    previous: str | None = None
+    lifts: bool = False
+    format_version: int = 1
+
+
+class KeyDigester:
+    """Computes the digests of keys of one topic's life.
+
+    Args:
+        secret: that of the installation, 16 bytes or more.
+        table_uuid: the life.
+    """
+
+    def __init__(self, secret: bytes, table_uuid: str) -> None:
+        self._secret = secret
+        life = table_uuid.encode()
+        self._prefix = len(life).to_bytes(_LENGTH_BYTES, "big") + life
+
+    def compute(self, key: bytes) -> bytes:
+        """Compute the digest of ``key``."""
+        return hmac.digest(self._secret, self._prefix + key, "sha256")
+
+
+def compute_key_id(secret: bytes) -> str:
+    """Compute the name of a secret, by which another one is told from it; it tells nothing of the secret."""
+    return hmac.digest(secret, b"winnow: name of the secret", "sha256").hex()[:KEY_ID_DIGITS]
+
+
+def encode_digests(digests: Iterable[bytes]) -> str:
+    """Encode digests as :attr:`ErasureDocument.hashes`."""
+    return base64.b64encode(b"".join(sorted(digests))).decode()
+
+
+def decode_digests(hashes: str) -> list[bytes]:
+    """Decode what :func:`encode_digests` encoded."""
+    data = base64.b64decode(hashes)
+    return [data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES)]
