@@ -139,6 +139,10 @@ class UndoRefusedError(UsageError):
     """An ingest call or a run cannot be undone: the log has gone on since. Nothing was changed."""
 
 
+class EraseRefusedError(UsageError):
+    """Keys cannot be erased as things are; nothing was changed."""
+
+
 class ForeignTableError(UsageError):
     """Another tool committed the head of the table; Winnow does not know its state."""
 

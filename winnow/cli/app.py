@@ -23,6 +23,7 @@ from winnow.cli import (
     connect,
     demo,
     doctor,
+    erase,
     explain,
     ingest,
     ingest_history,
@@ -176,6 +177,7 @@ COMMANDS: Final[Mapping[str, Command | Group | typer.Typer]] = {
     "restore": Command(restore.restore),
     "receipts": Command(receipts.receipts),
     "undo": Command(undo.undo),
+    "erase": Command(erase.erase),
     "checkpoints": checkpoints.make_checkpoints_group(),
     "partitions": Group(
         "Pause, resume, release and list topic partitions.",

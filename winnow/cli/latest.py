@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.key_text import hint_if_none, parse_key
+from winnow.cli.key_text import hint_if_none
 from winnow.cli.options import Topic, open_for_command
 from winnow.cli.output import format_count, print_lines, print_message
 from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
 from winnow.errors import UsageError
 from winnow.pipeline.latest.reader_names import SqlEngine
+from winnow.values.typed_keys import parse_key
 
 if TYPE_CHECKING:
     from winnow.pipeline.latest.value_columns import ValueReader

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
-from winnow.cli.key_text import hint_if_none, parse_key
+from winnow.cli.key_text import hint_if_none
 from winnow.cli.options import Topic, open_for_command, parse_time
 from winnow.cli.output import discard_output, format_count, print_message
 from winnow.errors import RunAgainError, UsageError
+from winnow.values.typed_keys import parse_key
 
 if TYPE_CHECKING:
     import pyarrow as pa

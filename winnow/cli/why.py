@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from winnow.cli.key_text import KeyForm, TypedKey, parse_key
 from winnow.cli.options import Json, Topic, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
@@ -22,6 +21,7 @@ from winnow.cli.output import (
 )
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError
+from winnow.values.typed_keys import KeyForm, TypedKey, parse_key
 
 if TYPE_CHECKING:
     from winnow.pipeline.explain.why_answer import WhyAnswer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Snapshot
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     from winnow.log.latest_tables import LatestTable
     from winnow.values.topic_state import TopicState
+
+
+NO_GRACE_MS: Final = -(2**62)
+"""A grace that has passed by any machine's clock."""
 
 
 @dataclass
@@ -138,6 +142,31 @@ def list_expirable_snapshots(table: Table, *, now_ms: int, grace_ms: int) -> set
     }
 
 
+def list_snapshots_naming(table: Table, paths: Collection[str], among: Collection[int] | None = None) -> set[int]:
+    """List the snapshots (of ``among``; None: all) that name one of the data files ``paths``; reads each manifest once.
+
+    Raises:
+        DamagedMetadataError: a manifest or its list is damaged.
+    """
+    location = str(table.location())
+    wanted = {storage.find_path_below(location, path) or path for path in paths}
+    naming: dict[str, bool] = {}
+    found: set[int] = set()
+    for snapshot in table.metadata.snapshots if wanted else ():
+        if among is not None and snapshot.snapshot_id not in among:
+            continue
+        for manifest in list_live_manifests(table.io, snapshot):
+            if manifest.manifest_path not in naming:
+                live = list_live_paths(table.io, manifest)
+                naming[manifest.manifest_path] = any(
+                    (storage.find_path_below(location, path) or path) in wanted for path in live
+                )
+            if naming[manifest.manifest_path]:
+                found.add(snapshot.snapshot_id)
+                break
+    return found
+
+
 @dataclass(frozen=True)
 class Expiry:
     """The snapshots to expire, and the files that would then be unreferenced."""
@@ -148,13 +177,20 @@ class Expiry:
     states: frozenset[str]
 
 
-def plan_expiry(log: TopicLog, *, now_ms: int, grace_ms: int, kept: Collection[int] = ()) -> Expiry:
+def plan_expiry(
+    log: TopicLog, *, now_ms: int, grace_ms: int, kept: Collection[int] = (), erased: Collection[str] = ()
+) -> Expiry:
     """Plan which snapshots to expire now, and which metadata files only they refer to. Changes nothing.
 
-    ``kept``: snapshots that stay however old they are.
+    ``kept``: snapshots that stay however old they are. ``erased``: data files for which there is no grace: a snapshot
+    that names one goes, however new it is.
     """
     table = log.newest_head().table
-    going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms) - set(kept)
+    going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
+    if erased:
+        replaced = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=NO_GRACE_MS)
+        going |= list_snapshots_naming(table, erased, replaced)
+    going -= set(kept)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
     left = collect_references(table, staying)
     gone = collect_references(table, going)

@@ -80,6 +80,11 @@ EVENTS: tuple[EventDefinition, ...] = (
         ),
     ),
     EventDefinition(
+        "erased",
+        "keys were erased from the log for its readers; a sweep deletes the files that held them",
+        ("erasure_id", "keys", "records", "files", "snapshot_id", "duration_ms"),
+    ),
+    EventDefinition(
         "assessed",
         "each partition was judged due or idle; `reasons` counts partitions per reason",
         ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),

@@ -38,6 +38,8 @@ class AuditAction(StrEnum):
     UNDO_INGEST = "undo_ingest"
     UNDO = "undo"
     """A compaction, a retention run or a deletion of records was taken back."""
+    ERASE = "erase"
+    """Keys were erased, or an erasure was lifted."""
     RESTORE_RECORDS = "restore_records"
     """Records were written back into a Kafka topic."""
     ADOPT = "adopt"

@@ -249,7 +249,8 @@ class UndoneChange:
 class ErasureReference:
     """Location of the document of one erasure, or of its lifting, and how far the erasure has come.
 
-    ``keys``: how many. ``key_id``: which secret their digests were made with. ``deleted_at_ms``: when the last of its
+    ``keys``: how many. ``key_id``: which secret their digests were made with. ``fence``: of the topic from the erasure
+    on; a run with a lower one began before. ``deleted_at_ms``: when the last of its
     files was gone. ``closed_at_ms``: from when on no process is left that could write a file with such a key.
     ``lifts``: the keys may come again.
     """
@@ -260,6 +261,7 @@ class ErasureReference:
     at_ms: int
     keys: int
     key_id: str
+    fence: int = 0
     deleted_at_ms: int | None = None
     closed_at_ms: int | None = None
     lifts: bool = False
@@ -278,6 +280,8 @@ class SegmentDigest:
     value: str
 
 
+ERASURE_PREFIX: Final = "erasure:"
+"""Begins the name under which an erasure condemns files; its id follows. They go without a grace."""
 MAXIMUM_DELETIONS: Final = 50
 """Deletions of records that a state names; an older one cannot be undone."""
 MAXIMUM_UNDONE: Final = 200
@@ -349,6 +353,16 @@ class TopicState:
     def waiting_files(self) -> tuple[RetiredFile, ...]:
         """Files that left the log and may not be deleted yet."""
         return (*self.retired, *self.condemned)
+
+    @property
+    def unfinished_erasures(self) -> tuple[ErasureReference, ...]:
+        """Erasures whose files may still be on disk."""
+        return tuple(each for each in self.erasures if each.deleted_at_ms is None and not each.lifts)
+
+    def list_erased_files(self, erasure_id: str | None = None) -> list[RetiredFile]:
+        """List the files that an erasure (None: any) condemned and that are not deleted yet."""
+        begin = ERASURE_PREFIX if erasure_id is None else f"{ERASURE_PREFIX}{erasure_id}"
+        return [file for file in self.condemned if file.plan_id.startswith(begin)]
 
     def is_voided(self, ingest_id: str, number: int) -> bool:
         """Check whether an ingest call may no longer commit."""

@@ -189,7 +189,8 @@ def select_ingests_to_void(
 
 
 def _list_committed_ingests(state: TopicState) -> frozenset[str]:
-    return frozenset(reference.ingest_id for reference in list_ingest_references(state)) | set(state.quarantine_ingests)
+    ledgers = frozenset(reference.ingest_id for reference in list_ingest_references(state))
+    return ledgers | set(state.quarantine_ingests) | {erasure.erasure_id for erasure in state.erasures}
 
 
 def apply_voided_ingests(
@@ -281,6 +282,7 @@ class DeletionFilter:
             kept = list_kept_states(self._head.state.topic, self._head.table)
             named = chain(list_ingest_references(self._head.state), *(state.ingests for state in kept))
             self._committed = {each.ingest_id for each in named}
+            self._committed |= {erasure.erasure_id for erasure in self._head.state.erasures}
         return ingest_id in self._committed
 
     def list_orphaned(

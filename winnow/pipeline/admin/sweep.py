@@ -8,7 +8,7 @@ commit nothing can refer to these files any more, and they are deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -22,6 +22,7 @@ from winnow.log.deleted_topics import note_deleted
 from winnow.log.head import Change, Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.snapshot_expiry import (
+    NO_GRACE_MS,
     Expiry,
     FileReferences,
     collect_references,
@@ -34,9 +35,11 @@ from winnow.log.snapshot_expiry import (
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
+from winnow.pipeline.admin.erasure_progress import note_erasures
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.table import update_after_publish
 from winnow.pipeline.latest.table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
 from winnow.pipeline.topics.deletion import find_grace_ms, remove_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -161,16 +164,13 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         head = log.newest_head()
         config: TopicConfig = log.config(head)
         now_ms = installation.now_ms()
-        # From this one the side table is brought up to date; without it all rows would have to be written again.
-        kept = find_reflected_snapshot(installation, topic) if config.latest_table else None
-        expiry = plan_expiry(log, now_ms=now_ms, grace_ms=config.retired_grace_ms, kept=() if kept is None else (kept,))
-        _record_expiring_files(installation, topic, expiry, now_ms)
-        expire_snapshots(log, expiry.snapshot_ids)
+        erasing = bool(head.state.unfinished_erasures)
+        expiry = _expire_log(installation, log, head, config, now_ms)
         quarantine = installation.log.quarantine(topic, head)
         expired = len(expiry.snapshot_ids) + _expire_quarantine(
             installation, quarantine, now_ms, config.retired_grace_ms
         )
-        found = _list_leftovers(installation, log.newest_head(), config, now_ms)
+        found = _list_leftovers(installation, log.newest_head(), config, now_ms, at_once=erasing)
         # Read before the commit: what somebody puts in later may be a file of a commit that is about to land.
         ledger = _read_ledger(installation, topic)
         forgotten = _is_any_forgotten(ledger, expiry, log)
@@ -191,9 +191,14 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
             *leftovers.delete_of_runs(installation, head, found.runs, *rules),
             *leftovers.delete_of_ingests(installation, head, found.ingests, *rules),
         ]
+        side = (
+            sweep_latest_table(installation, topic, now_ms, NO_GRACE_MS if erasing else config.retired_grace_ms)
+            if config.latest_table
+            else SweptTable()
+        )
         gone = {file.path for file in deleted_data}
+        _commit_deletions(installation, log, gone)
         if gone:
-            log.commit(lambda current: _drop_deleted_files(current, gone))
             installation.store.segment_checks.forget(topic, gone)
         mended = mend_documents(installation, log)
         after = log.head()
@@ -202,11 +207,6 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         if deleted or expired:
             refresh_overview(installation, topic, after)
         orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
-        side = (
-            sweep_latest_table(installation, topic, now_ms, config.retired_grace_ms)
-            if config.latest_table
-            else SweptTable()
-        )
         unnamed = sorted({*unnamed, *side.unnamed})
         _record_sweep(installation, after, deleted, orphaned, expired, unnamed)
         rows, pages = prune_history(installation, topic, installation.now_ms())
@@ -313,6 +313,26 @@ def _record_expiring_files(installation: Installation, topic: str, expiry: Expir
             installation.store.retired_files.record(topic, files, kind)
 
 
+def _expire_log(installation: Installation, log: TopicLog, head: Head, config: TopicConfig, now_ms: int) -> Expiry:
+    """Expire old snapshots of the log, and those with records of erased keys, after recording unreferenced files."""
+    kept = None
+    if config.latest_table:
+        if head.state.unfinished_erasures:
+            update_after_publish(installation, log.topic, head)  # else its table needs a snapshot with such records
+        # From this one the side table is brought up to date; without it all rows would have to be written again.
+        kept = find_reflected_snapshot(installation, log.topic)
+    expiry = plan_expiry(
+        log,
+        now_ms=now_ms,
+        grace_ms=config.retired_grace_ms,
+        kept=() if kept is None else (kept,),
+        erased={file.path for file in head.state.list_erased_files()},
+    )
+    _record_expiring_files(installation, log.topic, expiry, now_ms)
+    expire_snapshots(log, expiry.snapshot_ids)
+    return expiry
+
+
 def _expire_quarantine(installation: Installation, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
     """Expire old snapshots of the quarantine's table, after recording unreferenced files; return how many."""
     expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
@@ -416,11 +436,15 @@ def _delete_files(
     return gone
 
 
-def _list_leftovers(installation: Installation, head: Head, config: TopicConfig, now_ms: int) -> _ListedLeftovers:
+def _list_leftovers(
+    installation: Installation, head: Head, config: TopicConfig, now_ms: int, *, at_once: bool
+) -> _ListedLeftovers:
+    """List the files of closed runs and idle ingest calls; ``at_once``: also of runs that were closed a moment ago."""
     # A running ingest call renews its row three times within a lease.
     idle_since_ms = now_ms - max(config.retired_grace_ms, installation.settings.lease_ms)
+    closed_before_ms = installation.now_ms() if at_once else now_ms - config.retired_grace_ms
     return _ListedLeftovers(
-        runs=leftovers.list_runs(installation, head, closed_before_ms=now_ms - config.retired_grace_ms),
+        runs=leftovers.list_runs(installation, head, closed_before_ms=closed_before_ms),
         ingests=leftovers.list_ingests(installation, head, idle_since_ms=idle_since_ms),
         open_ingests=installation.store.ingests.list_open(head.state.topic),
     )
@@ -469,6 +493,21 @@ def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, reti
     return replace(state, retired=retired, condemned=(*state.condemned, *due))
 
 
-def _drop_deleted_files(head: Head, gone: set[str]) -> Change:
-    remaining = tuple(file for file in head.state.condemned if file.path not in gone)
-    return Change(state=replace(head.state, condemned=remaining), summary={"winnow.operation": "sweep"})
+def _commit_deletions(installation: Installation, log: TopicLog, gone: set[str]) -> None:
+    """Take deleted files out of the state, and note which erasures are through with that."""
+
+    def build(head: Head) -> Change:
+        state = _drop_deleted_files(head.state, gone)
+        state = note_erasures(installation, log, head, state)
+        if state == head.state:
+            raise _NothingToCommitError
+        return Change(state=state, summary={"winnow.operation": "sweep"})
+
+    with suppress(_NothingToCommitError):
+        log.commit(build)
+
+
+def _drop_deleted_files(state: TopicState, gone: set[str]) -> TopicState:
+    if not gone:
+        return state
+    return replace(state, condemned=tuple(file for file in state.condemned if file.path not in gone))

@@ -1,0 +1,307 @@
+"""``winnow erase``: erases keys from everything that Winnow wrote of a topic; certificates of that."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from winnow.cli.options import Json, Reason, open_for_command
+from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, print_table, write_json
+from winnow.cli.progress import ProgressBar
+from winnow.clock import format_ms
+from winnow.errors import UsageError
+from winnow.values.typed_keys import parse_key
+
+if TYPE_CHECKING:
+    from winnow.pipeline.erase.certificate import Certificate
+    from winnow.pipeline.erase.complete import EraseReport
+    from winnow.pipeline.erase.whereabouts import KeyWhereabouts
+    from winnow.pipeline.installation import Installation
+
+CERTIFICATE: Final = "certificate"
+STANDARD_INPUT: Final = "-"
+_NOTHING: Final = "Nothing was changed."
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What the arguments ask for."""
+
+    keys: str | None
+    keys_from: str | None
+    reason: str | None
+    with_tombstone: bool
+    break_pins: bool
+    allow: bool
+
+
+def erase(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC | certificate [ID]", help="The topic; or the word certificate and an erasure's id."
+        ),
+    ],
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY|-",
+            help="The key, as text, or as hex:… or base64:…; - reads it from standard input, since others on this "
+            "machine can see arguments.",
+            show_default=False,
+        ),
+    ] = None,
+    keys_from: Annotated[
+        str | None,
+        typer.Option("--keys-from", metavar="FILE", help="A file with one key a line, up to 10^6.", show_default=False),
+    ] = None,
+    *,
+    reason: Reason = None,
+    with_tombstone: Annotated[
+        bool,
+        typer.Option(
+            "--with-tombstone", help="Leave a tombstone at each key's newest record, so that consumers learn of it."
+        ),
+    ] = False,
+    break_pins: Annotated[
+        bool, typer.Option("--break-pins", help="Also where a restore at work, or a tag, keeps such a snapshot.")
+    ] = False,
+    allow: Annotated[
+        bool, typer.Option("--allow", help="Lift the erasure: records of these keys may come again.")
+    ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="With certificate: read everything again now, and look for these keys.")
+    ] = False,
+    of_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--for", metavar="TOPIC", help="With certificate and --key: where a key still is.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Erase keys from everything that Winnow wrote of a topic, now and for good.
+
+    One commit without these keys, after Great Expectations has judged that every other record is there; then snapshots
+    are expired and files deleted at once, without a grace. Old copies that come later are left out of every ingest.
+    What Winnow cannot reach is listed, with what to do there. Cannot be undone. Killed at any moment, run it again.
+
+    Example: winnow erase orders --key - --reason "request 4711" < key.txt
+
+    Example: winnow erase certificate 5f0c12ab --verify
+    """
+    asks_certificate = words[0] == CERTIFICATE and (len(words) > 1 or of_topic is not None)
+    if asks_certificate:
+        _certify(words[1:], key, of_topic, verify=verify, as_json=as_json)
+        return
+    if len(words) > 1 or verify or of_topic is not None:
+        raise UsageError(
+            "winnow erase takes one topic; --verify and --for belong to: winnow erase certificate.", left=_NOTHING
+        )
+    wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow)
+    keys = _read_keys(wish)
+    if not reason or not reason.strip():
+        raise UsageError(
+            "Why are these keys erased? The certificate says it.", left=_NOTHING, next='Add --reason "..."'
+        )
+    with open_for_command(reason=reason) as installation:
+        if allow:
+            _lift(installation, words[0], keys, reason, as_json=as_json)
+            return
+        report = _erase(installation, words[0], keys, wish)
+    if as_json:
+        write_json(asdict(report))
+        return
+    print_lines(_format_report(report))
+
+
+def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wish) -> EraseReport:
+    from winnow.pipeline.erase.complete import erase_keys
+    from winnow.pipeline.erase.erase import EraseRequest
+
+    request = EraseRequest(
+        topic, keys, wish.reason or "", with_tombstone=wish.with_tombstone, break_pins=wish.break_pins
+    )
+    with ProgressBar("Searching files") as bar:
+        return erase_keys(installation, request, bar.move)
+
+
+def _lift(installation: Installation, topic: str, keys: list[bytes], reason: str, *, as_json: bool) -> None:
+    from winnow.pipeline.erase.lift import lift_erasure
+
+    lifted = lift_erasure(installation, topic, keys, reason)
+    if as_json:
+        write_json(asdict(lifted))
+        return
+    text = f"Records of {format_count(lifted.keys, 'key')} may be ingested into {topic} again ({lifted.erasure_id})."
+    if lifted.not_erased:
+        text += f" {format_count(lifted.not_erased, 'key')} had not been erased."
+    print_lines(text)
+
+
+def _read_keys(wish: _Wish) -> list[bytes]:
+    if (wish.keys is None) == (wish.keys_from is None):
+        raise UsageError("Name the keys with --key or --keys-from, one of the two.", left=_NOTHING)
+    from winnow.pipeline.erase.key_files import parse_key_lines, read_key_file
+
+    if wish.keys_from is not None and wish.keys_from != STANDARD_INPUT:
+        return read_key_file(wish.keys_from)
+    if STANDARD_INPUT in {wish.keys_from, wish.keys}:
+        return parse_key_lines(sys.stdin.buffer.read().split(b"\n"), "Standard input")
+    assert wish.keys is not None
+    return [parse_key(wish.keys).key]
+
+
+def _certify(words: list[str], key: str | None, of_topic: str | None, *, verify: bool, as_json: bool) -> None:
+    if of_topic is not None:
+        if words or verify or key is None:
+            raise UsageError("--for takes a topic and --key, nothing else.", left=_NOTHING)
+        _show_whereabouts(of_topic, _read_keys(_Wish(key, None, None, False, False, False)), as_json=as_json)
+        return
+    if len(words) != 1 or key is not None:
+        raise UsageError("winnow erase certificate takes the id of one erasure.", left=_NOTHING)
+    with open_for_command(to_read=True) as installation:
+        from winnow.pipeline.erase.certificate import make_certificate
+
+        found = make_certificate(installation, words[0], verify=verify)
+    if as_json:
+        write_json(make_certificate_document(found))
+    else:
+        _show_certificate(found)
+    if found.verified is not None and found.verified.old_records:
+        from winnow.errors import ValidationFailedError
+
+        raise ValidationFailedError(
+            f"{found.verified.old_records:,} record(s) of erased keys are in topic {found.document.topic} again.",
+            left=_NOTHING,
+            next=f"Erase them again: winnow erase {found.document.topic} --keys-from FILE --reason TEXT",
+        )
+
+
+def make_certificate_document(found: Certificate) -> dict[str, Any]:
+    """Make the JSON document of a certificate; no user byte is in it."""
+    document = asdict(found.document)
+    document.pop("hashes")
+    return {
+        **document,
+        "at": format_ms(found.document.at_ms),
+        "state": "closed" if found.open_because is None else "open",
+        "open_because": found.open_because,
+        "deleted_at_ms": found.deleted_at_ms,
+        "closed_at_ms": found.closed_at_ms,
+        "sha256": found.sha256,
+        "number": found.number,
+        "chain_length": found.chain_length,
+        "hashes": found.hashes,
+        "files": [
+            {**asdict(each.file), "is_gone": each.is_gone, "deleted_at_ms": each.deleted_at_ms} for each in found.files
+        ],
+        "verified": None if found.verified is None else asdict(found.verified),
+    }
+
+
+def _show_certificate(found: Certificate) -> None:
+    document = found.document
+    what = "lifting" if document.lifts else "erasure"
+    state = "closed" if found.open_because is None else f"open: {found.open_because}"
+    lines = [
+        f"Certificate of {what} {document.erasure_id}",
+        f"Topic {document.topic} ({document.table_uuid}); number {found.number} of {found.chain_length} in its chain",
+        f"By {document.by} at {format_ms(document.at_ms)}: {document.reason}",
+        f"State: {state}",
+        f"{document.keys_found:,} of {format_count(document.keys, 'key')} found, {document.records:,} records erased",
+        f"Digests: HMAC-SHA-256 with the secret {document.key_id} (--json has them)",
+        f"sha256 of this document: {found.sha256}; of the one before: {document.previous or 'none'}",
+    ]
+    if document.scan is not None:
+        lines.append(
+            f"Read to prove absence: {format_count(document.scan.files, 'file')}, "
+            f"{format_bytes(document.scan.size_bytes)}, {document.scan.quarantine_files:,} of them quarantined records"
+        )
+    print_lines("\n".join(lines))
+    if found.files:
+        rows = [
+            [
+                each.file.place,
+                "" if each.file.partition is None else str(each.file.partition),
+                f"{each.file.records:,}",
+                "gone" if each.is_gone else "still there",
+                format_short_time(each.deleted_at_ms) if each.deleted_at_ms is not None else "",
+                each.file.sha256[:16],
+                each.file.path,
+            ]
+            for each in found.files
+        ]
+        print_table(
+            ["was", "partition", "records", "is", "deleted", "sha256", "file"], rows, right=(2,), sentences=(6,)
+        )
+    for place in document.outside:
+        print_lines(f"Not touched: {place}")
+    if found.verified is not None:
+        print_lines(
+            f"Verified at {format_ms(found.verified.at_ms)}: {format_count(found.verified.files, 'file')} "
+            f"({format_bytes(found.verified.size_bytes)}) hold {found.verified.old_records:,} old records of these "
+            f"keys, {found.verified.tombstones:,} tombstones that were asked for, and {found.verified.later_records:,} "
+            "records that came later."
+        )
+
+
+def _show_whereabouts(topic: str, keys: list[bytes], *, as_json: bool) -> None:
+    if len(keys) != 1:
+        raise UsageError("--for is about one key.", left=_NOTHING)
+    with open_for_command(to_read=True) as installation, ProgressBar("Searching files") as bar:
+        from winnow.pipeline.erase.whereabouts import find_key
+
+        found = find_key(installation, topic, keys[0], bar.move)
+    if as_json:
+        write_json(asdict(found))
+        return
+    _print_whereabouts(found)
+
+
+def _print_whereabouts(found: KeyWhereabouts) -> None:
+    read = f"{format_count(found.files_read, 'file')} ({format_bytes(found.bytes_read)}) were read"
+    if found.is_gone:
+        print_lines(f"No file of topic {found.topic} holds the key; {read}.")
+    else:
+        print_lines(f"{format_count(len(found.files), 'file')} of topic {found.topic} hold(s) the key; {read}.")
+        rows = [
+            [
+                each.place,
+                f"{each.records:,}",
+                "" if each.until_ms is None else format_short_time(each.until_ms),
+                each.path,
+            ]
+            for each in found.files
+        ]
+        print_table(["is", "records", "may go from", "file"], rows, right=(1,), sentences=(3,))
+    if found.erasure_id is not None:
+        print_lines(f"Erased by {found.erasure_id}: winnow erase certificate {found.erasure_id}")
+    print_lines("What won, and in which run: winnow why with the same key.")
+
+
+def _format_report(report: EraseReport) -> str:
+    certificate = f"winnow erase certificate {report.erasure_id}"
+    if report.was_erased:
+        done = f"These keys were erased from {report.topic} before, by {report.erasure_id}. Nothing was appended since."
+    elif not report.records and not report.files:
+        done = f"No file of {report.topic} holds one of {format_count(report.keys, 'key')}. Later old copies stay out."
+    else:
+        done = (
+            f"Erased {report.keys_found:,} of {format_count(report.keys, 'key')} from {report.topic}: "
+            f"{format_count(report.records, 'record')}. {format_count(report.files, 'file')} "
+            f"({format_bytes(report.bytes)}) that held one are deleted."
+        )
+    if report.tombstones:
+        done += f" {format_count(report.tombstones, 'tombstone')} stay, with their keys."
+    lines = [done]
+    if not report.closed:
+        lines.append(
+            "The certificate is open until sweeps have looked twice for what earlier processes may still write."
+        )
+    lines += [f"Not touched: {place}" for place in report.outside]
+    return "\n".join([*lines, f"Certificate: {certificate}"])

@@ -1,0 +1,64 @@
+"""Notes in the state how far erasures have come: when their files were gone, and from when on none can come again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from winnow.errors import WinnowError
+from winnow.log.head import Head
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.table_files import find_reflected_snapshot
+from winnow.values.topic_state import ErasureReference, TopicState
+
+
+def note_erasures(installation: Installation, log: TopicLog, head: Head, state: TopicState) -> TopicState:
+    """Return ``state``, what a sweep makes of that of ``head``, with the progress of its erasures.
+
+    The files of an erasure are gone if none is condemned any more, and the table of the latest state shows the log
+    after it. It is closed once no process is left that began before it: every run of the topic was found empty twice,
+    a grace apart, and no ingest call from before is open.
+    """
+    if all(each.closed_at_ms is not None or each.lifts for each in state.erasures):
+        return state
+    now_ms = installation.now_ms()
+    reflected = _list_reflected(installation, log, head)
+
+    def note(each: ErasureReference) -> ErasureReference:
+        if each.lifts or each.closed_at_ms is not None:
+            return each
+        if each.deleted_at_ms is None:
+            waits = state.list_erased_files(each.erasure_id)
+            shown = reflected is None or each.erasure_id in reflected
+            if waits or not shown:
+                return each
+            each = replace(each, deleted_at_ms=now_ms)
+        return each if _is_any_left(installation, state, each) else replace(each, closed_at_ms=now_ms)
+
+    return replace(state, erasures=tuple(note(each) for each in state.erasures))
+
+
+def _list_reflected(installation: Installation, log: TopicLog, head: Head) -> frozenset[str] | None:
+    """List the erasures in the log that the table of the latest state shows; None: the topic keeps no such table."""
+    if not log.config(head).latest_table:
+        return None
+    snapshot_id = find_reflected_snapshot(installation, log.topic)
+    if snapshot_id is None:
+        return frozenset()
+    try:
+        shown = log.snapshot(snapshot_id).state
+    except WinnowError:
+        return frozenset()
+    return frozenset(each.erasure_id for each in shown.erasures)
+
+
+def _is_any_left(installation: Installation, state: TopicState, erasure: ErasureReference) -> bool:
+    """Check whether a process may be left that began before ``erasure`` and could write a file with such a key.
+
+    Its commit voided the ingest calls that were open, and raised the fence above that of all attempts.
+    """
+    store, topic = installation.store, state.topic
+    runs = [*store.runs.list_open(topic), *store.runs.list_to_sweep(topic, installation.now_ms())]
+    return any(run.fence < erasure.fence for run in runs) or any(
+        state.is_voided(call.ingest_id, call.number) for call in store.ingests.list_open(topic)
+    )

@@ -1,0 +1,248 @@
+"""The certificate of an erasure: what was erased, that it is gone, and what was read to know that.
+
+It is made of the erasure's immutable document, which the next one names by its digest, and of what the state and the
+store say of its files since. ``verify`` reads the log, the table of the latest state and the quarantine again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+
+from winnow.arrivals.erased_records import select_counting_erasures
+from winnow.errors import DamagedMetadataError, DeletedTopicError, UnknownTopicError, UsageError
+from winnow.files import storage
+from winnow.files.checked_reading import read_segment_columns, translate_read_errors
+from winnow.log.erasures import read_erasure, read_erasures
+from winnow.log.head import Head
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.erased_keys import load_secret
+from winnow.pipeline.installation import Installation
+from winnow.store.audit import AuditAction
+from winnow.store.rows import Window
+from winnow.values.erasures import ErasedFile, ErasureDocument, KeyDigester, decode_digests
+from winnow.values.topic_state import ErasureReference
+
+_MAXIMUM_ENTRIES = 500
+MINIMUM_PREFIX_LENGTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FileProof:
+    """A file that held an erased key. ``is_gone``: the store says so now; ``deleted_at_ms``: when Winnow deleted it.
+
+    ``deleted_at_ms`` None: it was not deleted yet, or the metadata store no longer has its row.
+    """
+
+    file: ErasedFile
+    is_gone: bool
+    deleted_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedAbsence:
+    """What a scan found now. ``old_records``: copies of what was erased: there must be none.
+
+    ``later_records``: of an erased key, written after its erasure. ``tombstones``: that were asked for.
+    """
+
+    at_ms: int
+    files: int
+    size_bytes: int
+    old_records: int
+    later_records: int
+    tombstones: int
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The certificate of one erasure.
+
+    ``sha256``: of its document, which the topic's next erasure names. ``number``: its place in the chain, from 1.
+    ``open_because``: why it is not closed; None: it is.
+    """
+
+    document: ErasureDocument
+    sha256: str
+    number: int
+    chain_length: int
+    deleted_at_ms: int | None
+    closed_at_ms: int | None
+    open_because: str | None
+    files: tuple[FileProof, ...]
+    verified: VerifiedAbsence | None = None
+
+    @property
+    def hashes(self) -> list[str]:
+        """The digests of the keys, in hex."""
+        return [digest.hex() for digest in decode_digests(self.document.hashes)]
+
+
+def make_certificate(installation: Installation, erasure_id: str, *, verify: bool = False) -> Certificate:
+    """Make the certificate of an erasure, named by its id or the beginning of it.
+
+    Raises:
+        UsageError: there is no such erasure, or there are several.
+        DamagedMetadataError: a document of the topic's erasures is missing, changed, or not in its place.
+        ConfigurationError: with ``verify``, the secret is missing or another one.
+    """
+    log, head, reference = _find_erasure(installation, erasure_id)
+    documents = _read_chain(head)
+    number = head.state.erasures.index(reference) + 1
+    document = documents[number - 1]
+    deleted = {
+        row.path: row.deleted_at_ms
+        for row in installation.store.retired_files.list_retired(log.topic, pending_only=False)
+    }
+    files = tuple(FileProof(each, not storage.exists(each.path), deleted.get(each.path)) for each in document.files)
+    return Certificate(
+        document=document,
+        sha256=reference.sha256,
+        number=number,
+        chain_length=len(documents),
+        deleted_at_ms=reference.deleted_at_ms,
+        closed_at_ms=reference.closed_at_ms if not document.tombstones else None,
+        open_because=_explain_open(head, reference, document),
+        files=files,
+        verified=_verify(installation, log, head, document) if verify else None,
+    )
+
+
+def _find_erasure(installation: Installation, erasure_id: str) -> tuple[TopicLog, Head, ErasureReference]:
+    found: list[tuple[TopicLog, Head, ErasureReference]] = []
+    for topic in _list_candidates(installation):
+        log = installation.log.open(topic)
+        try:
+            head = log.head()
+        except (UnknownTopicError, DeletedTopicError):
+            continue
+        mine = [each for each in head.state.erasures if _is_named(each.erasure_id, erasure_id)]
+        found += [(log, head, each) for each in mine]
+        if any(each.erasure_id == erasure_id for each in mine):
+            break
+    if len(found) == 1 or (found and found[-1][2].erasure_id == erasure_id):
+        return found[-1]
+    raise UsageError(
+        f"More than one erasure's id begins with {erasure_id}." if found else f"There is no erasure {erasure_id}.",
+        next="winnow audit list --action erase lists them.",
+    )
+
+
+def _is_named(found: str, wanted: str) -> bool:
+    return found == wanted or (len(wanted) >= MINIMUM_PREFIX_LENGTH and found.startswith(wanted))
+
+
+def _list_candidates(installation: Installation) -> list[str]:
+    """List topics, those first that the audit log says to have erasures."""
+    entries = installation.store.audit.list_entries(Window(size=_MAXIMUM_ENTRIES), action=AuditAction.ERASE).rows
+    return list(dict.fromkeys([*(entry.topic for entry in entries), *installation.log.names()]))
+
+
+def _read_chain(head: Head) -> list[ErasureDocument]:
+    """Read all erasures of a topic, each of which names the one before.
+
+    Raises:
+        DamagedMetadataError: one is missing, changed, or not in its place.
+    """
+    documents = list(read_erasures(head.state))
+    previous: str | None = None
+    for reference, document in zip(head.state.erasures, documents, strict=True):
+        if document.previous != previous or document.erasure_id != reference.erasure_id:
+            raise DamagedMetadataError(
+                f"The chain of erasures of topic {head.state.topic} is broken at {reference.erasure_id}: it does not "
+                "name the one before it.",
+                left="Nothing was changed.",
+                next="Compare the documents in the folder _winnow/erasures of the table with a backup.",
+            )
+        previous = reference.sha256
+    return documents
+
+
+def _explain_open(head: Head, reference: ErasureReference, document: ErasureDocument) -> str | None:
+    if document.lifts:
+        return None
+    if reference.deleted_at_ms is None:
+        waiting = len(head.state.list_erased_files(reference.erasure_id))
+        return f"erased for readers, not yet from disk: {waiting:,} file(s)"
+    if document.tombstones:
+        places = ", ".join(f"{document.topic}-{each.partition} at {each.offset}" for each in document.tombstones[:5])
+        return f"key bytes remain in {len(document.tombstones):,} tombstone(s) that were asked for: {places}"
+    if reference.closed_at_ms is None:
+        return "a process that began before the erasure may still write a file; sweeps look for them"
+    return None
+
+
+def _verify(installation: Installation, log: TopicLog, head: Head, document: ErasureDocument) -> VerifiedAbsence:
+    """Read keys, offsets and timestamps of everything that readers can see."""
+    secret = load_secret(installation, head.state, left="Nothing was changed.")
+    digester = KeyDigester(secret, head.table_uuid)
+    counting = select_counting_erasures([document])
+    kept = {(each.partition, each.offset) for each in document.tombstones}
+    files = size_bytes = old = later = tombstones = 0
+    columns = ("offset", "timestamp", "key")
+    for path, size, partition, rows in _iterate_rows(installation, log, head, columns):
+        files, size_bytes = files + 1, size_bytes + size
+        known: dict[bytes, bool] = {}
+        for offset, timestamp_ms, key in rows:
+            if key is None:
+                continue
+            if key not in known:
+                known[key] = digester.compute(key) in counting
+            if not known[key]:
+                continue
+            if (partition, offset) in kept:
+                tombstones += 1
+            elif _is_old(document, partition, offset, timestamp_ms):
+                old += 1
+            else:
+                later += 1
+        del path
+    return VerifiedAbsence(installation.now_ms(), files, size_bytes, old, later, tombstones)
+
+
+def _is_old(document: ErasureDocument, partition: int, offset: int | None, timestamp_ms: int | None) -> bool:
+    if offset is None or offset < document.ends.get(partition, 0):
+        return True
+    return timestamp_ms is not None and timestamp_ms <= document.at_ms
+
+
+_Row = tuple[int | None, int | None, bytes | None]
+
+
+def _iterate_rows(
+    installation: Installation, log: TopicLog, head: Head, columns: tuple[str, ...]
+) -> Iterator[tuple[str, int, int, Iterator[_Row]]]:
+    for segments in log.segments(head).values():
+        for segment in segments:
+            batches = (batch.to_pydict() for batch in read_segment_columns(segment, columns))
+            yield segment.path, segment.size_bytes, segment.partition, _convert_rows(batches)
+    table = installation.log.latest_table(log.topic)
+    present = table.load()
+    for segments in ({} if present is None else table.segments(present)).values():
+        for segment in segments:
+            yield segment.path, segment.size_bytes, segment.partition, _read_rows(segment.path, columns)
+    for entry in installation.log.quarantine(log.topic, head).files():
+        if storage.exists(entry.path):
+            yield entry.path, entry.size_bytes, -1, _read_rows(entry.path, columns)
+
+
+def _read_rows(uri: str, columns: tuple[str, ...]) -> Iterator[_Row]:
+    with translate_read_errors():
+        filesystem, path = storage.open_filesystem(uri)
+        with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            yield from _convert_rows(batch.to_pydict() for batch in file.iter_batches(columns=list(columns)))
+
+
+def _convert_rows(batches: Iterator[Mapping[str, list]]) -> Iterator[_Row]:  # type: ignore[type-arg]
+    for batch in batches:
+        for offset, timestamp, key in zip(batch["offset"], batch["timestamp"], batch["key"], strict=True):
+            yield offset, None if timestamp is None else round(timestamp.timestamp() * 1000), key
+
+
+def list_erasures(installation: Installation, topic: str) -> list[ErasureDocument]:
+    """List the erasures of a topic, oldest first."""
+    head = installation.log.open(topic).head()
+    return [read_erasure(head.state, each) for each in head.state.erasures]

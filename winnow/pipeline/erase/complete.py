@@ -1,0 +1,147 @@
+"""Erases keys, and sees to it that nothing of them stays on disk: what a call reports, and how it ends if it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from winnow.config.definitions import LATEST_TABLE
+from winnow.errors import RunAgainError, WinnowError
+from winnow.log.head import Head
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.erase.erase import CommittedErasure, EraseRequest, commit_erasure
+from winnow.pipeline.erase.scan import Progress
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.topics.audit import record_action
+from winnow.pipeline.topics.overview import refresh_overview
+from winnow.report.events import log_event
+from winnow.store.audit import AuditAction
+from winnow.values.erasures import ErasureDocument
+from winnow.values.topic_state import ERASURE_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class EraseReport:
+    """What an erasure did.
+
+    ``keys``: that were to be erased. ``keys_found``: of which readers could see a record, or could have without a log
+    start. ``records``: that were erased. ``files``: that held one, in all places. ``was_erased``: an earlier call had
+    erased them, and this one completed it. ``deleted``: none of these files is on disk any more. ``closed``: nothing is
+    left that could write one. ``tombstones``: that stay, with their keys.
+    """
+
+    topic: str
+    erasure_id: str
+    snapshot_id: int | None
+    keys: int
+    keys_found: int
+    records: int
+    files: int
+    bytes: int
+    was_erased: bool
+    deleted: bool
+    closed: bool
+    tombstones: int
+    outside: tuple[str, ...]
+
+
+def erase_keys(
+    installation: Installation, request: EraseRequest, progress: Progress = lambda done, total: None
+) -> EraseReport:
+    """Erase keys from a topic: from its log for readers in one commit, then from disk. Repeating it changes nothing.
+
+    Raises:
+        RunAgainError: they are erased for readers, and not yet from disk.
+        Also the errors of :func:`winnow.pipeline.erase.erase.commit_erasure`.
+    """
+    started_ms = installation.now_ms()
+    committed = commit_erasure(installation, request, progress)
+    topic = request.topic
+    log = installation.log.open(topic)
+    complete_store(installation, log)
+    if committed.snapshot_id is not None:
+        _tell(installation, committed, installation.now_ms() - started_ms)
+    delete_erased_files(installation, topic)
+    return _make_report(committed, log.head())
+
+
+def complete_store(installation: Installation, log: TopicLog) -> None:
+    """Bring the metadata store in line with the newest head, and the table of the latest state with the log."""
+    head = log.head()
+    topic = log.topic
+    erased = [file for file in head.state.condemned if file.plan_id.startswith(ERASURE_PREFIX)]
+    installation.store.retired_files.record(topic, erased, "data", table_uuid=head.table_uuid)
+    installation.store.projection.record_states(
+        topic, head.state.partitions, installation.now_ms(), table_uuid=head.table_uuid
+    )
+    refresh_overview(installation, topic, head)
+    if LATEST_TABLE in head.table.properties:
+        from winnow.pipeline.latest.table import update_after_publish
+
+        update_after_publish(installation, topic, head)
+
+
+def delete_erased_files(installation: Installation, topic: str) -> None:
+    """Delete the files of erasures of ``topic`` that are not deleted yet, behind the fence.
+
+    Raises:
+        RunAgainError: some of them are still there.
+    """
+    log = installation.log.open(topic)
+    if not log.head().state.unfinished_erasures:
+        return
+    try:
+        sweep_topics(installation, [topic])
+    except WinnowError as problem:
+        raise _make_unfinished_error(log, problem.what) from problem
+    if log.head().state.unfinished_erasures:
+        raise _make_unfinished_error(log, "A snapshot or the table of the latest state still names some.")
+
+
+def _make_unfinished_error(log: TopicLog, why: str) -> RunAgainError:
+    state = log.head().state
+    waiting = len(state.list_erased_files())
+    return RunAgainError(
+        f"The keys are erased for readers of topic {log.topic}, and not yet from disk: {waiting:,} file(s) wait. {why}",
+        left="No reader sees these records any more, and every later sweep goes on with deleting the files.",
+        next=f"Run it again, or: winnow sweep {log.topic}",
+    )
+
+
+def _make_report(committed: CommittedErasure, head: Head) -> EraseReport:
+    document = committed.document
+    reference = next(each for each in head.state.erasures if each.erasure_id == document.erasure_id)
+    return EraseReport(
+        topic=document.topic,
+        erasure_id=document.erasure_id,
+        snapshot_id=committed.snapshot_id,
+        keys=document.keys,
+        keys_found=document.keys_found,
+        records=document.records,
+        files=len(document.files),
+        bytes=sum(file.size_bytes for file in document.files),
+        was_erased=committed.snapshot_id is None,
+        deleted=reference.deleted_at_ms is not None,
+        closed=reference.closed_at_ms is not None,
+        tombstones=len(document.tombstones),
+        outside=document.outside,
+    )
+
+
+def _tell(installation: Installation, committed: CommittedErasure, duration_ms: int) -> None:
+    document: ErasureDocument = committed.document
+    log_event(
+        "erased",
+        document.topic,
+        erasure_id=document.erasure_id,
+        keys=document.keys,
+        records=document.records,
+        files=len(document.files),
+        snapshot_id=str(committed.snapshot_id),
+        duration_ms=duration_ms,
+    )
+    detail = (
+        f"{document.erasure_id}: {document.keys:,} key(s), {document.records:,} record(s) in "
+        f"{len(document.files):,} file(s)"
+    )
+    record_action(installation, AuditAction.ERASE, document.topic, detail=detail, reason=document.reason)

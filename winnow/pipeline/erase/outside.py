@@ -1,0 +1,30 @@
+"""Names the places that may hold the same records and that Winnow does not reach, each with what to do there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from winnow.pipeline.installation import Installation
+from winnow.store.audit import AuditAction
+from winnow.store.rows import Window
+from winnow.values.topic_state import TopicState
+
+MAXIMUM_ENTRIES = 50
+"""Maximum backups and restores that are named, the newest."""
+
+
+def list_outside_places(installation: Installation, state: TopicState) -> Iterator[str]:
+    """List the places outside of the topic's own tables, from its ledgers and the audit log."""
+    topic = state.topic
+    if state.ingests or state.older_ingests is not None:
+        yield (
+            f"What was ingested into {topic} (winnow ingest list {topic}): delete the records there; if they are "
+            "ingested again, they are left out here."
+        )
+    if state.epochs:
+        yield f"The Kafka topic that {topic} is read from: produce a tombstone for each key there."
+    window = Window(size=MAXIMUM_ENTRIES)
+    for entry in installation.store.audit.list_entries(window, topic=topic, action=AuditAction.RESTORE_RECORDS).rows:
+        yield f"A Kafka topic that records were restored to ({entry.detail}): produce a tombstone for each key there."
+    for entry in installation.store.audit.list_entries(window, action=AuditAction.BACK_UP).rows:
+        yield f"A backup ({entry.detail}): delete it, and make another one."

@@ -1,0 +1,207 @@
+"""Looks for records of erased keys in every file that a topic has, each of which is read once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from winnow.engine.key_erasure import KeyHits, count_keys_in_file, find_keys_in_segment
+from winnow.errors import DamagedSegmentError, EraseRefusedError
+from winnow.files import storage
+from winnow.files.checked_reading import make_damage_error
+from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX
+from winnow.log.head import Head
+from winnow.log.quarantine import Quarantine
+from winnow.pipeline.admin import leftovers
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.parallel import iterate_parallel
+from winnow.quality.erasure_facts import NOTHING_ERASED
+from winnow.values.erasures import ErasedFile
+from winnow.values.model import Segment
+from winnow.values.topic_state import RetiredFile
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that were read so far, and with those of all files known so far."""
+UNREADABLE: Final = -1
+"""Stands for the number of records of a file that cannot be read: it may hold any key, so it goes, too."""
+_BLOCK_BYTES: Final = 4 << 20
+
+
+@dataclass
+class KeyScans:
+    """What is known of the files of a topic, read or not. ``keys``: a binary array.
+
+    ``live``: hits by path of a segment. ``others``: number of records by path of a file that is in no snapshot's head.
+    """
+
+    topic: str
+    keys: pa.Array
+    progress: Progress = lambda done, total: None
+    live: dict[str, KeyHits] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)
+    read_bytes: int = 0
+    read_files: int = 0
+    known_bytes: int = 0
+    quarantine_files: int = 0
+    _digests: dict[str, str] = field(default_factory=dict)
+
+    def scan_segments(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Read those of live ``segments`` that were not read yet; return all that hold a key.
+
+        Raises:
+            DamagedSegmentError: one is missing or damaged; its records are restored first.
+            ServiceError: the object store does not answer.
+        """
+        wanted = list(segments)
+        unread = [segment for segment in wanted if segment.path not in self.live]
+        self.known_bytes += sum(segment.size_bytes for segment in unread)
+        for segment, hits in iterate_parallel(self._find, unread):
+            self.live[segment.path] = hits
+            self._move(segment.size_bytes)
+        return [segment for segment in wanted if self.live[segment.path].records]
+
+    def _find(self, segment: Segment) -> KeyHits:
+        try:
+            return find_keys_in_segment(segment, self.keys)
+        except DamagedSegmentError as problem:
+            raise make_damage_error(self.topic, segment, str(problem), NOTHING_ERASED) from problem
+        except FileNotFoundError as problem:
+            raise make_damage_error(self.topic, segment, "is missing", NOTHING_ERASED) from problem
+
+    def scan_retired(self, files: Iterable[RetiredFile], location: str) -> list[RetiredFile]:
+        """Read the files below ``location`` that left the log and were not read yet; return all that hold a key.
+
+        One that is gone holds none; one that cannot be read may hold any.
+        """
+        wanted = [file for file in files if storage.find_path_below(location, file.path) is not None]
+        unread = [file for file in wanted if file.path not in self.others and file.path not in self.live]
+        self.known_bytes += sum(file.size_bytes for file in unread)
+        for file, count in iterate_parallel(self._count, unread):
+            self.others[file.path] = count
+            self._move(file.size_bytes)
+        return [file for file in wanted if self._get_count(file.path)]
+
+    def _get_count(self, path: str) -> int:
+        return self.live[path].records if path in self.live else self.others[path]
+
+    def _count(self, file: RetiredFile) -> int:
+        try:
+            return count_keys_in_file(file.path, self.keys)
+        except FileNotFoundError:
+            return 0
+        except DamagedSegmentError:
+            return UNREADABLE
+
+    def check_quarantine(self, quarantine: Quarantine) -> None:
+        """Check that no quarantined record has one of the keys: Winnow puts only records without a key there.
+
+        Raises:
+            EraseRefusedError: one has.
+            DamagedSegmentError: a file cannot be read.
+        """
+        for entry in quarantine.files():
+            if entry.path in self.others:
+                continue
+            try:
+                found = count_keys_in_file(entry.path, self.keys)
+            except FileNotFoundError:
+                found = 0  # a name that a paused process left; its rows count nowhere
+            except DamagedSegmentError as problem:
+                raise DamagedSegmentError(
+                    f"A file of the quarantined records of topic {self.topic} {problem}: {entry.path}.",
+                    left=NOTHING_ERASED,
+                    next="Restore that file from a backup or the object store's versions.",
+                ) from problem
+            if found:
+                raise EraseRefusedError(
+                    f"The quarantine of topic {self.topic} holds {found:,} record(s) with such a key, which Winnow "
+                    f"never puts there: {entry.path}.",
+                    left=NOTHING_ERASED,
+                    next="Take that file out of the quarantine's table with the program that put it there.",
+                )
+            self.others[entry.path] = 0
+            self.quarantine_files += 1
+            self._move(entry.size_bytes)
+
+    def find_in_attempts(self, installation: Installation, head: Head) -> list[ErasedFile]:
+        """Find the files of closed runs that no commit names and that hold a key; a sweep deletes all such files."""
+        named = {storage.find_path_below(head.location, file.path) for file in head.state.waiting_files}
+        named |= {storage.find_path_below(head.location, path) for path in self.live}
+        runs = leftovers.list_runs(installation, head, closed_before_ms=installation.now_ms())
+        found = []
+        for file in (each for run in runs for each in run.files):
+            if file.quarantined or file.path in named:
+                continue
+            written = RetiredFile(file.uri, file.size_bytes, 0, "")
+            count = self._count(written)
+            if count > 0:
+                found.append(self.describe(file.uri, file.size_bytes, "attempt", None, count))
+        return found
+
+    def describe(
+        self, path: str, size_bytes: int, place: str, partition: int | None, records: int | None = None
+    ) -> ErasedFile:
+        """Describe a file that held a key, with its digest, for the certificate."""
+        if path not in self._digests:
+            self._digests[path] = compute_file_digest(path)
+        count = self._get_count(path) if records is None else records
+        return ErasedFile(
+            path=path,
+            place=place,
+            partition=partition,
+            records=max(count, 0),
+            size_bytes=size_bytes,
+            sha256=self._digests[path],
+            since_ingest=find_ingest_of(path),
+        )
+
+    def _move(self, size_bytes: int) -> None:
+        self.read_bytes += size_bytes
+        self.read_files += 1
+        self.progress(self.read_bytes, self.known_bytes)
+
+
+def list_newest_offsets(scans: KeyScans, holding: Sequence[Segment], starts: dict[int, int]) -> dict[int, set[int]]:
+    """List per partition the offsets of the newest record of each key, where readers see it.
+
+    ``holding``: live segments that hold a key. ``starts``: log starts; what is below is deleted already.
+    """
+    newest: dict[tuple[int, bytes], int] = {}
+    for segment in holding:
+        for key, offset in scans.live[segment.path].newest.items():
+            place = (segment.partition, key)
+            newest[place] = max(offset, newest.get(place, -1))
+    found: dict[int, set[int]] = {}
+    for (partition, _), offset in newest.items():
+        if offset >= starts.get(partition, 0):
+            found.setdefault(partition, set()).add(offset)
+    return found
+
+
+def find_ingest_of(path: str) -> str | None:
+    """Return the ingest call in whose folder the file at ``path`` lies; None: a run wrote it."""
+    folder = next((part for part in path.split("/") if part.startswith(INGEST_FOLDER_PREFIX)), None)
+    return None if folder is None else folder.removeprefix(INGEST_FOLDER_PREFIX)
+
+
+def compute_file_digest(path: str) -> str:
+    """Compute the sha256 of a file, in hex; empty if it is gone."""
+    digest = hashlib.sha256()
+    filesystem, place = storage.open_filesystem(path)
+    try:
+        with storage.translate_store_errors(path), filesystem.open_input_stream(place) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                digest.update(block)
+    except FileNotFoundError:
+        return ""
+    return digest.hexdigest()
+
+
+def list_pins(head: Head, naming: Collection[int]) -> list[str]:
+    """List the tags and branches that keep one of the snapshots ``naming``, other than that of the table itself."""
+    refs = head.table.metadata.refs
+    return sorted(name for name, each in refs.items() if name != "main" and each.snapshot_id in naming)
