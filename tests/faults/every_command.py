@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import pyarrow.parquet as pq
 from pyiceberg.table import StaticTable
 
 from tests.faults.power_cut_workload import carry_out
@@ -27,6 +28,8 @@ from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.verify import verify_backup
 from winnow.pipeline.compaction.open_runs import settle_open_runs
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
@@ -56,6 +59,7 @@ TAIL = build_versions(23, 3)
 EXPIRED = build_versions(0, 5)
 UNEXPIRED_OFFSETS = range(5, 9)
 OTHERS = build_versions(0, 8)
+ERASED: Final = b"key-1"
 _START: Final = 14
 """The log start that a deletion of records sets."""
 
@@ -78,7 +82,8 @@ class Command:
 
     ``topics``: what readers see of the topics that it changes. ``ingested``: what is in the log of :data:`TOPIC` as
     ingested, afterwards. ``lost``: readers may see less until it has ended. ``forgets``: attempts that died before, so
-    that a sweep reports their files and leaves them.
+    that a sweep reports their files and leaves them. ``absent``: a key that no file may hold afterwards, and of which
+    old copies do not come back.
     """
 
     run: Callable[[World], object]
@@ -87,6 +92,11 @@ class Command:
     damage: Callable[[Path], object] = lambda _: None
     lost: bool = False
     forgets: bool = False
+    absent: bytes | None = None
+
+    def select(self, records: Sequence[Record]) -> list[Record]:
+        """Leave out the records of the key that must not be there."""
+        return [each for each in records if self.absent is None or each.key != self.absent]
 
 
 def prepare(folder: Path, now_ms: int) -> None:
@@ -168,6 +178,20 @@ def take_back(world: World) -> None:
     resume_partitions(world.installation, TOPIC, by="somebody", everybody=True)
 
 
+def erase(world: World) -> None:
+    """Erase a key from everything."""
+    erase_keys(world.installation, EraseRequest(TOPIC, [ERASED], "request"))
+
+
+def list_files_with(folder: Path, key: bytes) -> list[str]:
+    """The Parquet files of :data:`TOPIC` that hold a record of ``key``."""
+    return [
+        str(path.relative_to(folder))
+        for path in folder.glob(f"home/warehouse/*/{TOPIC}-*/**/*.parquet")
+        if key in pq.read_table(path, columns=["key"]).column("key").to_pylist()
+    ]
+
+
 def back_up(world: World) -> None:
     """Back up everything, and verify it."""
     destination = str(world.folder / "backup")
@@ -241,6 +265,12 @@ def make_commands(now_ms: int) -> Mapping[str, Command]:
         "store rebuild": Command(lambda world: rebuild_store(world.installation), damage=lose_store, forgets=True),
         "checkpoints import": Command(lambda world: import_checkpoints(world.installation, PLAIN, entries)),
         "ingest undo": Command(undo, {TOPIC: compute_survivors(CLEAN)}, CLEAN),
+        "erase": Command(
+            erase,
+            {TOPIC: [each for each in BEFORE if each.key != ERASED]},
+            [each for each in (*CLEAN, *DIRTY) if each.key != ERASED],
+            absent=ERASED,
+        ),
         "undo": Command(take_back, {TOPIC: sort_records([*CLEAN, *DIRTY])}),
         "partitions pause": Command(pause),
     }

@@ -38,6 +38,7 @@ FEW = {
     "store rebuild": 0.4,
     "ingest undo": 0.5,
     "undo": 0.6,
+    "erase": 0.7,
 }
 """Where in a command's calls it is killed."""
 NEVER = 1 << 40
@@ -115,6 +116,8 @@ def complete(folder: Path, command: Command, where: str) -> None:
         with suppress(WinnowError):  # it had come to its end, or may not do it again: the topics show which
             command.run(world)
         assert_equal(every_command.read_topics(world), after, where)
+        if command.absent is not None:
+            assert every_command.list_files_with(folder, command.absent) == [], where
         go_on(world, command, where)
         unnamed = {path for path in every_command.list_unnamed_files(folder) if not command.forgets or DEAD not in path}
         assert unnamed == set(), where
@@ -127,7 +130,7 @@ def go_on(world: World, command: Command, where: str) -> None:
     for _ in range(2):
         world.clock.now_ms += 2 * HOUR_MS
         sweep_topics(world.installation, sorted({TOPIC, *(topic for topic, left in command.topics.items() if left)}))
-    records = every_command.sort_records([*command.ingested, *TAIL])
+    records = every_command.sort_records([*command.ingested, *command.select(TAIL)])
     assert world.read() == compute_survivors(records), where
     assert world.installation.store.runs.list_open(TOPIC) == [], where
 

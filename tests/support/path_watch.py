@@ -25,7 +25,7 @@ _PART = r"\w[\w.-]*"
 _DRAFT = rf"(?:\.{_HEX})?"
 _IN_TABLE = (
     rf"metadata/(?:(?:optimized-m-)?{_UUID}(?:-m\d+)?\.avro|snap-\d+-\d+-{_UUID}\.avro|\d+-{_UUID}\.metadata\.json)",
-    rf"_winnow/(?:state|receipts|ingests|chains)/\.?{_PART}\.json{_DRAFT}",
+    rf"_winnow/(?:state|receipts|ingests|erasures|chains)/\.?{_PART}\.json{_DRAFT}",
     rf"data/(?:{_PART}/)*\.?{_PART}\.(?:parquet|json){_DRAFT}",
 )
 _FILES = {

@@ -41,3 +41,8 @@ def read_erasures(state: TopicState) -> Iterator[ErasureDocument]:
     """Read the documents of all erasures of a topic, oldest first; raises as :func:`read_erasure`."""
     for reference in state.erasures:
         yield read_erasure(state, reference)
+
+
+def find_erased_files(state: TopicState) -> dict[str, str]:
+    """Return by path of each file that held an erased key the id of its erasure; raises as :func:`read_erasure`."""
+    return {file.path: each.erasure_id for each in read_erasures(state) for file in each.files}

@@ -60,11 +60,15 @@ class UndoDecision:
 
 @dataclass(frozen=True)
 class _Log:
-    """A head's state with its segments, its changes from the one that is taken back on, and what is looked up in it."""
+    """A head's state with its segments, its changes from the one that is taken back on, and what is looked up in it.
+
+    ``erased``: by path of a file that held an erased key, the erasure that ended it.
+    """
 
     state: TopicState
     live: Mapping[int, Sequence[Segment]]
     changes: Sequence[LogChange]
+    erased: Mapping[str, str]
 
     @cached_property
     def undone(self) -> dict[str, frozenset[int]]:
@@ -106,6 +110,7 @@ def decide_undo(
     partitions: Collection[int] | None = None,
     *,
     takes_later: bool = False,
+    erased: Mapping[str, str] | None = None,
 ) -> UndoDecision:
     """Decide what taking back the first of ``changes`` would do.
 
@@ -115,6 +120,7 @@ def decide_undo(
         changes: that change, and all that came after it, oldest first.
         partitions: only these; None or none: all that it changed.
         takes_later: take back what contradicts it, too.
+        erased: by path of a file that held an erased key, the id of the erasure.
 
     Raises:
         UsageError: it changed nothing in one of ``partitions``.
@@ -128,7 +134,7 @@ def decide_undo(
                 left="Nothing was changed.",
             )
     done = state.list_undone_partitions(target.change_id)
-    log = _Log(state, live, changes)
+    log = _Log(state, live, changes, erased or {})
     found: list[PartitionUndo] = []
     obstacles: list[Obstacle] = []
     for number in sorted(set(partitions or target.partitions) - done):
@@ -151,7 +157,7 @@ def _decide_partition(log: _Log, number: int, *, takes_later: bool) -> Partition
     reversals = [_get_reversal(change, number) for change in taken]
     present = log.state.partitions[number]
     _require_continuity(name, present, reversals)
-    restored, removed = _compute_segments(name, live, reversals)
+    restored, removed = _compute_segments(name, log, live, reversals)
     _require_available(name, log, restored)
     _require_fit(name, present, live, restored, removed)
     start, log_starts = _compute_log_start(log.state, number, standing, taken)
@@ -212,7 +218,7 @@ def _require_continuity(name: str, present: PartitionState, reversals: Sequence[
 
 
 def _compute_segments(
-    name: str, live: Sequence[Segment], reversals: Sequence[PartitionReversal]
+    name: str, log: _Log, live: Sequence[Segment], reversals: Sequence[PartitionReversal]
 ) -> tuple[list[Segment], list[Segment]]:
     """Return the segments that come back into the log, and those that leave it."""
     there = {segment.path: segment for segment in live}
@@ -223,6 +229,7 @@ def _compute_segments(
             if restored.pop(path, None) is not None:
                 continue
             if path not in there:
+                _require_not_erased(name, log, path)
                 raise _ObstacleError(f"a segment of {name} that it wrote is no longer in the log: {path}")
             removed.append(there[path])
         restored |= {segment.path: segment for segment in each.removed}
@@ -232,11 +239,17 @@ def _compute_segments(
 def _require_available(name: str, log: _Log, restored: Iterable[Segment]) -> None:
     """Check that the log still has each file among those that wait for the end of their grace."""
     for segment in restored:
+        _require_not_erased(name, log, segment.path)
         if segment.path in log.condemned:
             at = format_ms(log.condemned[segment.path].retired_at_ms)
             raise _ObstacleError(f"a sweep is deleting a segment of {name} that it replaced at {at}: {segment.path}")
         if segment.path not in log.retired:
             raise _ObstacleError(f"a sweep has deleted a segment of {name} that it replaced: {segment.path}")
+
+
+def _require_not_erased(name: str, log: _Log, path: str) -> None:
+    if path in log.erased:
+        raise _ObstacleError(f"ended by erasure {log.erased[path]}: a segment of {name} held an erased key: {path}")
 
 
 def _require_fit(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from winnow.errors import UsageError
+from winnow.log.erasures import find_erased_files
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.undo.changes import LogChange, find_topic_of_deletion, list_newest_changes
 from winnow.pipeline.undo.decide import PartitionUndo, UndoDecision, decide_undo
@@ -61,10 +62,10 @@ def list_undoable(installation: Installation, topic: str, *, limit: int = DEFAUL
     head = log.head()
     grace_ms = log.config(head).retired_grace_ms
     changes = list_newest_changes(log, head, limit)
-    live = log.segments(head)
+    live, erased = log.segments(head), find_erased_files(head.state)
 
     def decide(number: int, *, takes_later: bool) -> UndoDecision:
-        return decide_undo(head.state, live, changes[number:], takes_later=takes_later)
+        return decide_undo(head.state, live, changes[number:], takes_later=takes_later, erased=erased)
 
     found = []
     for number, change in enumerate(changes):

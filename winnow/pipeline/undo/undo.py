@@ -18,6 +18,7 @@ from winnow.errors import DamagedSegmentError, UndoRefusedError
 from winnow.files.checked_reading import check_segment_offsets
 from winnow.files.quarantine_files import is_of_keyless_move
 from winnow.log import fence
+from winnow.log.erasures import find_erased_files
 from winnow.log.head import Change, Head
 from winnow.log.quarantine import Quarantine
 from winnow.log.state import UNDONE_MOVES_PROPERTY
@@ -114,7 +115,14 @@ def undo_change(
 
     def build(head: Head) -> Change:
         changes = list_changes_from(log, head, change_id)
-        decision = decide_undo(head.state, log.segments(head), changes, partitions, takes_later=takes_later)
+        decision = decide_undo(
+            head.state,
+            log.segments(head),
+            changes,
+            partitions,
+            takes_later=takes_later,
+            erased=find_erased_files(head.state),
+        )
         _require_no_obstacle(topic, change_id, decision)
         if not decision.partitions:
             raise _AlreadyUndoneError
