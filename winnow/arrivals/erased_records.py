@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,15 @@ class ErasedRecords:
     def restart(self) -> None:
         """Count anew: the input is read again."""
         self.counts.clear()
+
+    def ignore_offsets(self) -> ErasedRecords:
+        """Return this for a topic whose offsets are not those of the log: there the time alone tells what is old."""
+        moved: dict[str, ErasureDocument] = {}
+        for each in self.erasures.values():
+            if each.erasure_id not in moved:
+                moved[each.erasure_id] = replace(each, ends={})
+        by_digest = {digest: moved[each.erasure_id] for digest, each in self.erasures.items()}
+        return ErasedRecords(self.digester, by_digest, needs_timestamps=True)
 
     def remove(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
         """Return ``batch``, of :data:`winnow.files.record_batch.RECORD_SCHEMA`, without old copies, and count them.
