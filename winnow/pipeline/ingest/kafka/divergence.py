@@ -217,6 +217,7 @@ class _ComparedPartition:
         self._reader = reader
         self._pieces = _list_pieces(state.epochs, partition, end)
         self._known = state.epochs[-1].leader_epochs.get(partition, ())
+        self._has_erasures = bool(state.erasures)
         self.left_out: frozenset[int] = frozenset()
         at_brokers = topic.partitions[partition]
         self._begin = at_brokers.start_offset
@@ -235,11 +236,15 @@ class _ComparedPartition:
         if any(each.offset in theirs and not self._is_equal(each, theirs[each.offset]) for each in ours):
             self.has_diverged = True
             return None
-        if ours and ours[-1].offset in theirs:
+        if ours and ours[-1].offset in theirs and not self._is_newest_erased(ours[-1].offset):
             newest = ours[-1].offset
             number = next(part.number for part in self._reader.leader_epochs if part.start <= newest < part.end)
             return LeaderEpoch(number, newest, newest + 1)
         return self._ask_for_position()
+
+    def _is_newest_erased(self, offset: int) -> bool:
+        """Check whether records behind ``offset`` that were read may have been erased: the brokers still have them."""
+        return self._has_erasures and (not self._known or self._known[-1].end > offset + 1)
 
     def find_divergence(self, guess: int | None = None) -> int:
         """Find the offset from which on nothing agrees: that after the last record that is equal on both sides.
@@ -281,7 +286,7 @@ class _ComparedPartition:
         return count
 
     def _ask_for_position(self) -> LeaderEpoch | None:
-        """Have the broker check the leader epoch of the newest record that was read: it may be compacted away.
+        """Have the broker check the leader epoch of the newest record that was read: it may be compacted away, or erased.
 
         Raises:
             TruncatedRangeError: the broker has deleted records meanwhile.
