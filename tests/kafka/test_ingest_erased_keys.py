@@ -50,6 +50,7 @@ def test_old_copies_at_the_brokers_stay_out_however_many_could_read_them(
     for name in ("submit_ingest_plans", "carry_out_in_processes"):
         monkeypatch.setattr(kafka_run, name, refuse)
     monkeypatch.setattr(kafka_run, "MINIMUM_PROCESS_OFFSETS", 5)
+    kept: list[Record] = []
     for first in (30, 60):
         source.write(make_events(first, 30))
         before = len(without(source.records[:first], key, at_ms))

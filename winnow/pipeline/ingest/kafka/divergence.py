@@ -286,7 +286,7 @@ class _ComparedPartition:
         return count
 
     def _ask_for_position(self) -> LeaderEpoch | None:
-        """Have the broker check the leader epoch of the newest record that was read: it may be compacted away, or erased.
+        """Have the broker check the leader epoch of the newest record that was read, which may be gone here.
 
         Raises:
             TruncatedRangeError: the broker has deleted records meanwhile.
