@@ -32,7 +32,7 @@ def test_ingest_reports_as_one_document_what_landed_where(tmp_path: Path) -> Non
     report = winnow("ingest", "files", "orders", path, "--json").document
     assert " ".join(report) == (
         "topic snapshot_id files records_appended records_skipped records_quarantined partitions notices "
-        "records_left_out source_topic layout ingest_id uncommitted removed"
+        "records_left_out source_topic layout ingest_id uncommitted removed records_erased"
     )
     assert (report["topic"], report["files"], report["records_appended"]) == ("orders", 1, 2)
     assert isinstance(report["snapshot_id"], int)

@@ -7,6 +7,7 @@ from tests.mutants.decisions import DECISIONS
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
+from tests.mutants.erase_arrivals import ERASE_ARRIVALS
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
@@ -44,6 +45,7 @@ MUTANTS = (
     *INTEGRITY,
     *MAINTENANCE,
     *UNDO,
+    *ERASE_ARRIVALS,
     *PAGE,
     *READERS,
     *RECOGNITION,

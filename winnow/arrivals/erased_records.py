@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from winnow.sources.input_errors import RecordFault, make_record_error
 from winnow.values.erasures import ErasureDocument, KeyDigester, decode_digests
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -43,27 +40,41 @@ class ErasedRecords:
         """Count anew: the input is read again."""
         self.counts.clear()
 
+    def ignore_offsets(self) -> ErasedRecords:
+        """Return this for a topic whose offsets are not those of the log: there the time alone tells what is old."""
+        moved: dict[str, ErasureDocument] = {}
+        for each in self.erasures.values():
+            if each.erasure_id not in moved:
+                moved[each.erasure_id] = replace(each, ends={})
+        by_digest = {digest: moved[each.erasure_id] for digest, each in self.erasures.items()}
+        return ErasedRecords(self.digester, by_digest, needs_timestamps=True)
+
     def remove(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
         """Return ``batch``, of :data:`winnow.files.record_batch.RECORD_SCHEMA`, without old copies, and count them.
 
         Raises:
             BadInputError: whether a record of an erased key is old cannot be told.
         """
-        keys = batch.column("key")
-        known: dict[bytes, ErasureDocument | None] = {}
-        old: Mask | None = None
-        for at, scalar in enumerate(keys):
-            key = scalar.as_py()
-            if key is None:
-                continue
-            if key not in known:
-                known[key] = self.erasures.get(self.digester.compute(key))
-            erasure = known[key]
-            if erasure is not None and self._is_old(batch, at, erasure, path):
-                old = np.zeros(batch.num_rows, np.bool_) if old is None else old
+        found = self._find_erasures(batch.column("key"))
+        if not found:
+            return batch
+        old = np.zeros(batch.num_rows, np.bool_)
+        for at, erasure in found.items():
+            if self._is_old(batch, at, erasure, path):
                 old[at] = True
                 self.counts[batch.column("partition")[at].as_py()] += 1
-        return batch if old is None else batch.filter(pa.array(~old))
+        return batch.filter(pa.array(~old))
+
+    def _find_erasures(self, keys: pa.Array) -> dict[int, ErasureDocument]:
+        """Find the rows of erased keys, in their order, each with the erasure that counts."""
+        encoded = keys.dictionary_encode()
+        known = [self.erasures.get(self.digester.compute(key)) for key in encoded.dictionary.to_pylist()]
+        if not any(known):
+            return {}
+        numbers = encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+        is_known = np.array([erasure is not None for erasure in [*known, None]], np.bool_)
+        rows = ((int(at), known[numbers[at]]) for at in np.flatnonzero(is_known[numbers]))
+        return {at: erasure for at, erasure in rows if erasure is not None}
 
     def _is_old(self, batch: pa.RecordBatch, at: int, erasure: ErasureDocument, path: str) -> bool:
         partition, offset = batch.column("partition")[at].as_py(), batch.column("offset")[at].as_py()

@@ -26,6 +26,7 @@ from winnow.sources.topic_filter import TopicFilter
 if TYPE_CHECKING:
     import duckdb
 
+    from winnow.arrivals.erased_records import ErasedRecords
     from winnow.engine.task_resources import TaskBudget
 from typing import Any
 
@@ -43,7 +44,10 @@ Progress = Callable[[int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class SpooledFile:
-    """One input file: its name, digests per partition, and whether any of its records has no offset."""
+    """One input file: its name, digests per partition, and whether any of its records has no offset.
+
+    Digests and offsets are those of all of its records; ``records`` are those that are left without erased ones.
+    """
 
     number: int
     path: str
@@ -64,11 +68,22 @@ class PartitionArrivals:
 
 
 class Spool:
-    """Reads files into a local spool and queries it. Use as a context manager: leaving it removes the spool."""
+    """Reads files into a local spool and queries it. Use as a context manager: leaving it removes the spool.
 
-    def __init__(self, topic: str, partitions: int, budget: TaskBudget, source: RecordInput) -> None:
+    ``erased``: what is left out of the input before it is written anywhere; None: no key of the topic was erased.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        budget: TaskBudget,
+        source: RecordInput,
+        erased: ErasedRecords | None = None,
+    ) -> None:
         self.topic = topic
         self.source = source
+        self.erased = erased
         self.records_of = TopicFilter(topic)
         self.repeats: dict[int, int] = {}
         self._partitions = partitions
@@ -116,8 +131,8 @@ class Spool:
         ``repeats`` has their number per partition.
 
         Raises:
-            BadInputError: a part cannot be read or holds something that is not a record, or two different records have
-                one offset.
+            BadInputError: a part cannot be read or holds something that is not a record, two different records have one
+                offset, or whether a record of an erased key is old cannot be told.
         """
         for _ in range(MAXIMUM_READINGS):
             try:
@@ -133,24 +148,27 @@ class Spool:
             )
 
     def _read(self, opened: InputPass, progress: Progress | None) -> None:
-        source = self.source
+        source, erased = self.source, self.erased
         total_bytes = sum(source.measure(number) for number in range(len(source.names)))
         read_bytes = 0
         sequence = 0
         self.files = []
         self.records_of = opened.records_of
         order = ArrivalOrder()
+        if erased is not None:
+            erased.restart()
         with pq.ParquetWriter(self._path, SPOOL_SCHEMA, compression="lz4", write_statistics=False) as writer:
             for number, path in enumerate(source.names):
                 digests = SliceDigests()
                 records = lacking = 0
                 for batch in opened.read(number):
                     digests.update(batch)
-                    order.note(batch)
-                    writer.write_batch(add_file_columns(batch, number, sequence))
-                    sequence += batch.num_rows
-                    records += batch.num_rows
                     lacking += batch.column("offset").null_count
+                    kept = batch if erased is None else erased.remove(batch, path)
+                    order.note(kept)
+                    writer.write_batch(add_file_columns(kept, number, sequence))
+                    sequence += kept.num_rows
+                    records += kept.num_rows
                     if progress is not None:
                         progress(read_bytes, total_bytes, sequence)
                 self.files.append(

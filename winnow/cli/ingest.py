@@ -362,6 +362,7 @@ def format_summary(report: IngestReport) -> str:
     text += f", {report.records_skipped:,} skipped because they are there already" if report.records_skipped else ""
     text += f", {report.records_quarantined:,} quarantined" if report.records_quarantined else ""
     text += f", {report.records_left_out:,} of other topics left out" if report.records_left_out else ""
+    text += f", {report.records_erased:,} of erased keys left out" if report.records_erased else ""
     return text + (
         f". Snapshot {report.snapshot_id}." if report.snapshot_id is not None else ". Nothing was committed."
     )

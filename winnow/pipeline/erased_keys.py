@@ -67,3 +67,25 @@ def open_erased_records(installation: Installation, head: Head, *, left: str) ->
         if counting
         else None
     )
+
+
+def list_remaining_tombstones(state: TopicState) -> dict[int, frozenset[int]]:
+    """List per partition the offsets at which a tombstone may stand in the place of an erased record.
+
+    Where the log is compared with what it was read from, these offsets tell nothing.
+
+    Raises:
+        DamagedMetadataError: the document of an erasure is gone or damaged.
+    """
+    offsets: dict[int, set[int]] = {}
+    for erasure in read_erasures(state):
+        for tombstone in erasure.tombstones:
+            offsets.setdefault(tombstone.partition, set()).add(tombstone.offset)
+    return {partition: frozenset(found) for partition, found in offsets.items()}
+
+
+def has_same_erasures(state: TopicState, other: TopicState) -> bool:
+    """Check whether two states of a topic name the same erasures; how far one has come since decides nothing."""
+    return [(each.erasure_id, each.sha256) for each in state.erasures] == [
+        (each.erasure_id, each.sha256) for each in other.erasures
+    ]

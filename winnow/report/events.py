@@ -47,6 +47,7 @@ EVENTS: tuple[EventDefinition, ...] = (
             "records_skipped",
             "records_quarantined",
             "records_left_out",
+            "records_erased",
             "snapshot_id",
             "duration_ms",
         ),

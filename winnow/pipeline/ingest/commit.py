@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.arrivals.spool import SpooledFile
 from winnow.arrivals.write_range import NO_PARTITION, PartitionAppender, PartitionResult
 from winnow.config.topic import TopicConfig
@@ -24,78 +24,25 @@ from winnow.files import storage
 from winnow.files.quarantine_files import locate_ingest_folder
 from winnow.log.head import Change, Head
 from winnow.log.reference_chains import count_receipts, has_same_ingests, list_seen_digests, write_ledger
+from winnow.pipeline.erased_keys import has_same_erasures
+from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.ingest.history import check_same_log, keep_offsets
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError, PartitionIngest
-from winnow.pipeline.installation import Installation
-from winnow.pipeline.topics.leases import renew_in_background
 from winnow.pipeline.topics.overview import refresh_after_append
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.winnow.parquet import list_extra_columns
 from winnow.sources.topic_filter import TopicFilter
-from winnow.store import OpenIngest
 from winnow.store.rows import AppendedRecords
 from winnow.values.model import Segment
 from winnow.values.topic_state import Append, IngestLedger, PartitionState, TopicState
 
 
-class IngestHeartbeat:
-    """Marks an ingest call as running, so that a sweep neither deletes its files nor voids it.
-
-    The row decides nothing: whether the call may commit depends on the topic's state (:meth:`is_voided`).
-
-    Args:
-        installation: the installation.
-        topic: the topic that the call appends to.
-        ingest_id: the call's id.
-        least_number: as :meth:`winnow.store.ingests.Ingests.open`.
-    """
-
-    def __init__(self, installation: Installation, topic: str, ingest_id: str, *, least_number: int) -> None:
-        self._installation = installation
-        self._topic = topic
-        self._ingest_id = ingest_id
-        self._least_number = least_number
-        self._opened: OpenIngest | None = None
-
-    def open(self) -> None:
-        """Write the row, if there is none. Call it before the first file.
-
-        Raises:
-            ServiceError: the metadata store cannot be reached.
-        """
-        if self._opened is None:
-            installation = self._installation
-            self._opened = installation.store.ingests.open(
-                self._ingest_id,
-                self._topic,
-                least_number=self._least_number,
-                holder=installation.holder,
-                now_ms=installation.now_ms(),
-            )
-
-    def is_voided(self, state: TopicState) -> bool:
-        """Check whether a commit has voided the call, which must have written files for that."""
-        return self._opened is not None and state.is_voided(self._ingest_id, self._opened.number)
-
-    def close(self) -> None:
-        """Remove the row, once the call is committed or its files are gone. If that fails, the sweep does it."""
-        if self._opened is not None:
-            with contextlib.suppress(WinnowError):
-                self._installation.store.ingests.close([self._ingest_id])
-
-    def renew_in_background(self) -> AbstractContextManager[None]:
-        """Mark the call as running in the background, until the block ends."""
-        return renew_in_background(self._installation, self._renew, name="ingest row")
-
-    def _renew(self) -> None:
-        if self._opened is not None:
-            with contextlib.suppress(Exception):  # a sweep that takes the call for dead costs work, no data
-                self._installation.store.ingests.renew(self._ingest_id, self._installation.now_ms())
-
-
 @dataclass
 class IngestCommit:
-    """Segments prepared for one head, until they are committed. ``files``: all of the input, also skipped ones."""
+    """Segments prepared for one head, until they are committed.
+
+    ``files``: all of the input, also skipped ones. ``erased``: what is left out of it; None: no key was erased.
+    """
 
     request: IngestRequest
     head: Head
@@ -104,6 +51,7 @@ class IngestCommit:
     records_of: TopicFilter | None = None
     ingest_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     results: dict[int, PartitionResult] = field(default_factory=dict)
+    erased: ErasedRecords | None = None
 
     def __post_init__(self) -> None:
         self.installation = self.request.installation
@@ -135,6 +83,11 @@ class IngestCommit:
     def quarantined(self) -> int:
         """New records for the quarantine."""
         return sum(result.quarantined for result in self.results.values())
+
+    @property
+    def records_erased(self) -> int:
+        """Old copies of erased keys that were left out; they count nowhere else."""
+        return 0 if self.erased is None else self.erased.total
 
     @property
     def adds_records(self) -> bool:
@@ -175,7 +128,8 @@ class IngestCommit:
             return
         wanted = records_of.wanted
         others = ", ".join(f"{name} ({count:,})" for name, count in records_of.left_out.items())
-        if not self.request.position.continues and not any(file.records for file in self.files):
+        is_empty = not self.records_erased and not any(file.records for file in self.files)
+        if is_empty and not self.request.position.continues:
             raise BadInputError(
                 f"No record of topic {wanted} is in the input: its {left_out:,} records are of other topics: {others}.",
                 left=NOTHING_INGESTED,
@@ -292,6 +246,8 @@ class IngestCommit:
     def _build_change(self, newest: Head, taken: Sequence[SpooledFile]) -> Change:
         if self.row.is_voided(newest.state):
             raise LogMovedError  # a sweep voided this call, and may have deleted its files
+        if not has_same_erasures(newest.state, self.head.state):
+            raise LogMovedError  # the input may have records of keys that were erased since it was read
         head, cut = self.request.prepare_head(newest), self.request.cut
         self.request.position.check(head.state)
         placed = {number: result for number, result in sorted(self.results.items()) if result.base is not None}
@@ -426,12 +382,22 @@ class IngestCommit:
                 )
                 for number, result in ((number, self.results[number]) for number in self._list_partitions())
             ),
-            notices=tuple(self.notices),
+            notices=(*self.notices, *describe_erased(self.records_erased)),
             records_left_out=0 if records_of is None else records_of.records_left_out,
             source_topic=None if records_of is None else records_of.source_topic,
             layout=self.request.position.describe().layout or "winnow",
             ingest_id=None if snapshot_id is None else self.ingest_id,
+            records_erased=self.records_erased,
         )
+
+
+def describe_erased(records: int) -> list[str]:
+    """Say that ``records`` old copies of erased keys were left out; nothing if there were none."""
+    if not records:
+        return []
+    if records == 1:
+        return ["1 record of an erased key was left out: it is an old copy."]
+    return [f"{records:,} records of erased keys were left out: they are old copies."]
 
 
 def remove_files(paths: Sequence[str], *, below: Sequence[str]) -> bool:

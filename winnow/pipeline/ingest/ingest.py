@@ -113,6 +113,7 @@ def finish_ingest(
         records_skipped=done.records_skipped,
         records_quarantined=done.records_quarantined,
         records_left_out=done.records_left_out,
+        records_erased=done.records_erased,
         snapshot_id=None if done.snapshot_id is None else str(done.snapshot_id),
         duration_ms=installation.now_ms() - started_ms,
     )

@@ -51,7 +51,8 @@ class IngestReport:
 
     ``records_left_out``: records of other topics than ``source_topic``; they count nowhere else. ``ingest_id``: None if
     nothing was committed. ``uncommitted``: what a source of transactions holds back; empty for files. ``removed``:
-    records that left the log in the same commit, for those that the brokers have in their place.
+    records that left the log in the same commit, for those that the brokers have in their place. ``records_erased``:
+    old copies of erased keys that were left out; they count nowhere else.
     """
 
     topic: str
@@ -68,6 +69,7 @@ class IngestReport:
     ingest_id: str | None = None
     uncommitted: tuple[UncommittedRecords, ...] = ()
     removed: tuple[RemovedRecords, ...] = ()
+    records_erased: int = 0
 
 
 class LogMovedError(Exception):

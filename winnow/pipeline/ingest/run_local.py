@@ -19,6 +19,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from winnow.arrivals.broker_range import KafkaInput
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.arrivals.read_range import OrderedWorker
 from winnow.arrivals.spool import PartitionArrivals, Progress, Spool, SpooledFile, add_file_columns
 from winnow.arrivals.write_range import (
@@ -32,10 +34,12 @@ from winnow.errors import BadInputError, CommitConflictError
 from winnow.files.parquet_writer import ROW_GROUP_BYTES
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
+from winnow.pipeline.erased_keys import has_same_erasures, open_erased_records
 from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.judge import check_order, check_overlap, require_keys, require_partitions
 from winnow.pipeline.ingest.keyless import KeylessRecords
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
+from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.record_input import InputPass, ReadAgainError, RecordInput
 from winnow.sources.slice_digests import SliceDigests
 from winnow.values.topic_state import TopicState
@@ -58,6 +62,7 @@ class StreamingAppender:
         make: makes the appender of a partition.
         held_bytes: maximum bytes buffered for row groups.
         needs_keys: whether a record without a key needs the spool.
+        erased: what is left out of the input before it is written anywhere; None: no key was erased.
     """
 
     def __init__(
@@ -67,11 +72,13 @@ class StreamingAppender:
         *,
         held_bytes: int,
         needs_keys: bool,
+        erased: ErasedRecords | None = None,
     ) -> None:
         self._state = state
         self._make = make
         self._held_bytes = max(held_bytes, ROW_GROUP_BYTES)
         self._needs_keys = needs_keys
+        self._erased = erased
         self._open: dict[int, PartitionAppender] = {}
         self._closed: dict[int, PartitionAppender] = {}
         self._lacking: dict[int, bool] = {}
@@ -82,9 +89,13 @@ class StreamingAppender:
 
         Raises:
             NotStreamableError: a record needs the spool.
-            BadInputError: a part cannot be read or holds something that is not a record.
+            BadInputError: a part cannot be read or holds something that is not a record, or whether a record of an
+                erased key is old cannot be told.
         """
         self._paths = source.names
+        erased = self._erased
+        if erased is not None:
+            erased.restart()
         total_bytes = sum(source.measure(number) for number in range(len(source.names)))
         read_bytes = read_records = 0
         files: list[SpooledFile] = []
@@ -95,8 +106,9 @@ class StreamingAppender:
                 for batch in opened.read(number):
                     sorted_batch = self._sort_by_partition(batch)
                     hashing.put(digests.update, sorted_batch)
-                    writing.put(self._write, add_file_columns(sorted_batch, number, 0))
-                    records += batch.num_rows
+                    kept = sorted_batch if erased is None else erased.remove(sorted_batch, path)
+                    writing.put(self._write, add_file_columns(kept, number, 0))
+                    records += kept.num_rows
                     lacking += batch.column("offset").null_count
                     read_records += batch.num_rows
                     if progress is not None:
@@ -180,22 +192,44 @@ def append_records(request: IngestRequest, head: Head, progress: Progress | None
     """
     try:
         return _StreamingIngest(request, head).run(progress)
-    except (NotStreamableError, LogMovedError):
+    except NotStreamableError:
         return _append_spooled(request, head, progress)
+    except LogMovedError:
+        return _append_spooled(request, request.prepare_head(request.log.newest_head()), progress)
 
 
 def _append_spooled(request: IngestRequest, head: Head, progress: Progress | None) -> IngestReport:
+    """Append by way of a spool; ``head``: for whose erasures the input is read first."""
     log = request.log
-    with Spool(log.topic, log.partitions(head), request.installation.budget, request.source) as spool:
-        spool.read(progress)
-        for _ in range(MAXIMUM_COMMIT_TRIES):
-            with contextlib.suppress(LogMovedError):
-                return _SpooledIngest(request, request.prepare_head(log.newest_head()), spool).run()
+    tries = 0
+    while tries < MAXIMUM_COMMIT_TRIES:
+        erased = open_erased(request, head)
+        with Spool(log.topic, log.partitions(head), request.installation.budget, request.source, erased) as spool:
+            spool.read(progress)
+            while tries < MAXIMUM_COMMIT_TRIES:
+                tries += 1
+                newest = request.prepare_head(log.newest_head())
+                if not has_same_erasures(newest.state, head.state):
+                    head = newest  # the spool may have records of keys that were erased since: read again without them
+                    break
+                with contextlib.suppress(LogMovedError):
+                    return _SpooledIngest(request, newest, spool).run()
     raise CommitConflictError(
         f"The log of topic {log.topic} moved {MAXIMUM_COMMIT_TRIES} times while this call prepared its segments.",
         left="Nothing of it landed.",
         next="Run it again.",
     )
+
+
+def open_erased(request: IngestRequest, head: Head) -> ErasedRecords | None:
+    """Open what is left out of the input of ``request`` over ``head``; None: no key was erased.
+
+    Raises as :func:`winnow.pipeline.erased_keys.open_erased_records`.
+    """
+    erased = open_erased_records(request.installation, head, left=NOTHING_INGESTED)
+    if erased is not None and isinstance(request.source, KafkaInput):
+        erased.needs_timestamps = True  # a topic at brokers may be another life than what the log holds
+    return erased
 
 
 class _StreamingIngest(IngestCommit):
@@ -211,12 +245,14 @@ class _StreamingIngest(IngestCommit):
             return self._run(progress)
 
     def _run(self, progress: Progress | None) -> IngestReport:
+        self.erased = open_erased(self.request, self.head)
         opened = self.request.source.open_pass(len(self.head.state.partitions))
         appender = StreamingAppender(
             self.head.state,
             self.open_appender,
             held_bytes=self.installation.budget.memory_limit_bytes // 2,
             needs_keys=self.config.compacts,
+            erased=self.erased,
         )
         try:
             self.files = self._read(appender, opened, progress)
@@ -250,6 +286,7 @@ class _SpooledIngest(IngestCommit):
     def __init__(self, request: IngestRequest, head: Head, spool: Spool) -> None:
         super().__init__(request, head, spool.files)
         self.spool = spool
+        self.erased = spool.erased
         self._appender: PartitionAppender | None = None
         self._count_skipped(spool.repeats)
         self.quarantines = self.config.compacts and self.config.keyless == "quarantine"

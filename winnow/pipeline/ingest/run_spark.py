@@ -95,6 +95,8 @@ def find_local_reason(request: IngestRequest, head: Head) -> str | None:
     config = request.log.config(head)
     if head.state.quarantine_ingests or (config.compacts and config.keyless == "quarantine"):
         return "records without a key go to the quarantine"
+    if head.state.erasures:
+        return "old copies of erased keys are left out by one process"
     return None
 
 
@@ -103,7 +105,7 @@ def append_on_spark(request: IngestRequest, head: Head, progress: Progress | Non
 
     Raises:
         BadInputError: a record is refused; nothing landed.
-        LocalOnlyError: a record has no offset; nothing landed.
+        LocalOnlyError: a record has no offset, or keys were erased meanwhile; nothing landed.
         ServiceError: Spark or the object store failed; nothing landed.
         CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
@@ -118,6 +120,9 @@ def append_on_spark(request: IngestRequest, head: Head, progress: Progress | Non
         except LogMovedError:
             moves += 1
         head = request.log.newest_head()
+        reason = find_local_reason(request, head)
+        if reason is not None:
+            raise LocalOnlyError(reason)
     if plans == MAXIMUM_PLANS:
         raise BadInputError(
             "The archive changed while it was read.",

@@ -7,7 +7,7 @@ that differs refutes it. Times only, because sinks change keys, values and heade
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow.compute as pc
 
@@ -26,11 +26,16 @@ Times = dict[int, int]
 
 
 def check_continuity(
-    log_topic: str, reading: KafkaReading, live: Mapping[int, Sequence[Segment]], reader: RangeReader
+    log_topic: str,
+    reading: KafkaReading,
+    live: Mapping[int, Sequence[Segment]],
+    reader: RangeReader,
+    tombstones: Mapping[int, Collection[int]],
 ) -> list[str]:
     """Check that the records which came from files since the brokers were read are of the topic; return notices.
 
-    ``live``: the live segments of the log.
+    ``live``: the live segments of the log. ``tombstones``: per partition the offsets of those that stand in the place
+    of erased records, which are not compared.
 
     Raises:
         BadInputError: a record has another time at the brokers, or nothing is left there to compare.
@@ -38,7 +43,7 @@ def check_continuity(
     open_ends = []
     shown = 0
     for partition, start in reading.unproven.items():
-        ours = _read_newest_times(log_topic, live.get(partition, ()), start)
+        ours = _read_newest_times(log_topic, live.get(partition, ()), start, tombstones.get(partition, ()))
         theirs = _read_times(reading, partition, min(ours), reader) if ours else {}
         common = sorted(ours.keys() & theirs.keys())
         different = next((offset for offset in common if ours[offset] != theirs[offset]), None)
@@ -69,7 +74,7 @@ def check_continuity(
     return [f"{shown:,} of the newest records, which came from files, were compared with the brokers'."]
 
 
-def _read_newest_times(topic: str, segments: Sequence[Segment], start: int) -> Times:
+def _read_newest_times(topic: str, segments: Sequence[Segment], start: int, left_out: Collection[int]) -> Times:
     """Read offsets and times of the newest records from offset ``start`` on; records without a time tell nothing."""
     found: Times = {}
     for segment in reversed(segments):
@@ -79,7 +84,9 @@ def _read_newest_times(topic: str, segments: Sequence[Segment], start: int) -> T
         for batch in read_log_segment(topic, segment, max(first, segment.last_offset - COMPARED_RECORDS)):
             times_us = pc.cast(batch.column("timestamp"), "int64").to_pylist()
             pairs = zip(batch.column("offset").to_pylist(), times_us, strict=True)
-            found |= {offset: time_us // 1000 for offset, time_us in pairs if time_us is not None}
+            found |= {
+                offset: time_us // 1000 for offset, time_us in pairs if time_us is not None and offset not in left_out
+            }
     return dict(itertools.islice(sorted(found.items(), reverse=True), COMPARED_RECORDS))
 
 

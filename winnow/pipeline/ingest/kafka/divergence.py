@@ -23,6 +23,7 @@ from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader, TruncatedRangeError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.erased_keys import list_remaining_tombstones
 from winnow.pipeline.installation import Installation
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.values.epochs import UNKNOWN_LEADER_EPOCH, Epoch, LeaderEpoch
@@ -106,16 +107,19 @@ def compare_with_brokers(
         TruncatedRangeError: the broker has deleted records meanwhile.
         ServiceError: the cluster cannot be reached.
         DamagedSegmentError: a segment of the log is not what was written.
+        DamagedMetadataError: the document of an erasure is gone or damaged.
     """
     changed = _list_changed(state, topic)
     if not changed:
         return Comparison()
     live = list_segments()
+    tombstones = list_remaining_tombstones(state)
     divergences, positions = [], {}
     guesses: Mapping[int, int] | None = None
     with RangeReader(settings) as reader:
         for partition, end in changed.items():
             compared = _ComparedPartition(state, topic, partition, end, live.get(partition, ()), reader)
+            compared.left_out = tombstones.get(partition, frozenset())
             position = compared.find_position()
             if not compared.has_diverged:
                 if position is not None:
@@ -192,7 +196,10 @@ def _list_changed(state: TopicState, topic: BrokerTopic) -> dict[int, int]:
 
 
 class _ComparedPartition:
-    """One partition on both sides. ``has_diverged`` is known once :meth:`find_position` was called."""
+    """One partition on both sides. ``has_diverged`` is known once :meth:`find_position` was called.
+
+    ``left_out``: offsets of the log whose records are not compared: tombstones in the place of erased records.
+    """
 
     def __init__(
         self,
@@ -210,6 +217,8 @@ class _ComparedPartition:
         self._reader = reader
         self._pieces = _list_pieces(state.epochs, partition, end)
         self._known = state.epochs[-1].leader_epochs.get(partition, ())
+        self._has_erasures = bool(state.erasures)
+        self.left_out: frozenset[int] = frozenset()
         at_brokers = topic.partitions[partition]
         self._begin = at_brokers.start_offset
         self._stable = at_brokers.stable_offset
@@ -227,11 +236,15 @@ class _ComparedPartition:
         if any(each.offset in theirs and not self._is_equal(each, theirs[each.offset]) for each in ours):
             self.has_diverged = True
             return None
-        if ours and ours[-1].offset in theirs:
+        if ours and ours[-1].offset in theirs and not self._is_newest_erased(ours[-1].offset):
             newest = ours[-1].offset
             number = next(part.number for part in self._reader.leader_epochs if part.start <= newest < part.end)
             return LeaderEpoch(number, newest, newest + 1)
         return self._ask_for_position()
+
+    def _is_newest_erased(self, offset: int) -> bool:
+        """Check whether records behind ``offset`` that were read may have been erased: the brokers still have them."""
+        return self._has_erasures and (not self._known or self._known[-1].end > offset + 1)
 
     def find_divergence(self, guess: int | None = None) -> int:
         """Find the offset from which on nothing agrees: that after the last record that is equal on both sides.
@@ -273,7 +286,7 @@ class _ComparedPartition:
         return count
 
     def _ask_for_position(self) -> LeaderEpoch | None:
-        """Have the broker check the leader epoch of the newest record that was read: it may be compacted away.
+        """Have the broker check the leader epoch of the newest record that was read, which may be gone here.
 
         Raises:
             TruncatedRangeError: the broker has deleted records meanwhile.
@@ -323,7 +336,8 @@ class _ComparedPartition:
                     for record in _list_records(batch, times, piece.base):
                         if record.offset + piece.base > last:
                             break
-                        yield record
+                        if record.offset + piece.base not in self.left_out:
+                            yield record
 
     def _read_theirs(self, start: int, end: int) -> Iterator[_Record]:
         for batch in self._reader.read(BrokerRange(self._topic.name, self._partition, start, end)):

@@ -20,6 +20,7 @@ from winnow.kafka.range_reader import RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_configuration import add_partitions
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.erased_keys import list_remaining_tombstones, open_erased_records
 from winnow.pipeline.ingest.ingest import finish_ingest
 from winnow.pipeline.ingest.kafka.configuration import create_from_kafka, follow_configuration
 from winnow.pipeline.ingest.kafka.continuity import check_continuity
@@ -184,10 +185,10 @@ def ingest_kafka_topics(
 
 
 def _is_local(prepared: PreparedTopic) -> bool:
-    """Check whether a topic is read in this process whatever its size: it has nothing new, or a quarantine."""
-    config = prepared.log.config(prepared.head)
-    quarantines = prepared.head.state.quarantine_ingests or (config.compacts and config.keyless == "quarantine")
-    return bool(quarantines) or not prepared.reading.ranges
+    """Check whether a topic is read in this process whatever its size: nothing is new, or not all of it may land."""
+    config, state = prepared.log.config(prepared.head), prepared.head.state
+    quarantines = state.quarantine_ingests or (config.compacts and config.keyless == "quarantine")
+    return bool(quarantines or state.erasures) or not prepared.reading.ranges
 
 
 def _append_locally(
@@ -264,7 +265,8 @@ def prepare_topic(
     if planned.begins_next_epoch:
         epoch = wanted.previewed
         if epoch is None or not epoch.is_valid(head, found, rules):
-            epoch = compare_epoch(log, head, planned, cluster, rules)
+            erased = open_erased_records(installation, head, left=NOTHING_INGESTED)
+            epoch = compare_epoch(log, head, planned, cluster, rules, erased)
         known = epoch.positions
         notices += describe_epoch_notices(epoch)
     if len(found.partitions) > count:
@@ -277,7 +279,8 @@ def prepare_topic(
     reading = skip_known(plan_reading(head.state, found, rules, compared), known)
     if reading.unproven:
         with RangeReader(cluster.settings) as reader:
-            notices += check_continuity(topic, reading, log.segments(head), reader)
+            tombstones = list_remaining_tombstones(head.state)
+            notices += check_continuity(topic, reading, log.segments(head), reader, tombstones)
     if begins_further_epoch(head.state, reading):
         notices += describe_new_life(head.state, reading, log.segments(head), by_policy=rules != wanted.rules)
     return PreparedTopic(log, head, reading, tuple(notices), started_ms, taking)

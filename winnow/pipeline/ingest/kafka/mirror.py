@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.errors import UsageError
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.offset_syncs import FoundSyncs, MirrorOrigin, find_offset_syncs
@@ -50,8 +51,13 @@ class Mirror:
         origin: MirrorOrigin,
         newest: Mapping[int, Sequence[Fingerprint]],
         cluster: Cluster,
+        tombstones: Mapping[int, Collection[int]],
+        erased: ErasedRecords | None,
     ) -> None:
         """``newest``: the newest records of each partition of the log.
+
+        Neither side has what was erased: ``tombstones`` in the place of erased records, per partition their offsets in
+        the log, and ``erased`` of the mirror.
 
         Raises:
             UsageError: the log followed another topic.
@@ -59,6 +65,7 @@ class Mirror:
             ServiceError: a cluster cannot be reached.
         """
         self._state, self._topic = state, topic
+        self._tombstones, self._erased = tombstones, erased
         self._epoch = state.epochs[-1] if state.epochs else Epoch()
         if self._epoch.topic not in {None, origin.topic}:
             raise UsageError(
@@ -108,7 +115,8 @@ class Mirror:
         for beginning in self._list_beginnings(partition, segments, log_end, first):
             end = min(at_mirror.stable_offset, beginning.start + _MAXIMUM_READ)
             window = BrokerRange(self._topic.name, partition, beginning.start, end)
-            alignment = align_records(beginning.here, read_window(reader, window), begins_at=beginning.begins_at)
+            there = read_window(reader, window, self._erased)
+            alignment = align_records(beginning.here, there, begins_at=beginning.begins_at)
             if alignment.doubt is None:
                 return alignment
             if best is None or alignment.equal > best.equal:
@@ -125,7 +133,7 @@ class Mirror:
             if log_end - begin > COMPARED_OFFSETS or begin < self._epoch.get_begin(partition):
                 continue
             if sync.downstream < offsets.stable_offset:
-                here = read_from(self._state.topic, segments, begin)
+                here = read_from(self._state.topic, segments, begin, self._tombstones.get(partition, ()))
                 yield _Beginning(max(sync.downstream, offsets.start_offset), begin, here)
         start = offsets.stable_offset - _MAXIMUM_READ if first is None else first
         yield _Beginning(max(start, offsets.start_offset), None, self._newest[partition])

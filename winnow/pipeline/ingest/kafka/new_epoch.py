@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.errors import BadInputError, join_first
 from winnow.kafka.cluster import BrokerTopic, Cluster
 from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.erased_keys import list_remaining_tombstones, open_erased_records
 from winnow.pipeline.ingest.kafka.divergence import compare_with_brokers
 from winnow.pipeline.ingest.kafka.mirror import Mirror, describe_aligned
 from winnow.pipeline.ingest.kafka.overlap import (
@@ -82,11 +84,21 @@ def preview_epoch(
     head = log.newest_head()
     compared = compare_with_brokers(head.state, found, partial(log.segments, head), cluster.settings)
     reading = plan_reading(include_partitions(head.state, found), found, rules, compared)
-    return compare_epoch(log, head, reading, cluster, rules)
+    erased = open_erased_records(installation, head, left=NOTHING_INGESTED)
+    return compare_epoch(log, head, reading, cluster, rules, erased)
 
 
-def compare_epoch(log: TopicLog, head: Head, reading: KafkaReading, cluster: Cluster, rules: ReadingRules) -> NewEpoch:
+def compare_epoch(
+    log: TopicLog,
+    head: Head,
+    reading: KafkaReading,
+    cluster: Cluster,
+    rules: ReadingRules,
+    erased: ErasedRecords | None,
+) -> NewEpoch:
     """Compare an epoch that ``reading`` begins with the log, and leave out of it what the log has already.
+
+    ``erased``: what is left out of the input of the log; None: no key was erased.
 
     Raises:
         BadInputError: it would make old values the newest, and ``rules`` do not accept that.
@@ -97,7 +109,7 @@ def compare_epoch(log: TopicLog, head: Head, reading: KafkaReading, cluster: Clu
     live = log.segments(head)
     require_newer_than_left(head.state, reading, live, cluster, accepts_overlap=rules.accepts_overlap)
     state = include_partitions(head.state, reading.topic)
-    epoch = compare_new_epoch(state, reading, live, cluster, rules.mirror_of)
+    epoch = compare_new_epoch(state, reading, live, cluster, rules.mirror_of, erased)
     require_no_overlap(epoch, accepts_overlap=rules.accepts_overlap)
     skipping = skip_known(reading, epoch.positions)
     return replace(epoch, reading=skipping, head=head.table.metadata_location, rules=rules)
@@ -109,6 +121,7 @@ def compare_new_epoch(
     live: Mapping[int, Sequence[Segment]],
     cluster: Cluster,
     origin: MirrorOrigin | None = None,
+    erased: ErasedRecords | None = None,
 ) -> NewEpoch:
     """Compare the newest records of a log with the topic that ``reading`` begins an epoch with.
 
@@ -118,6 +131,7 @@ def compare_new_epoch(
         live: the live segments of the log.
         cluster: the brokers.
         origin: what the topic is said to be a mirror of; then the order of the records decides where it can.
+        erased: what is left out of the input of the log, and so is not compared; None: no key was erased.
 
     Raises:
         BadInputError: the topic of offset syncs that was named is not there.
@@ -126,8 +140,13 @@ def compare_new_epoch(
         DamagedSegmentError: a segment of the log is not what was written.
     """
     topic = reading.topic
-    newest = {number: read_newest(state.topic, live.get(number, ())) for number in topic.partitions}
-    mirror = None if origin is None else Mirror(state, topic, origin, newest, cluster)
+    tombstones = list_remaining_tombstones(state)
+    newest = {
+        number: read_newest(state.topic, live.get(number, ()), tombstones.get(number, ()))
+        for number in topic.partitions
+    }
+    elsewhere = None if erased is None else erased.ignore_offsets()
+    mirror = None if origin is None else Mirror(state, topic, origin, newest, cluster, tombstones, elsewhere)
     times = {
         number: min(each.timestamp_ms for each in records if each.timestamp_ms is not None)
         for number, records in newest.items()
@@ -141,7 +160,7 @@ def compare_new_epoch(
             alignment = None if mirror is None else mirror.align(number, segments, reader, first)
             overlap = None
             if records and (alignment is None or alignment.doubt is not None):
-                overlap = _compare_newest(state, topic, number, records, first, reader)
+                overlap = _compare_newest(state, topic, number, records, first, reader, elsewhere)
             if alignment is not None:
                 overlap = describe_aligned(number, _get_range(topic, number), alignment, overlap)
             if overlap is not None:
@@ -157,6 +176,7 @@ def _compare_newest(
     records: Sequence[Fingerprint],
     first: int | None,
     reader: RangeReader,
+    erased: ErasedRecords | None,
 ) -> PartitionOverlap:
     """Compare the newest ``records`` of a partition, whatever the topic is; ``first``: as of :func:`choose_windows`."""
     offsets = _get_range(topic, partition)
@@ -165,7 +185,7 @@ def _compare_newest(
         partition,
         offsets,
         records,
-        (read_window(reader, BrokerRange(topic.name, partition, each.start, each.end)) for each in windows),
+        (read_window(reader, BrokerRange(topic.name, partition, each.start, each.end), erased) for each in windows),
         begins_at=_find_beginning(state, partition),
         is_from_start=bool(windows) and windows[0].start == offsets.start,
     )

@@ -8,7 +8,7 @@ brokers replace timestamps by those of the arrival, key and value alone are comp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.arrivals.compare_with_log import read_log_segment
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.values.model import OffsetRange, Segment
 
@@ -173,8 +174,10 @@ _WIDER = 8
 """How much more of a segment is read when its last offsets hold too few records."""
 
 
-def read_newest(topic: str, segments: Sequence[Segment]) -> list[Fingerprint]:
+def read_newest(topic: str, segments: Sequence[Segment], left_out: Collection[int] = ()) -> list[Fingerprint]:
     """Read about the newest :data:`COMPARED_RECORDS` records of a partition, in the order of their offsets.
+
+    ``left_out``: offsets that are not compared.
 
     Raises:
         DamagedSegmentError: a segment of ``topic`` is not what was written.
@@ -184,29 +187,40 @@ def read_newest(topic: str, segments: Sequence[Segment]) -> list[Fingerprint]:
         if len(newest) >= COMPARED_RECORDS:
             break
         newest = [*_read_end(topic, segment), *newest]
-    return newest[-COMPARED_RECORDS:]
+    return [record for record in newest[-COMPARED_RECORDS:] if record.offset not in left_out]
 
 
-def read_from(topic: str, segments: Sequence[Segment], start: int) -> list[Fingerprint]:
+def read_from(topic: str, segments: Sequence[Segment], start: int, left_out: Collection[int] = ()) -> list[Fingerprint]:
     """Read all records of a partition from offset ``start`` of the log on, in the order of their offsets.
+
+    ``left_out``: offsets that are not compared.
 
     Raises:
         DamagedSegmentError: a segment of ``topic`` is not what was written.
     """
     chosen = [segment for segment in segments if segment.last_offset >= start]
-    return [record for segment in chosen for record in _read_segment(topic, segment, max(start, segment.first_offset))]
+    return [
+        record
+        for segment in chosen
+        for record in _read_segment(topic, segment, max(start, segment.first_offset))
+        if record.offset not in left_out
+    ]
 
 
-def read_window(reader: RangeReader, window: BrokerRange) -> Iterator[Fingerprint]:
+def read_window(reader: RangeReader, window: BrokerRange, erased: ErasedRecords | None = None) -> Iterator[Fingerprint]:
     """Read the records of a range at the brokers; a timestamp that a broker set there counts as none.
 
     A mirror has its own brokers' timestamps of the arrival, or those of its source, whoever set them there.
 
+    ``erased``: what the log leaves out of its input, and so is left out here.
+
     Raises:
+        BadInputError: whether a record of an erased key is old cannot be told.
         TruncatedRangeError, ServiceError: as of the reader.
     """
     for batch in reader.read(window):
-        yield from _make_fingerprints(batch, of_producers=True)
+        kept = batch if erased is None else erased.remove(batch, f"Kafka's {window}")
+        yield from _make_fingerprints(kept, of_producers=True)
 
 
 def _read_end(topic: str, segment: Segment) -> list[Fingerprint]:

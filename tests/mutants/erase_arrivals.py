@@ -1,0 +1,69 @@
+"""Mutants of what an erasure leaves out of later inputs."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import (
+    always,
+    assign,
+    drop_operand,
+    drop_statement,
+    never,
+    replace,
+    return_value,
+    swap_operator,
+)
+from tests.mutants.mutant import Mutant
+
+ERASE_ARRIVALS = (
+    Mutant("erased-offset-lands", "a record at an offset that was erased comes back with another time")
+    .changes("ErasedRecords._is_old", never("ends"))
+    .caught_by("test_records_below_the_log_end_at_the_erasure_are_left_out_whatever_their_time[in one pass]"),
+    Mutant("erased-at-that-very-time-lands", "a record of the millisecond of the erasure comes back")
+    .changes("ErasedRecords._is_old", swap_operator("<=", "<", "timestamp"))
+    .caught_by("test_record_that_is_later_than_the_erasure_is_a_new_one[in one pass]"),
+    Mutant("erased-of-another-life-lands", "a record without a time is taken from a topic that may be another life")
+    .changes("open_erased", never("KafkaInput"))
+    .caught_by("test_without_a_time_nobody_can_tell_which_life_of_a_topic_brokers_have"),
+    Mutant("erased-records-have-no-digest", "a file from before an erasure is not recognised and lands again")
+    .changes(
+        "Spool._read",
+        replace("digests.update(batch)", "digests.update(batch if erased is None else erased.remove(batch, path))"),
+    )
+    .caught_by("test_file_without_offsets_from_before_the_erasure_is_skipped_as_a_whole[over the spool]"),
+    Mutant("erased-records-counted-twice", "an input that is read again counts what is left out again")
+    .changes("Spool._read", drop_statement("restart"))
+    .caught_by("test_input_that_is_read_twice_counts_what_is_left_out_once[over the spool]"),
+    Mutant("erased-while-ingested-lands", "a key that is erased while a file is read lands with it")
+    .changes("commit.IngestCommit._build_change", never("has_same_erasures"))
+    .caught_by("test_key_that_is_erased_while_its_records_are_ingested_does_not_land[in one pass]"),
+    Mutant("erased-from-a-spool-lands", "a spool from before an erasure is committed after it")
+    .changes("_append_spooled", never("has_same_erasures"))
+    .caught_by("test_keys_erased_again_and_again_while_a_file_is_ingested_do_not_land[over the spool]"),
+    Mutant("erased-progress-stops-ingest", "an ingest begins again although only the deletion of files was noted")
+    .changes("has_same_erasures", return_value("state.erasures == other.erasures", "erasure_id"))
+    .caught_by("test_erasure_that_only_came_further_lets_an_ingest_go_on"),
+    Mutant("erased-lands-from-spark", "tasks of Spark, which have no secret, write old copies")
+    .changes("find_local_reason", never("erasures"))
+    .caught_by("test_archive_of_a_topic_with_erasures_is_not_read_on_spark"),
+    Mutant("erased-lands-from-processes", "processes that read Kafka, which have no secret, write old copies")
+    .changes("_is_local", drop_operand("erasures"))
+    .caught_by("test_old_copies_at_the_brokers_stay_out_however_many_could_read_them[local]"),
+    Mutant("erased-under-another-secret-lands", "with another secret no old copy is told, and all land")
+    .changes("load_secret", never("others"))
+    .caught_by("test_another_secret_refuses_every_input_and_nothing_lands[in one pass]"),
+    Mutant("lifted-erasure-counts", "a key whose erasure was lifted stays out")
+    .changes("select_counting_erasures", never("lifts"))
+    .caught_by("test_lifted_erasure_lets_records_in_again[in one pass]"),
+    Mutant("erased-input-is-a-mistake", "an input in which every record of the topic is an old copy is refused")
+    .changes("IngestCommit.note_other_topics", replace("not self.records_erased", "True"))
+    .caught_by("test_records_of_other_topics_beside_old_copies_are_no_mistake"),
+    Mutant("erased-newest-is-a-lost-end", "brokers that still have the newest record are said to have lost others")
+    .changes("_ComparedPartition._is_newest_erased", return_value("False", "end"))
+    .caught_by("test_log_without_its_newest_record_is_still_that_of_the_topic[False]"),
+    Mutant("tombstone-is-a-divergence", "a tombstone in the place of an erased record is taken for a divergence")
+    .changes("_ComparedPartition._read_ours", always("left_out"))
+    .caught_by("test_log_without_its_newest_record_is_still_that_of_the_topic[True]"),
+    Mutant("erased-is-strange-in-a-copy", "a copy of the topic that has what was erased is said to be another topic")
+    .changes("compare_new_epoch", assign("None", "ignore_offsets"))
+    .caught_by("test_erased_record_that_was_the_newest_in_the_middle_of_the_log_is_not_strange_in_a_copy"),
+)
