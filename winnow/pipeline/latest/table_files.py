@@ -121,6 +121,7 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
     named = collect_references(head.table).list_names()
     gone = [file for file in _select_others(listed, named) if storage.get_name(file.uri) in wanted]
     gone = [file for file in gone if storage.delete(file.uri, below=location)]
+    storage.sync_deletions(file.uri for file in gone)  # an erasure is through when its rows are gone for good
     storage.remove_emptied_folders((file.uri for file in gone), location)
     return SweptTable(len(gone), sum(file.size_bytes for file in gone), expired, listing.others)
 
