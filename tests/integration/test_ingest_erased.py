@@ -172,6 +172,24 @@ def test_lifted_erasure_lets_records_in_again(world: World, way: str) -> None:
     assert world.read() == came[:1]
 
 
+def test_file_with_what_was_left_out_is_still_known_when_the_erasure_is_lifted(world: World, way: str) -> None:
+    """What lies below the log end cannot come back, and stops nothing that comes with it; others still do."""
+    world.ingest(build_versions(0, 6))
+    erase_keys(world, ERASED)
+    came = [*build_versions(0, 6), *build_versions(6, 6)]
+    assert count(world.ingest(came)) == (4, 4, 4)
+    erase_keys(world, ERASED, lifts=True)
+    new = record(12, ERASED, b"new")
+    assert count(world.ingest([*came, new])) == (1, 12, 0)
+    assert world.read() == [*without(came), new]
+    world.create(1, topic="other")
+    erase_keys(world, b"nobody", topic="other")
+    erase_keys(world, b"nobody", topic="other", lifts=True)
+    world.ingest(came[6:], topic="other")
+    with pytest.raises(BadInputError, match="without this record"):
+        world.ingest(came, topic="other")
+
+
 def test_second_erasure_of_a_key_counts_over_the_first(world: World, way: str) -> None:
     erase_keys(world, ERASED)
     between = record(0, ERASED, b"between", LATER_MS)
