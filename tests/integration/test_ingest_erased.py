@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.cli_runner import winnow
 from tests.support.erased_keys import erase_keys, get_secret_file
+from tests.support.in_process_ingest import carry_out_in_process
 from tests.support.world import (
     NOW_MS,
     TOPIC,
@@ -28,7 +29,7 @@ from winnow.errors import BadInputError, ConfigurationError, UsageError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.log.head import Change
 from winnow.pipeline import erased_keys
-from winnow.pipeline.ingest import run_local
+from winnow.pipeline.ingest import ingest, run_local, run_spark
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, SourcePosition
 from winnow.sources.record_input import FilesInput
@@ -169,6 +170,24 @@ def test_lifted_erasure_lets_records_in_again(world: World, way: str) -> None:
     erase_keys(world, ERASED, lifts=True)
     assert count(world.ingest(came)) == (1, 0, 1)
     assert world.read() == came[:1]
+
+
+def test_file_with_what_was_left_out_is_still_known_when_the_erasure_is_lifted(world: World, way: str) -> None:
+    """What lies below the log end cannot come back, and stops nothing that comes with it; others still do."""
+    world.ingest(build_versions(0, 6))
+    erase_keys(world, ERASED)
+    came = [*build_versions(0, 6), *build_versions(6, 6)]
+    assert count(world.ingest(came)) == (4, 4, 4)
+    erase_keys(world, ERASED, lifts=True)
+    new = record(12, ERASED, b"new")
+    assert count(world.ingest([*came, new])) == (1, 12, 0)
+    assert world.read() == [*without(came), new]
+    world.create(1, topic="other")
+    erase_keys(world, b"nobody", topic="other")
+    erase_keys(world, b"nobody", topic="other", lifts=True)
+    world.ingest(came[6:], topic="other")
+    with pytest.raises(BadInputError, match="without this record"):
+        world.ingest(came, topic="other")
 
 
 def test_second_erasure_of_a_key_counts_over_the_first(world: World, way: str) -> None:
@@ -376,6 +395,22 @@ def test_key_that_is_erased_while_its_records_are_ingested_does_not_land(world: 
         report = take(world, path)
     assert count(report) == (8, 0, 4)
     assert world.read() == without(records)
+    segments = [path for path in world.listing(below=world.log_folder()) if path.endswith(".parquet")]
+    assert len(segments) == len(world.segments())
+
+
+def test_key_that_is_erased_while_spark_reads_does_not_land(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is read again in one process, which has the secret."""
+    monkeypatch.setattr(run_spark, "submit_ingest_plan", carry_out_in_process)
+    monkeypatch.setattr(ingest, "is_large", lambda _: True)
+    path = write_objects(tmp_path / "a", [(0, 20)])
+    with run_between_head_and_commit(lambda: erase_keys(world, b"k!1")):
+        report = take(world, path)
+    assert count(report) == (13, 0, 7)
+    assert any("one process and not on Spark, because old copies of" in notice for notice in report.notices)
+    assert [each.offset for each in world.read()] == [at for at in range(20) if at % 3 != 1]
     segments = [path for path in world.listing(below=world.log_folder()) if path.endswith(".parquet")]
     assert len(segments) == len(world.segments())
 

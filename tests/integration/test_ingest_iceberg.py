@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.types import StringType
 
 from tests.support.cli_runner import winnow
+from tests.support.erased_keys import erase_keys
 from tests.support.foreign_tables import (
     add_delete_manifest,
     create_kafka_table,
@@ -244,6 +245,19 @@ def test_records_of_another_topic_are_never_taken_unasked(world: World, table: T
     report = ingest(world, source_topic=TOPIC)
     assert (report.records_appended, report.records_left_out) == (3, 1)
     assert read(world) == sort_records(FIRST)
+
+
+def test_old_copies_of_erased_keys_stay_out_of_the_log_and_the_position_moves(world: World, table: Table) -> None:
+    erased = FIRST[0].key
+    assert erased is not None
+    erase_keys(world, erased)
+    kept = [each for each in FIRST if each.key != erased]
+    report = ingest(world)
+    assert (report.records_appended, report.records_erased) == (len(kept), len(FIRST) - len(kept))
+    assert read(world) == sort_records(kept)
+    table.append(make_rows([record(4, erased, b"old")]))
+    assert (ingest(world).records_erased, ingest(world).records_erased) == (1, 0)
+    assert read(world) == sort_records(kept)
 
 
 def test_a_snapshot_with_other_topics_alone_moves_the_position(world: World, table: Table) -> None:

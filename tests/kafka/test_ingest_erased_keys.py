@@ -12,8 +12,8 @@ from tests.kafka.test_ingest_kafka import ingest
 from tests.kafka.test_ingest_kafka import on as on  # noqa: PLC0414 - a fixture
 from tests.kafka.test_mirrors import Row, ingest_source, make_events, move
 from tests.support.erased_keys import erase_keys, get_secret_file
-from tests.support.world import World, define_world, write_jsonl
-from winnow.errors import ConfigurationError
+from tests.support.world import World, define_world, run_between_head_and_commit, write_jsonl
+from winnow.errors import CommitConflictError, ConfigurationError
 from winnow.kafka.offset_syncs import MirrorOrigin
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.kafka import run as kafka_run
@@ -64,6 +64,24 @@ def test_old_copies_at_the_brokers_stay_out_however_many_could_read_them(
     with pytest.raises(ConfigurationError, match="secret"):
         ingest(world, source, on)
     assert world.read(topic=source.name) == kept
+
+
+def test_key_that_is_erased_while_tasks_read_does_not_land(broker: KafkaBroker, world: World, on: str) -> None:
+    """One process reads again; an application for many topics is left to the next call."""
+    source = ingest_source(world, broker, 30)
+    source.write(make_events(30, 30))
+    key = source.records[-1].key
+    assert key is not None
+    at_ms = BASE_MS + 100_000
+    with run_between_head_and_commit(lambda: erase_keys(world, key, topic=source.name, at_ms=at_ms)):
+        if on == "spark":
+            with pytest.raises(CommitConflictError, match="moved while Kafka was read"):
+                ingest(world, source, on)
+        else:
+            ingest(world, source, on)
+    ingest(world, source, on)
+    assert world.read(topic=source.name) == without(source.records, key, at_ms)
+    assert world.state(topic=source.name).log_end_offset == source.find_end(0)
 
 
 @pytest.mark.parametrize("leaves_tombstone", [False, True])

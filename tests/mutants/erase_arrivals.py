@@ -54,6 +54,12 @@ ERASE_ARRIVALS = (
     Mutant("lifted-erasure-counts", "a key whose erasure was lifted stays out")
     .changes("select_counting_erasures", never("lifts"))
     .caught_by("test_lifted_erasure_lets_records_in_again[in one pass]"),
+    Mutant("lifted-erasure-stops-files", "what was left out before an erasure was lifted is said to be lost")
+    .changes("check_overlap", never("lifted"))
+    .caught_by("test_file_with_what_was_left_out_is_still_known_when_the_erasure_is_lifted[over the spool]"),
+    Mutant("lifted-erasure-excuses-others", "a lost record is not noticed where another key's erasure was lifted")
+    .changes("LogComparison.drop_absent", replace("is_known(A)", "True"))
+    .caught_by("test_file_with_what_was_left_out_is_still_known_when_the_erasure_is_lifted[over the spool]"),
     Mutant("erased-input-is-a-mistake", "an input in which every record of the topic is an old copy is refused")
     .changes("IngestCommit.note_other_topics", replace("not self.records_erased", "True"))
     .caught_by("test_records_of_other_topics_beside_old_copies_are_no_mistake"),

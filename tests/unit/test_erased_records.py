@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.arrivals.erased_records import ErasedRecords, select_counting_erasures
+from winnow.arrivals.erased_records import ErasedRecords, list_lifted_keys, select_counting_erasures
 from winnow.errors import BadInputError
 from winnow.files.record_batch import RECORD_SCHEMA
 from winnow.values.erasures import ErasureDocument, KeyDigester, compute_key_id, decode_digests, encode_digests
@@ -114,7 +114,9 @@ def test_newest_erasure_of_a_key_counts_unless_it_was_lifted_since() -> None:
     lifted = make_erasure(b"b", lifts=True, name="three")
     counting = select_counting_erasures([first, second, lifted])
     assert counting == {DIGESTER.compute(b"a"): second}
+    assert list_lifted_keys([first, second, lifted]) == {DIGESTER.compute(b"b")}
     again = make_erasure(b"b", name="four")
+    assert list_lifted_keys([first, second, lifted, again]) == set()
     assert select_counting_erasures([first, second, lifted, again])[DIGESTER.compute(b"b")] == again
 
 

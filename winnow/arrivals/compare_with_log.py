@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _COMPARED_FIELDS = ("timestamp", "timestampType", "key", "value", "headers")
+MAXIMUM_KEYS = 8_192
+"""Keys that are looked at together."""
 _EXISTING_COLUMNS = '"offset", epoch_ms("timestamp") AS "timestamp", "timestampType", key, value, headers'
 
 
@@ -96,6 +98,19 @@ class LogComparison:
             "cluster?",
             left=NOTHING_INGESTED,
         )
+
+    def drop_absent(self, is_known: Callable[[bytes], bool]) -> None:
+        """Forget the records that the log does not have of keys of which ``is_known`` says that they may be missing."""
+        keys = self._connection.sql(
+            'SELECT DISTINCT key FROM compared JOIN spool USING ("sequence") WHERE NOT present AND key IS NOT NULL'
+        ).to_arrow_reader(MAXIMUM_KEYS)
+        known = [key for batch in keys for key in batch.column(0).to_pylist() if is_known(key)]
+        self._connection.register("known_keys", pa.table({"key": pa.array(known, pa.binary())}))
+        self._connection.execute(
+            'DELETE FROM compared WHERE NOT present AND "sequence" IN '
+            '(SELECT "sequence" FROM spool SEMI JOIN known_keys USING (key))'
+        )
+        self._connection.unregister("known_keys")
 
     def require_present(self, from_offset: int, log_end_offset: int) -> None:
         """Raise if the log does not have a record at or above ``from_offset``, where none was compacted away.

@@ -22,11 +22,13 @@ class ErasedRecords:
     """What is left out of the input of one topic, for one reading of it.
 
     ``digester``: of the topic's life. ``erasures``: by digest of the key, the erasure that counts.
+    ``lifted``: digests of keys that may come again; what was left out of them before is missing in the log.
     ``needs_timestamps``: offsets of the log alone do not tell what is old, since a Kafka topic may have several lives.
     """
 
     digester: KeyDigester
     erasures: Mapping[bytes, ErasureDocument]
+    lifted: frozenset[bytes] = frozenset()
     needs_timestamps: bool = False
     counts: Counter[int | None] = field(default_factory=Counter)
     """Records left out, by partition; None: the record named none."""
@@ -48,6 +50,10 @@ class ErasedRecords:
                 moved[each.erasure_id] = replace(each, ends={})
         by_digest = {digest: moved[each.erasure_id] for digest, each in self.erasures.items()}
         return ErasedRecords(self.digester, by_digest, needs_timestamps=True)
+
+    def is_lifted(self, key: bytes) -> bool:
+        """Check whether ``key`` was erased once and may come again."""
+        return self.digester.compute(key) in self.lifted
 
     def remove(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
         """Return ``batch``, of :data:`winnow.files.record_batch.RECORD_SCHEMA`, without old copies, and count them.
@@ -107,3 +113,15 @@ def select_counting_erasures(erasures: Iterable[ErasureDocument]) -> dict[bytes,
             else:
                 found[digest] = each
     return found
+
+
+def list_lifted_keys(erasures: Iterable[ErasureDocument]) -> frozenset[bytes]:
+    """List the digests of keys whose erasure was lifted and does not count any more; ``erasures``: oldest first."""
+    found: set[bytes] = set()
+    for each in erasures:
+        digests = decode_digests(each.hashes)
+        if each.lifts:
+            found.update(digests)
+        else:
+            found.difference_update(digests)
+    return frozenset(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winnow.arrivals.erased_records import ErasedRecords, select_counting_erasures
+from winnow.arrivals.erased_records import ErasedRecords, list_lifted_keys, select_counting_erasures
 from winnow.errors import ConfigurationError
 from winnow.files.erase_secret import make_secret, read_secret
 from winnow.log.erasures import read_erasures
@@ -61,11 +61,12 @@ def open_erased_records(installation: Installation, head: Head, *, left: str) ->
     if not state.erasures:
         return None
     secret = load_secret(installation, state, left=left)
-    counting = select_counting_erasures(read_erasures(state))
-    return (
-        ErasedRecords(KeyDigester(secret, head.table_uuid), counting, needs_timestamps=bool(state.epochs))
-        if counting
-        else None
+    erasures = list(read_erasures(state))
+    return ErasedRecords(
+        KeyDigester(secret, head.table_uuid),
+        select_counting_erasures(erasures),
+        list_lifted_keys(erasures),
+        needs_timestamps=bool(state.epochs),
     )
 
 

@@ -133,6 +133,7 @@ def _append_by_size(request: IngestRequest, head: Head, on: str | None, progress
             return append_on_spark(request, head, progress)
         except LocalOnlyError as problem:
             reason = str(problem)
+            head = request.prepare_head(request.log.newest_head())
     if on == SPARK:
         raise make_spark_error(reason)
     done = append_records(request, head, progress)

@@ -20,6 +20,7 @@ from winnow.arrivals.compare_with_log import (
     build_missing_offset_error,
     compare_with_log,
 )
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.arrivals.recreated_topic import find_newest_timestamp
 from winnow.arrivals.spool import Spool, SpooledFile, format_file_numbers
 from winnow.arrivals.write_range import build_order_error
@@ -179,8 +180,11 @@ def check_overlap(
     taken: Sequence[int],
     *,
     trust_compacted: bool,
+    erased: ErasedRecords | None = None,
 ) -> None:
     """Compare every arriving record of ``partition`` below the log end with log and quarantine.
+
+    ``erased``: what is left out of the input; None: no key was erased.
 
     Raises:
         BadInputError: one is neither there nor explained; with file, row, partition and offset.
@@ -195,6 +199,8 @@ def check_overlap(
         if compared is None:
             return
         compared.require_equal()
+        if erased is not None and erased.lifted:
+            compared.drop_absent(erased.is_lifted)
         compared.require_present(cleanable.find_cleaned_offset(state), state.log_end_offset)
         if not trust_compacted:
             require_known_slices(head.state, spool.files, partition, compared.list_absent())

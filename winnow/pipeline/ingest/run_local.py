@@ -368,6 +368,7 @@ class _SpooledIngest(IngestCommit):
                 quarantine,
                 [file.number for file in taken],
                 trust_compacted=self.request.trust_compacted,
+                erased=self.erased,
             )
 
     # -------------------------------------------------------------- segments
