@@ -28,6 +28,7 @@ from winnow.errors import (
     UsageError,
     ValidationFailedError,
 )
+from winnow.log.head import Change
 from winnow.log.pinned_snapshots import pin_snapshot
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -296,6 +297,16 @@ def test_same_keys_again_change_nothing(world: World) -> None:
     assert world.snapshot_ids() == snapshots
 
 
+def test_keys_are_erased_anew_once_something_was_appended(world: World) -> None:
+    """Old copies are told by where the log ended: later ones count as new otherwise."""
+    first = erase(world)
+    world.ingest([record(9, b"other", b"x")])
+    again = erase(world)
+    assert (again.was_erased, again.records) == (False, 0)
+    assert certify(world, again).document.ends == {0: 10, 1: 6}
+    assert again.erasure_id != first.erasure_id
+
+
 def test_key_that_came_again_since_is_erased_again(world: World) -> None:
     first = erase(world)
     world.clock.now_ms += 1_000
@@ -432,6 +443,15 @@ def test_erasures_name_one_another_and_a_changed_one_is_found(world: World) -> N
         path.write_text(json.dumps({**document, "reason": "another"}))
     with pytest.raises(DamagedMetadataError):
         certify(world, second)
+
+
+def test_erasure_that_does_not_name_the_one_before_is_found(world: World) -> None:
+    erase(world, b"key-1")
+    report = erase(world, b"key-2")
+    log = world.installation.log.open(TOPIC)
+    log.commit(lambda head: Change(state=replace(head.state, erasures=head.state.erasures[1:]), summary={}))
+    with pytest.raises(DamagedMetadataError, match="chain of erasures"):
+        certify(world, report)
 
 
 def test_old_record_that_is_back_is_found_by_a_verification(world: World) -> None:
