@@ -29,16 +29,17 @@ from winnow.errors import (
     ValidationFailedError,
 )
 from winnow.log.head import Change
-from winnow.log.pinned_snapshots import pin_snapshot
+from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.erase import complete, rewriting
 from winnow.pipeline.erase.certificate import Certificate, make_certificate
 from winnow.pipeline.erase.complete import EraseReport, erase_keys
-from winnow.pipeline.erase.erase import EraseRequest
+from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 from winnow.pipeline.erase.key_files import read_key_file
 from winnow.pipeline.erase.lift import lift_erasure
 from winnow.pipeline.erase.whereabouts import find_key
+from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import alter_topic
@@ -155,6 +156,7 @@ def test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not(world: 
     retired = {file.path for file in world.head().state.retired}
     erase(world)
     kept = {file.path for file in world.head().state.retired}
+    assert kept
     assert kept < retired
     assert all(Path(path.removeprefix("file://")).exists() for path in kept)
     assert not any(Path(path.removeprefix("file://")).exists() for path in retired - kept)
@@ -200,6 +202,24 @@ def test_plan_from_before_is_void_and_what_it_staged_goes_with_the_key(world: Wo
         publish_attempt(world.installation, plan.plan_id, "a1")
     assert list_holding(world, KEY) == []
     assert report.deleted
+
+
+def test_plan_from_before_is_void_even_where_no_key_was(world: World) -> None:
+    """Whatever was begun before is behind the fence, so it can be said when the last of it has ended."""
+    world.ingest([record(9, b"solo", b"x")])
+    compact(world)
+    world.ingest([record(6, b"key-0", b"x", partition=1)])
+    with hold_lease(world.installation, TOPIC):
+        plan = world.plan(world.clock())
+        assert plan is not None
+        world.stage(plan)
+        world.accept(plan)
+    before = world.head().fence
+    commit_erasure(world.installation, EraseRequest(TOPIC, [b"solo"], "request 4711"))
+    (erasure,) = world.head().state.erasures
+    assert (world.head().fence, erasure.fence) == (before + 1, before + 1)
+    with pytest.raises(PlanVoidError):
+        publish_attempt(world.installation, plan.plan_id, "a1")
 
 
 def test_certificate_stays_open_until_the_files_of_earlier_runs_were_looked_for_twice(world: World) -> None:
@@ -261,6 +281,7 @@ def test_record_that_is_appended_meanwhile_is_erased_too(world: World) -> None:
     with run_between_head_and_commit(lambda: world.ingest([late])):
         report = erase(world)
     assert report.records == 6
+    assert len([path for path in world.listing(below=world.log_folder()) if "/erasures/" in path]) == 1
     assert world.read() == without([*FIRST, *SECOND])
     assert list_holding(world, b"meanwhile") == []
 
@@ -280,6 +301,21 @@ def test_tag_that_keeps_such_a_snapshot_refuses_until_it_is_broken(world: World)
         erase(world)
     assert world.read() == before
     assert erase(world, break_pins=True).deleted
+    assert list_holding(world, KEY) == []
+
+
+def test_erasure_is_not_through_while_a_snapshot_names_its_files(world: World) -> None:
+    """A restore may pin a snapshot between the commit and the deletion."""
+    before = world.head()
+    commit_erasure(world.installation, EraseRequest(TOPIC, [KEY], "request 4711"))
+    log = world.installation.log.open(TOPIC)
+    pin_snapshot(log, "restore-1", before)
+    sweep_topics(world.installation, [TOPIC])
+    assert len(world.head().state.unfinished_erasures) == 1
+    assert list_holding(world, KEY)
+    unpin_snapshots(log, lambda tag: tag == "restore-1")
+    sweep_topics(world.installation, [TOPIC])
+    assert world.head().state.unfinished_erasures == ()
     assert list_holding(world, KEY) == []
 
 
@@ -590,3 +626,18 @@ def test_commands_erase_certify_and_tell_where_a_key_is(tmp_path: Path, monkeypa
 def test_unknown_erasure_is_a_usage_error(world: World) -> None:
     with pytest.raises(UsageError, match="no erasure"):
         make_certificate(world.installation, "abcdef")
+
+
+def test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy(world: World) -> None:
+    """A new record of the key at such an offset is not lost; without a time a person decides."""
+    call = world.ingest([record(9, b"other", b"x"), record(10, b"other", b"y")])
+    world.clock.now_ms += 1_000
+    erase(world)
+    assert call.ingest_id is not None
+    undo_ingest(world.installation, TOPIC, call.ingest_id)
+    world.clock.now_ms += 1_000
+    with pytest.raises(BadInputError, match="no timestamp"):
+        world.ingest([record(9, KEY, b"?", None)])
+    report = world.ingest([record(9, KEY, b"old", 1_000), record(10, KEY, b"new", world.clock())])
+    assert (report.records_appended, report.records_erased) == (1, 1)
+    assert [each.value for each in world.read() if each.key == KEY] == [b"new"]

@@ -43,13 +43,15 @@ Row = tuple[int, bytes | None, bytes | None, int | None, object]
 class EraseMachine(LogMachine):
     """The machine of all that happens to a topic, with keys that are erased.
 
-    ``erased``: when, by key; ``ends``: the log end of each partition then.
+    ``erased``: when, by key; ``ends``: the log end of each partition then, or the lowest since;
+    ``highest``: the highest log end at any erasure.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.erased: dict[bytes, int] = {}
         self.ends: dict[bytes | None, list[int]] = {}
+        self.highest = [0] * PARTITIONS
 
     @initialize(
         policy=st.sampled_from(["compact", "compact,delete", "delete"]),
@@ -76,7 +78,7 @@ class EraseMachine(LogMachine):
     @rule(partition=_partition, rows=_ROWS, hours=st.sampled_from([0, 0, -5, 5]))
     def append(self, partition: int, rows: list[Row], hours: int) -> None:
         """What is old of an erased key is left out; everything else is appended."""
-        fresh = [row for row in rows if not self._is_old_copy(row[1], row[3])]
+        fresh = [self._date(partition, row) for row in rows if not self._is_old_copy(row[1], row[3])]
         if fresh:
             super().append(partition, fresh, hours)
         old = [row for row in rows if self._is_old_copy(row[1], row[3])]
@@ -109,6 +111,8 @@ class EraseMachine(LogMachine):
         assert certificate.verified is not None
         assert certificate.verified.old_records == 0
         self.erased |= dict.fromkeys(keys, self.clock())
+        for number, model in enumerate(self.models):
+            self.highest[number] = max(self.highest[number], model.log_end_offset)
         self.ends |= {key: [model.log_end_offset for model in self.models] for key in keys}
         for model in self.models:
             _drop(model, keys, with_tombstone=with_tombstone)
@@ -123,6 +127,19 @@ class EraseMachine(LogMachine):
             for path in (self.world.folder / "home" / "warehouse").rglob("*.parquet")
             if any(marker in data for data in read_contents(path) for marker in keys.intersection(_MARKERS))
         ]
+
+    @rule(partition=_partition)
+    def undo(self, partition: int) -> None:
+        """Where the log ends lower, offsets are given away again, and do not tell an old copy any more."""
+        super().undo(partition)
+        for ends in self.ends.values():
+            ends[partition] = min(ends[partition], self.models[partition].log_end_offset)
+
+    def _date(self, partition: int, row: Row) -> Row:
+        """Return ``row`` with a time where its offset alone would not tell that it is new."""
+        gap, key, value, age_ms, headers = row
+        untold = self._get_key(key) in self.ends and self.models[partition].log_end_offset < self.highest[partition]
+        return (gap, key, value, -1, headers) if age_ms is None and untold else row
 
     def _get_key(self, key: bytes | None) -> bytes | None:
         return b"a" if key is None and "compact" in self.config["cleanup.policy"] else key
