@@ -45,6 +45,7 @@ from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.undo.listing import list_undoable
 from winnow.pipeline.undo.undo import undo_change
 from winnow.store.audit import AuditAction
@@ -488,6 +489,23 @@ def test_erasure_that_does_not_name_the_one_before_is_found(world: World) -> Non
     log.commit(lambda head: Change(state=replace(head.state, erasures=head.state.erasures[1:]), summary={}))
     with pytest.raises(DamagedMetadataError, match="chain of erasures"):
         certify(world, report)
+
+
+@pytest.mark.parametrize("place", ["/winnow/", "/winnow_copies/"])
+def test_erasures_are_known_again_after_a_state_was_rebuilt(world: World, place: str) -> None:
+    """The states are gone, and the erasures' documents are in one of their two places."""
+    first, second = erase(world, b"key-1"), erase(world, b"key-2")
+    for path in (world.folder / "home" / "warehouse").rglob("*.json"):
+        is_document = f"/{TOPIC}-" in str(path) and path.parent.name in {"state", "erasures"}
+        is_kept = path.parent.name == "erasures" and place in str(path)
+        if is_document and not is_kept:
+            path.unlink()
+    recover_topic(world.installation, TOPIC, rebuild=True, run=True)
+    assert [each.erasure_id for each in world.head().state.erasures] == [first.erasure_id, second.erasure_id]
+    report = world.ingest([record(20, KEY, b"old copy"), record(21, b"other", b"x")])
+    assert (report.records_appended, report.records_erased) == (1, 1)
+    sweep_topics(world.installation, [TOPIC])
+    assert certify(world, second).open_because is None
 
 
 def test_old_record_that_is_back_is_found_by_a_verification(world: World) -> None:

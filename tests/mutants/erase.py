@@ -90,6 +90,12 @@ ERASE = (
     Mutant("offsets-that-were-given-back-tell", "a new record is lost at an offset that an undone ingest gave back")
     .changes("ErasedRecords._is_old", replace("min(lowered, end)", "end"))
     .caught_by("test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy"),
+    Mutant("rebuild-forgets-erasures", "after a rebuild of the state old copies of erased keys come back")
+    .changes("_rebuild_state", assign("()", "find_erasures"))
+    .caught_by("test_erasures_are_known_again_after_a_state_was_rebuilt[/winnow/]"),
+    Mutant("rebuild-reads-no-copies-of-erasures", "erasures are lost with the documents beside the table")
+    .changes("find_erasures", replace("(A, storage.join(places.copies, FOLDER))", "(A,)"))
+    .caught_by("test_erasures_are_known_again_after_a_state_was_rebuilt[/winnow_copies/]"),
     Mutant("erase-hides-from-undo", "an undo does not say that an erasure ended it")
     .changes("_require_not_erased", never("erased"))
     .caught_by("test_run_whose_files_held_the_key_cannot_be_taken_back"),
