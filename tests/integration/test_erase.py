@@ -39,6 +39,7 @@ from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 from winnow.pipeline.erase.key_files import read_key_file
 from winnow.pipeline.erase.lift import lift_erasure
 from winnow.pipeline.erase.whereabouts import find_key
+from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.table import update_latest_table
@@ -546,6 +547,20 @@ def test_key_without_an_erasure_is_found_in_every_file_that_holds_it(world: Worl
     erase(world)
     gone = find_key(world.installation, TOPIC, KEY)
     assert (gone.is_gone, gone.erasure_id is not None) == (True, True)
+
+
+def test_why_says_that_an_erasure_may_have_taken_a_record(world: World) -> None:
+    report = erase(world)
+    at_ms = world.clock()
+    missing = explain_offset(world.installation, TOPIC, 0, 4, as_of_ms=at_ms)
+    assert (missing.verdict, missing.causes, missing.erasures) == ("erased", ("erased",), (report.erasure_id,))
+    assert f"removed by erasure {report.erasure_id[:12]}: of a key that was erased" in missing.sentence
+    compact(world)
+    assert explain_offset(world.installation, TOPIC, 0, 4, as_of_ms=at_ms).causes == ("superseded", "erased")
+    assert (
+        "winnow erase certificate"
+        in explain_key(world.installation, TOPIC, KEY, partition=None, as_of_ms=at_ms).sentence
+    )
 
 
 def test_audit_log_says_who_erased_and_why_and_not_what(world: World) -> None:
