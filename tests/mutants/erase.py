@@ -90,6 +90,9 @@ ERASE = (
     Mutant("offsets-that-were-given-back-tell", "a new record is lost at an offset that an undone ingest gave back")
     .changes("ErasedRecords._is_old", replace("min(lowered, end)", "end"))
     .caught_by("test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy"),
+    Mutant("why-knows-no-erasure", "why says that a run removed what an erasure took")
+    .changes("explain_absence", never("erasures"))
+    .caught_by("test_why_says_that_an_erasure_may_have_taken_a_record"),
     Mutant("rebuild-forgets-erasures", "after a rebuild of the state old copies of erased keys come back")
     .changes("_rebuild_state", assign("()", "find_erasures"))
     .caught_by("test_erasures_are_known_again_after_a_state_was_rebuilt[/winnow/]"),
