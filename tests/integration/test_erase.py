@@ -288,6 +288,29 @@ def test_record_that_is_appended_meanwhile_is_erased_too(world: World) -> None:
     assert list_holding(world, b"meanwhile") == []
 
 
+def test_erasure_that_a_sweep_took_for_dead_commits_nothing(world: World) -> None:
+    """It was paused, and its files are gone; run again, it ends."""
+    before = world.read()
+
+    def sweep_much_later() -> None:
+        world.clock.now_ms += world.installation.settings.lease_ms + 10 * GRACE_MS
+        sweep_topics(world.installation, [TOPIC])
+
+    with run_between_head_and_commit(sweep_much_later), pytest.raises(RunAgainError, match="took it for dead"):
+        erase(world)
+    assert world.read() == before
+    assert erase(world).records == 5
+    assert world.read() == without(before)
+
+
+def test_two_erasures_at_once_end_one_after_the_other(world: World) -> None:
+    with run_between_head_and_commit(lambda: erase(world, b"key-2")), pytest.raises(RunAgainError):
+        erase(world)
+    erase(world)
+    assert {each.key for each in world.read()} == {b"key-0"}
+    assert list_holding(world, KEY, b"key-2") == []
+
+
 def test_topic_that_is_created_again_meanwhile_keeps_its_records(world: World) -> None:
     def create_again() -> None:
         delete_topic(world.installation, TOPIC, now=True)

@@ -90,6 +90,12 @@ ERASE = (
     Mutant("offsets-that-were-given-back-tell", "a new record is lost at an offset that an undone ingest gave back")
     .changes("ErasedRecords._is_old", replace("min(lowered, end)", "end"))
     .caught_by("test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy"),
+    Mutant("erase-though-void", "an erasure whose files a sweep has deleted is committed")
+    .changes("_Erasure._build", never("is_voided"))
+    .caught_by("test_erasure_that_a_sweep_took_for_dead_commits_nothing"),
+    Mutant("erase-of-another-life", "keys are erased from a topic that was created again meanwhile")
+    .changes("_Erasure._build", never("table_uuid"))
+    .caught_by("test_topic_that_is_created_again_meanwhile_keeps_its_records"),
     Mutant("why-knows-no-erasure", "why says that a run removed what an erasure took")
     .changes("explain_absence", never("erasures"))
     .caught_by("test_why_says_that_an_erasure_may_have_taken_a_record"),
