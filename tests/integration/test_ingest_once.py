@@ -63,6 +63,13 @@ def test_a_file_with_offsets_ingested_twice_changes_nothing(world: World, tmp_pa
     assert world.read() == RECORDS
 
 
+def test_call_that_appends_nothing_leaves_nothing_for_a_sweep_to_look_for(world: World) -> None:
+    world.create()
+    world.ingest(RECORDS)
+    world.ingest(RECORDS)
+    assert world.installation.store.ingests.list_open(TOPIC) == []
+
+
 def test_a_file_without_offsets_ingested_twice_changes_nothing_and_says_so(world: World, tmp_path: Path) -> None:
     world.create(1)
     path = write_jsonl(tmp_path / "a.jsonl", RECORDS, with_offset=False)

@@ -153,6 +153,7 @@ class IngestCommit:
         self._note_offsets_read()
         recognises = any(result.recognised for result in self.results.values())
         if not self.adds_records and not recognises and self.request.position.continues is None:
+            self.row.close()  # it wrote no file that a sweep would have to look for
             return self._report(None)
         try:
             self._write_kept()
