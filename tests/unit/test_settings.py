@@ -340,6 +340,10 @@ reader_memory_bytes = "3GiB"
 reader_processes = 4
 [airflow]
 dag_prefix = "sales_"
+[erase]
+secret = "a secret of sixteen"
+hmac_key_file = "keys/erase"
+roots = ["s3://privacy/requests"]
 [kafka]
 "log.retention.hours" = 168
 """
@@ -404,6 +408,9 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert (settings.page.reader_seconds, settings.page.reader_memory_bytes) == (10, 3 * 2**30)
     assert (settings.page.reader_processes, settings.name_dag("compact_now")) == (4, "sales_compact_now")
     assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
+    assert settings.erase.secret is not None
+    assert settings.erase.secret.get_secret_value() == "a secret of sixteen"
+    assert (settings.erase.hmac_key_file, settings.erase.roots) == (tmp_path / "keys/erase", ("s3://privacy/requests",))
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
 
 
