@@ -71,7 +71,7 @@ LINE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
 
 def build_reason(title: str, description: str, *, is_required: bool = False) -> Param:
     """Build the Param with the reason of a change: one line of plain text, as it is quoted in logs and alerts."""
-    default = {} if is_required else {"default": "airflow"}
+    default: dict[str, Any] = {} if is_required else {"default": "airflow"}
     return Param(
         **default,
         type="string",
