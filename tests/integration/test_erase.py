@@ -28,21 +28,24 @@ from winnow.errors import (
     UsageError,
     ValidationFailedError,
 )
-from winnow.log.pinned_snapshots import pin_snapshot
+from winnow.log.head import Change
+from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.erase import complete, rewriting
 from winnow.pipeline.erase.certificate import Certificate, make_certificate
 from winnow.pipeline.erase.complete import EraseReport, erase_keys
-from winnow.pipeline.erase.erase import EraseRequest
+from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 from winnow.pipeline.erase.key_files import read_key_file
 from winnow.pipeline.erase.lift import lift_erasure
 from winnow.pipeline.erase.whereabouts import find_key
+from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.undo.listing import list_undoable
 from winnow.pipeline.undo.undo import undo_change
 from winnow.store.audit import AuditAction
@@ -154,6 +157,7 @@ def test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not(world: 
     retired = {file.path for file in world.head().state.retired}
     erase(world)
     kept = {file.path for file in world.head().state.retired}
+    assert kept
     assert kept < retired
     assert all(Path(path.removeprefix("file://")).exists() for path in kept)
     assert not any(Path(path.removeprefix("file://")).exists() for path in retired - kept)
@@ -199,6 +203,24 @@ def test_plan_from_before_is_void_and_what_it_staged_goes_with_the_key(world: Wo
         publish_attempt(world.installation, plan.plan_id, "a1")
     assert list_holding(world, KEY) == []
     assert report.deleted
+
+
+def test_plan_from_before_is_void_even_where_no_key_was(world: World) -> None:
+    """Whatever was begun before is behind the fence, so it can be said when the last of it has ended."""
+    world.ingest([record(9, b"solo", b"x")])
+    compact(world)
+    world.ingest([record(6, b"key-0", b"x", partition=1)])
+    with hold_lease(world.installation, TOPIC):
+        plan = world.plan(world.clock())
+        assert plan is not None
+        world.stage(plan)
+        world.accept(plan)
+    before = world.head().fence
+    commit_erasure(world.installation, EraseRequest(TOPIC, [b"solo"], "request 4711"))
+    (erasure,) = world.head().state.erasures
+    assert (world.head().fence, erasure.fence) == (before + 1, before + 1)
+    with pytest.raises(PlanVoidError):
+        publish_attempt(world.installation, plan.plan_id, "a1")
 
 
 def test_certificate_stays_open_until_the_files_of_earlier_runs_were_looked_for_twice(world: World) -> None:
@@ -260,6 +282,7 @@ def test_record_that_is_appended_meanwhile_is_erased_too(world: World) -> None:
     with run_between_head_and_commit(lambda: world.ingest([late])):
         report = erase(world)
     assert report.records == 6
+    assert len([path for path in world.listing(below=world.log_folder()) if "/erasures/" in path]) == 1
     assert world.read() == without([*FIRST, *SECOND])
     assert list_holding(world, b"meanwhile") == []
 
@@ -282,6 +305,21 @@ def test_tag_that_keeps_such_a_snapshot_refuses_until_it_is_broken(world: World)
     assert list_holding(world, KEY) == []
 
 
+def test_erasure_is_not_through_while_a_snapshot_names_its_files(world: World) -> None:
+    """A restore may pin a snapshot between the commit and the deletion."""
+    before = world.head()
+    commit_erasure(world.installation, EraseRequest(TOPIC, [KEY], "request 4711"))
+    log = world.installation.log.open(TOPIC)
+    pin_snapshot(log, "restore-1", before)
+    sweep_topics(world.installation, [TOPIC])
+    assert len(world.head().state.unfinished_erasures) == 1
+    assert list_holding(world, KEY)
+    unpin_snapshots(log, lambda tag: tag == "restore-1")
+    sweep_topics(world.installation, [TOPIC])
+    assert world.head().state.unfinished_erasures == ()
+    assert list_holding(world, KEY) == []
+
+
 def test_deleted_topic_refuses(world: World) -> None:
     delete_topic(world.installation, TOPIC)
     with pytest.raises(EraseRefusedError, match=f"winnow topics delete {TOPIC} --now"):
@@ -294,6 +332,16 @@ def test_same_keys_again_change_nothing(world: World) -> None:
     again = erase(world)
     assert (again.erasure_id, again.was_erased, again.snapshot_id) == (first.erasure_id, True, None)
     assert world.snapshot_ids() == snapshots
+
+
+def test_keys_are_erased_anew_once_something_was_appended(world: World) -> None:
+    """Old copies are told by where the log ended: later ones count as new otherwise."""
+    first = erase(world)
+    world.ingest([record(9, b"other", b"x")])
+    again = erase(world)
+    assert (again.was_erased, again.records) == (False, 0)
+    assert certify(world, again).document.ends == {0: 10, 1: 6}
+    assert again.erasure_id != first.erasure_id
 
 
 def test_key_that_came_again_since_is_erased_again(world: World) -> None:
@@ -434,6 +482,32 @@ def test_erasures_name_one_another_and_a_changed_one_is_found(world: World) -> N
         certify(world, second)
 
 
+def test_erasure_that_does_not_name_the_one_before_is_found(world: World) -> None:
+    erase(world, b"key-1")
+    report = erase(world, b"key-2")
+    log = world.installation.log.open(TOPIC)
+    log.commit(lambda head: Change(state=replace(head.state, erasures=head.state.erasures[1:]), summary={}))
+    with pytest.raises(DamagedMetadataError, match="chain of erasures"):
+        certify(world, report)
+
+
+@pytest.mark.parametrize("place", ["/winnow/", "/winnow_copies/"])
+def test_erasures_are_known_again_after_a_state_was_rebuilt(world: World, place: str) -> None:
+    """The states are gone, and the erasures' documents are in one of their two places."""
+    first, second = erase(world, b"key-1"), erase(world, b"key-2")
+    for path in (world.folder / "home" / "warehouse").rglob("*.json"):
+        is_document = f"/{TOPIC}-" in str(path) and path.parent.name in {"state", "erasures"}
+        is_kept = path.parent.name == "erasures" and place in str(path)
+        if is_document and not is_kept:
+            path.unlink()
+    recover_topic(world.installation, TOPIC, rebuild=True, run=True)
+    assert [each.erasure_id for each in world.head().state.erasures] == [first.erasure_id, second.erasure_id]
+    report = world.ingest([record(20, KEY, b"old copy"), record(21, b"other", b"x")])
+    assert (report.records_appended, report.records_erased) == (1, 1)
+    sweep_topics(world.installation, [TOPIC])
+    assert certify(world, second).open_because is None
+
+
 def test_old_record_that_is_back_is_found_by_a_verification(world: World) -> None:
     report = erase(world)
     assert certify(world, report, verify=True).verified == replace_counts(certify(world, report, verify=True), 0)
@@ -570,3 +644,18 @@ def test_commands_erase_certify_and_tell_where_a_key_is(tmp_path: Path, monkeypa
 def test_unknown_erasure_is_a_usage_error(world: World) -> None:
     with pytest.raises(UsageError, match="no erasure"):
         make_certificate(world.installation, "abcdef")
+
+
+def test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy(world: World) -> None:
+    """A new record of the key at such an offset is not lost; without a time a person decides."""
+    call = world.ingest([record(9, b"other", b"x"), record(10, b"other", b"y")])
+    world.clock.now_ms += 1_000
+    erase(world)
+    assert call.ingest_id is not None
+    undo_ingest(world.installation, TOPIC, call.ingest_id)
+    world.clock.now_ms += 1_000
+    with pytest.raises(BadInputError, match="no timestamp"):
+        world.ingest([record(9, KEY, b"?", None)])
+    report = world.ingest([record(9, KEY, b"old", 1_000), record(10, KEY, b"new", world.clock())])
+    assert (report.records_appended, report.records_erased) == (1, 1)
+    assert [each.value for each in world.read() if each.key == KEY] == [b"new"]

@@ -7,6 +7,7 @@ from tests.mutants.decisions import DECISIONS
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
+from tests.mutants.erase import ERASE
 from tests.mutants.erase_arrivals import ERASE_ARRIVALS
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
@@ -45,6 +46,7 @@ MUTANTS = (
     *INTEGRITY,
     *MAINTENANCE,
     *UNDO,
+    *ERASE,
     *ERASE_ARRIVALS,
     *PAGE,
     *READERS,

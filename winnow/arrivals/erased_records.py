@@ -1,7 +1,9 @@
 """Leaves out arriving records of erased keys: those that are old copies of what was erased.
 
 An arriving record of an erased key is an old copy if its offset lies below the log end at the erasure, or its timestamp
-is not later than the erasure, whatever the epoch and the strategy. What came later is a new record of that key.
+is not later than the erasure, whatever the epoch and the strategy. What came later is a new record of that key. Where
+the log end was lowered since (an undone ingest, an end that a Kafka topic had lost), offsets from there on were given
+away again: the time alone tells.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ class ErasedRecords:
     ``digester``: of the topic's life. ``erasures``: by digest of the key, the erasure that counts.
     ``lifted``: digests of keys that may come again; what was left out of them before is missing in the log.
     ``needs_timestamps``: offsets of the log alone do not tell what is old, since a Kafka topic may have several lives.
+    ``lowered_ends``: by the id of an erasure and by partition, the lowest log end since.
     """
 
     digester: KeyDigester
     erasures: Mapping[bytes, ErasureDocument]
     lifted: frozenset[bytes] = frozenset()
     needs_timestamps: bool = False
+    lowered_ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     counts: Counter[int | None] = field(default_factory=Counter)
     """Records left out, by partition; None: the record named none."""
 
@@ -85,11 +89,13 @@ class ErasedRecords:
     def _is_old(self, batch: pa.RecordBatch, at: int, erasure: ErasureDocument, path: str) -> bool:
         partition, offset = batch.column("partition")[at].as_py(), batch.column("offset")[at].as_py()
         timestamp = batch.column("timestamp")[at].as_py()
-        if offset is not None and offset < erasure.ends.get(partition, 0):
+        end = erasure.ends.get(partition, 0)
+        lowered = self.lowered_ends.get(erasure.erasure_id, {}).get(partition, end)
+        if offset is not None and offset < min(lowered, end):
             return True
         if timestamp is not None:
             return bool(timestamp <= erasure.at_ms)
-        if offset is not None and not self.needs_timestamps:
+        if offset is not None and offset >= end and not self.needs_timestamps:
             return False
         fault = RecordFault(
             "this record is of an erased key and has no timestamp, so nobody can tell whether it is an old copy",

@@ -25,7 +25,7 @@ from winnow.log.table_recovery import ChosenMetadata, find_missing_segments
 from winnow.log.warehouse_survey import FoundMetadata
 from winnow.values.model import Segment
 from winnow.values.results import Receipt
-from winnow.values.topic_state import Append, PartitionState, TopicState
+from winnow.values.topic_state import Append, ErasureReference, PartitionState, TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -55,8 +55,14 @@ class RebuiltState:
     receipts: tuple[Receipt, ...] = ()
 
 
-def rebuild_state(topic: str, found: FoundMetadata, io: FileIO, stored: StoredKnowledge) -> RebuiltState:
-    """Rebuild the state of the newest snapshot of ``found``; writes nothing.
+def rebuild_state(
+    topic: str,
+    found: FoundMetadata,
+    io: FileIO,
+    stored: StoredKnowledge,
+    erasures: tuple[ErasureReference, ...] = (),
+) -> RebuiltState:
+    """Rebuild the state of the newest snapshot of ``found``; writes nothing. ``erasures``: whose documents are there.
 
     Raises:
         DamagedMetadataError: the manifests or the segments are not complete either.
@@ -88,6 +94,7 @@ def rebuild_state(topic: str, found: FoundMetadata, io: FileIO, stored: StoredKn
         configuration=read_configuration(metadata.properties),
         table_uuid=str(metadata.table_uuid),
         location=str(metadata.location),
+        erasures=tuple(replace(each, fence=found.fence + 1) for each in erasures),
     )
     receipts = sorted((each for each in stored.receipts if each.plan_id), key=lambda each: each.finished_at_ms)
     return RebuiltState(state, tuple(segments), tuple(_list_losses(state, stored)), tuple(receipts))
@@ -218,6 +225,8 @@ def _list_losses(state: TopicState, stored: StoredKnowledge) -> Iterator[str]:
     )
     yield "Files that had left the log and waited to be deleted are not known any more, and stay"
     yield "The configuration is that of the table's properties; if the topic was deleted, it is there again"
+    if state.erasures:
+        yield f"Erasures of keys are the {len(state.erasures)} whose documents are there; a sweep looks for their files"
     if not stored.receipts:
         yield "Receipts are not known any more"
     if not stored.partitions:

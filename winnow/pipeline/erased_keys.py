@@ -67,6 +67,7 @@ def open_erased_records(installation: Installation, head: Head, *, left: str) ->
         select_counting_erasures(erasures),
         list_lifted_keys(erasures),
         needs_timestamps=bool(state.epochs),
+        lowered_ends={each.erasure_id: each.lowered_ends for each in state.erasures},
     )
 
 

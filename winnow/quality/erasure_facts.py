@@ -6,16 +6,16 @@ fingerprint: that of a single record would let anyone who reads the page try key
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from winnow.errors import DamagedSegmentError, ValidationBrokenError
 from winnow.files import duckdb_connection
 from winnow.files.checked_reading import check_before_duckdb, check_segment_offsets
-from winnow.files.fingerprint import CONTENT_FINGERPRINT
+from winnow.files.fingerprint import CONTENT_FINGERPRINT, EMPTY_FINGERPRINT
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.quality.fact_table import TaskBudget
 from winnow.values.model import Segment
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     import duckdb
 
 NOTHING_ERASED = "Nothing was changed."
-_ERASED = "key IN (SELECT key FROM erased)"
+MAXIMUM_SHARE_BYTES: Final = 256 << 20
+MAXIMUM_SHARE_PARTITIONS: Final = 256
+"""One DuckDB looks at so much at a time: its start, and each query, cost more than a small partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,109 +49,147 @@ class ErasureFacts:
     records_unaccounted: int
 
 
-def compute_erasure_facts(
-    topic: str,
-    pairs: Sequence[tuple[Segment, Sequence[Segment]]],
-    keys: pa.Array,
-    *,
-    records_erased: int,
-    tombstones: Sequence[int],
-    budget: TaskBudget,
-) -> dict[str, int | str]:
-    """Compute the row of one topic partition.
+@dataclass(frozen=True, slots=True)
+class ErasedPartition:
+    """What the rewrite made of one topic partition, and says of it.
 
-    Args:
-        topic: the topic.
-        pairs: each segment that held a key, with those that are to take its place.
-        keys: what was erased, a binary array.
-        records_erased: how many records the rewrite says were of these keys, those that stay as tombstones too.
-        tombstones: offsets of the erased records that stay as tombstones.
-        budget: limits of the computation.
+    ``pairs``: each segment that held a key, with those that are to take its place. ``records``: how many were of the
+    erased keys, those that stay as tombstones too. ``tombstones``: their offsets.
+    """
+
+    partition: int
+    pairs: Sequence[tuple[Segment, Sequence[Segment]]]
+    records: int
+    tombstones: Sequence[int] = ()
+
+    @property
+    def replaced(self) -> list[Segment]:
+        """The segments that held a key."""
+        return [segment for segment, _ in self.pairs]
+
+    @property
+    def written(self) -> list[Segment]:
+        """The segments that take their place."""
+        return [each for _, after in self.pairs for each in after]
+
+
+def compute_erasure_facts(
+    topic: str, parts: Sequence[ErasedPartition], keys: pa.Array, *, budget: TaskBudget
+) -> list[dict[str, int | str]]:
+    """Compute the rows of topic partitions; ``keys``: what was erased, a binary array. Many small ones go together.
 
     Raises:
         DamagedSegmentError: a replaced segment is not what was written.
         ValidationBrokenError: a check could not be carried out.
     """
-    replaced = [segment for segment, _ in pairs]
-    written = [each for _, after in pairs for each in after]
-    check_before_duckdb(topic, [*replaced, *written], ARROW_SCHEMA.names, after=NOTHING_ERASED)
-    import duckdb
+    rows: list[dict[str, int | str]] = []
+    for some in _divide(parts):
+        segments = [segment for part in some for segment in (*part.replaced, *part.written)]
+        check_before_duckdb(topic, segments, ARROW_SCHEMA.names, after=NOTHING_ERASED)
+        import duckdb
 
-    try:
-        with duckdb_connection.open_connection(
-            memory_limit_bytes=budget.memory_limit_bytes,
-            threads=budget.threads,
-            spill_folder=budget.spill_folder,
-            uris=[segment.path for segment in (*replaced, *written)],
-        ) as connection:
-            connection.register("given", pa.table({"key": keys}))
-            connection.execute("CREATE TEMP TABLE erased AS SELECT DISTINCT key FROM given")
-            _create_view(connection, "before", replaced)
-            _create_view(connection, "after", written)
-            facts = _compute(connection, pairs, records_erased, tombstones)
-    except duckdb.Error as problem:
-        raise ValidationBrokenError(
-            f"The erasure of keys of topic {topic} could not be checked ({type(problem).__name__}).",
-            left=NOTHING_ERASED,
-            next="Run it again.",
-        ) from None
-    return dict(asdict(facts))
+        try:
+            with duckdb_connection.open_connection(
+                memory_limit_bytes=budget.memory_limit_bytes,
+                threads=budget.threads,
+                spill_folder=budget.spill_folder,
+                uris=[segment.path for segment in segments],
+            ) as connection:
+                connection.register("given", pa.table({"key": keys}))
+                connection.execute("CREATE TEMP TABLE erased AS SELECT DISTINCT key FROM given")
+                _create_view(connection, "before", [segment for part in some for segment in part.replaced])
+                _create_view(connection, "after", [segment for part in some for segment in part.written])
+                _create_wanted(connection, some)
+                rows += [dict(asdict(facts)) for facts in _compute(connection, some)]
+        except duckdb.Error as problem:
+            raise ValidationBrokenError(
+                f"The erasure of keys of topic {topic} could not be checked ({type(problem).__name__}).",
+                left=NOTHING_ERASED,
+                next="Run it again.",
+            ) from None
+    return rows
+
+
+def _divide(parts: Sequence[ErasedPartition]) -> Iterator[list[ErasedPartition]]:
+    """Divide partitions into shares that one DuckDB works on."""
+    share, size_bytes = list[ErasedPartition](), 0
+    for part in parts:
+        share.append(part)
+        size_bytes += sum(each.size_bytes for each in part.replaced)
+        if size_bytes >= MAXIMUM_SHARE_BYTES or len(share) >= MAXIMUM_SHARE_PARTITIONS:
+            yield share
+            share, size_bytes = [], 0
+    if share:
+        yield share
 
 
 def _create_view(connection: duckdb.DuckDBPyConnection, name: str, segments: Sequence[Segment]) -> None:
-    if not segments:
-        connection.register("nothing", ARROW_SCHEMA.empty_table())
-        connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM nothing")
-        return
-    files = duckdb_connection.quote_file_list(segment.path for segment in segments)
+    """Create a view of segments, with whether the key of each record is erased."""
     columns = ", ".join(f'"{column}"' for column in ARROW_SCHEMA.names)
-    connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {columns} FROM read_parquet({files})")
+    source = "nothing"
+    if segments:
+        source = f"read_parquet({duckdb_connection.quote_file_list(segment.path for segment in segments)})"
+    else:
+        connection.register("nothing", ARROW_SCHEMA.empty_table())
+    connection.execute(
+        f"CREATE TEMP VIEW {name} AS SELECT {columns}, coalesce(key IN (SELECT key FROM erased), false) AS is_erased "
+        f"FROM {source}"
+    )
 
 
-def _compute(
-    connection: duckdb.DuckDBPyConnection,
-    pairs: Sequence[tuple[Segment, Sequence[Segment]]],
-    records_erased: int,
-    tombstones: Sequence[int],
-) -> ErasureFacts:
-    def ask(query: str) -> int | str:
-        row = duckdb_connection.fetch_one_row(connection, query)
-        assert row is not None
-        found: int | str = row[0]
-        return found
+def _create_wanted(connection: duckdb.DuckDBPyConnection, parts: Sequence[ErasedPartition]) -> None:
+    places = [(part.partition, offset) for part in parts for offset in part.tombstones]
+    table = pa.table(
+        {
+            "partition": pa.array([number for number, _ in places], pa.int32()),
+            "offset": pa.array([offset for _, offset in places], pa.int64()),
+        }
+    )
+    connection.register("asked", table)
+    connection.execute("CREATE TEMP TABLE wanted AS SELECT * FROM asked")
 
-    before, after = int(ask("SELECT count(*) FROM before")), int(ask("SELECT count(*) FROM after"))
-    gone = int(ask(f"SELECT count(*) FROM before WHERE {_ERASED}"))
-    fingerprint = f"SELECT {CONTENT_FINGERPRINT} FROM"
-    others = f"WHERE key IS NULL OR NOT ({_ERASED})"
-    connection.register("asked", pa.table({"offset": pa.array(tombstones, pa.int64())}))
-    connection.execute('CREATE TEMP TABLE wanted AS SELECT "offset" FROM asked')
-    stays = '"offset" IN (SELECT "offset" FROM wanted)'
-    # The newest record of its key is a tombstone there, with an empty list of headers.
+
+_STAYS = '("partition", "offset") IN (SELECT "partition", "offset" FROM wanted)'
+_NOTHING = (0, EMPTY_FINGERPRINT, 0)
+
+
+def _compute(connection: duckdb.DuckDBPyConnection, parts: Sequence[ErasedPartition]) -> Iterator[ErasureFacts]:
+    def ask(source: str, condition: str, more: str = "0") -> dict[int, tuple[int, str, int]]:
+        rows = connection.execute(
+            f'SELECT "partition", count(*), {CONTENT_FINGERPRINT}, {more} FROM {source} WHERE {condition} GROUP BY ALL'
+        ).fetchall()
+        return {number: (count, fingerprint, further) for number, count, fingerprint, further in rows}
+
+    before, after = ask("before", "NOT is_erased"), ask("after", "NOT is_erased")
+    gone = ask("before", "is_erased")
+    # What was asked for is a tombstone there, with an empty list of headers.
     made = (
         'SELECT "partition", "offset", "timestamp", "timestampType", key, NULL::BLOB AS value, '
-        "coalesce(headers[:0], []) AS headers FROM before"
+        "coalesce(headers[:0], []) AS headers, is_erased FROM before"
     )
-    expected = ask(f"{fingerprint} ({made} WHERE {_ERASED} AND {stays})")
-    newest = int(
-        ask(
-            f'SELECT count(*) FROM (SELECT max("offset") AS "offset" FROM before WHERE {_ERASED} GROUP BY key) '
-            f"WHERE {stays}"
+    expected = ask(f"({made})", f"is_erased AND {_STAYS}")
+    stayed = ask("after", "is_erased", f"count(*) FILTER (NOT ({_STAYS} AND value IS NULL))")
+    newest = dict(
+        connection.execute(
+            'SELECT "partition", count(*) FROM (SELECT "partition", max("offset") AS "offset" FROM before '
+            f'WHERE is_erased GROUP BY "partition", key) WHERE {_STAYS} GROUP BY ALL'
+        ).fetchall()
+    )
+    for part in parts:
+        number = part.partition
+        others, kept = before.get(number, _NOTHING), after.get(number, _NOTHING)
+        erased, left = gone.get(number, _NOTHING), stayed.get(number, _NOTHING)
+        wrong = newest.get(number, 0) != len(part.tombstones) or expected.get(number, _NOTHING)[:2] != left[:2]
+        yield ErasureFacts(
+            partition=number,
+            records_before=others[0] + erased[0],
+            records_after=kept[0] + left[0],
+            keys_left=left[2],
+            others_changed=int(others[:2] != kept[:2]),
+            tombstones_wrong=int(wrong),
+            misfit_segments=sum(_count_misfits(segment, made_of) for segment, made_of in part.pairs),
+            records_unaccounted=abs(erased[0] - part.records),
         )
-    )
-    tombstones_wrong = int(newest != len(tombstones) or expected != ask(f"{fingerprint} after WHERE {_ERASED}"))
-    left = int(ask(f"SELECT count(*) FROM after WHERE {_ERASED} AND NOT ({stays} AND value IS NULL)"))
-    stayed = int(ask(f"SELECT count(*) FROM after WHERE {_ERASED}"))
-    return ErasureFacts(
-        partition=pairs[0][0].partition,
-        records_before=before,
-        records_after=after,
-        keys_left=left,
-        others_changed=int(ask(f"{fingerprint} before {others}") != ask(f"{fingerprint} after {others}")),
-        tombstones_wrong=tombstones_wrong,
-        misfit_segments=sum(_count_misfits(segment, made_of) for segment, made_of in pairs),
-        records_unaccounted=abs(gone - records_erased) + abs(before - gone - (after - stayed)),
-    )
 
 
 def _count_misfits(replaced: Segment, written: Sequence[Segment]) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from winnow.values.epochs import Epoch
@@ -252,7 +253,8 @@ class ErasureReference:
     ``keys``: how many. ``key_id``: which secret their digests were made with. ``fence``: of the topic from the erasure
     on; a run with a lower one began before. ``deleted_at_ms``: when the last of its
     files was gone. ``closed_at_ms``: from when on no process is left that could write a file with such a key.
-    ``lifts``: the keys may come again.
+    ``lifts``: the keys may come again. ``lowered_ends``: by partition, the lowest log end since, if it was lowered:
+    offsets from there on were given away again, and do not tell an old copy.
     """
 
     erasure_id: str
@@ -265,6 +267,7 @@ class ErasureReference:
     deleted_at_ms: int | None = None
     closed_at_ms: int | None = None
     lifts: bool = False
+    lowered_ends: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +366,15 @@ class TopicState:
         """List the files that an erasure (None: any) condemned and that are not deleted yet."""
         begin = ERASURE_PREFIX if erasure_id is None else f"{ERASURE_PREFIX}{erasure_id}"
         return [file for file in self.condemned if file.plan_id.startswith(begin)]
+
+    def lower_erasure_ends(self, ends: Mapping[int, int]) -> tuple[ErasureReference, ...]:
+        """Return the erasures as they are once partitions end at ``ends``, which is lower than before."""
+
+        def lower(each: ErasureReference) -> ErasureReference:
+            lowest = {number: min(end, each.lowered_ends.get(number, end)) for number, end in ends.items()}
+            return replace(each, lowered_ends={**each.lowered_ends, **lowest})
+
+        return tuple(map(lower, self.erasures))
 
     def is_voided(self, ingest_id: str, number: int) -> bool:
         """Check whether an ingest call may no longer commit."""

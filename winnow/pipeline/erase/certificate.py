@@ -7,7 +7,7 @@ store say of its files since. ``verify`` reads the log, the table of the latest 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
@@ -106,7 +106,7 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
         closed_at_ms=reference.closed_at_ms if not document.tombstones else None,
         open_because=_explain_open(head, reference, document),
         files=files,
-        verified=_verify(installation, log, head, document) if verify else None,
+        verified=_verify(installation, log, head, _lower_ends(document, reference)) if verify else None,
     )
 
 
@@ -200,6 +200,12 @@ def _verify(installation: Installation, log: TopicLog, head: Head, document: Era
                 later += 1
         del path
     return VerifiedAbsence(installation.now_ms(), files, size_bytes, old, later, tombstones)
+
+
+def _lower_ends(document: ErasureDocument, reference: ErasureReference) -> ErasureDocument:
+    """Return ``document`` with the ends from which on offsets were given away again."""
+    lowered = reference.lowered_ends
+    return replace(document, ends={n: min(end, lowered.get(n, end)) for n, end in document.ends.items()})
 
 
 def _is_old(document: ErasureDocument, partition: int, offset: int | None, timestamp_ms: int | None) -> bool:

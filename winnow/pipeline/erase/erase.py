@@ -35,7 +35,7 @@ from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.rewriting import Rewriting
 from winnow.pipeline.erase.scan import KeyScans, Progress, list_newest_offsets, list_pins
 from winnow.pipeline.erased_keys import load_secret
-from winnow.pipeline.ingest.commit import IngestHeartbeat
+from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name
 from winnow.quality.erasure_facts import NOTHING_ERASED

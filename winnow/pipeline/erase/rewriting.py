@@ -16,7 +16,7 @@ from winnow.pipeline.compaction.validate import describe_failures
 from winnow.pipeline.erase.scan import KeyScans
 from winnow.pipeline.ingest.commit import remove_files
 from winnow.pipeline.installation import Installation
-from winnow.quality.erasure_facts import NOTHING_ERASED, compute_erasure_facts
+from winnow.quality.erasure_facts import NOTHING_ERASED, ErasedPartition, compute_erasure_facts
 from winnow.quality.validation import validate_fact_table
 from winnow.values.model import Segment
 
@@ -86,7 +86,9 @@ class Rewriting:
             locate_ingest_folder(self.location, self.erasure_id), f"erasure-{self._versions}", f"t{segment.partition}"
         )
         try:
-            return rewrite_without_keys(segment, self._keys, offsets, folder, self.location)
+            # Of a million keys a segment holds a few; the second computation looks for all of them.
+            here = pa.array(list(self.scans.live[segment.path].newest), pa.binary())
+            return rewrite_without_keys(segment, here, offsets, folder, self.location)
         except DamagedSegmentError as problem:
             raise make_damage_error(self.scans.topic, segment, str(problem), NOTHING_ERASED) from problem
         except FileNotFoundError as problem:
@@ -97,19 +99,20 @@ class Rewriting:
         if not holding or names == self._judged:
             return
         topic = self.scans.topic
-        rows = []
-        for partition in sorted({segment.partition for segment in holding}):
-            mine = [segment for segment in holding if segment.partition == partition]
-            rows.append(
-                compute_erasure_facts(
-                    topic,
+        parts = []
+        by_partition: dict[int, list[Segment]] = {}
+        for segment in holding:
+            by_partition.setdefault(segment.partition, []).append(segment)
+        for partition, mine in sorted(by_partition.items()):
+            parts.append(
+                ErasedPartition(
+                    partition,
                     [(segment, made[segment.path]) for segment in mine],
-                    self._keys,
-                    records_erased=sum(self.scans.live[segment.path].records for segment in mine),
+                    records=sum(self.scans.live[segment.path].records for segment in mine),
                     tombstones=sorted({offset for segment in mine for offset in self._offsets[segment.path]}),
-                    budget=self.installation.budget,
                 )
             )
+        rows = compute_erasure_facts(topic, parts, self._keys, budget=self.installation.budget)
         verdict = validate_fact_table(
             rows,
             plan_id=self.erasure_id,

@@ -100,6 +100,7 @@ class LogCut:
             epochs=shorten_newest_epoch(head.state.epochs, ends),
             # Whatever was prepared or compared with records that go is prepared again.
             undone_ingests=head.state.undone_ingests + 1,
+            erasures=head.state.lower_erasure_ends(ends),
         )
         return replace(head, state=state)
 

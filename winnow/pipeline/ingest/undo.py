@@ -168,6 +168,7 @@ def _build_change(
             quarantine_ingests=tuple(each for each in state.quarantine_ingests if each != ingest_id),
             file_digests=_restore_file_digests(history, head.state, ledger),
             undone_ingests=state.undone_ingests + 1,
+            erasures=state.lower_erasure_ends({number: after.log_end_offset for number, after in found.states.items()}),
             epochs=_shorten_epochs(state, found.states, ingest_id),
         ),
         remove=[segment.path for segment in found.segments],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from winnow.errors import ServiceError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.log.deleted_topics import note_deleted
+from winnow.log.erasures import find_erasures
 from winnow.log.head import Head
 from winnow.log.raised_head import KnownNumbers
 from winnow.log.side_table_recovery import SideTable, land_side_table, plan_side_table
@@ -195,7 +196,9 @@ def look_at_table(
 
 def _rebuild_state(found: TopicRecovery) -> RebuiltState:
     assert found.chosen is not None
-    return rebuild_state(found.topic, found.chosen, found.io, _find_stored(found))
+    places = found.installation.log.locate_documents(found.topic, found.location, str(found.chosen.table_uuid))
+    erasures = find_erasures(found.topic, places, str(found.chosen.table_uuid))
+    return rebuild_state(found.topic, found.chosen, found.io, _find_stored(found), erasures)
 
 
 def _find_stored(found: TopicRecovery) -> StoredKnowledge:

@@ -1,0 +1,114 @@
+"""Mutants of erasing: what goes, what stays, and what proves it."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import (
+    always,
+    assign,
+    drop_keyword,
+    drop_statement,
+    never,
+    replace,
+    return_value,
+    set_keyword,
+)
+from tests.mutants.mutant import Mutant
+
+ERASE = (
+    Mutant("erase-behind-no-fence", "a plan from before the erasure brings its staged copies back")
+    .changes("_Erasure._build", assign("Change(state=after, summary={})", "make_fence_change"))
+    .caught_by("test_plan_from_before_is_void_even_where_no_key_was"),
+    Mutant("erase-of-the-live-alone", "files that left the log keep the key until their grace ends")
+    .changes("_Erasure._build", assign("[]", "scan_retired"))
+    .caught_by("test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not"),
+    Mutant("erase-of-all-retired", "files without the key go with the others, and no run can be taken back")
+    .changes("KeyScans.scan_retired", return_value("wanted", "_get_count"))
+    .caught_by("test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not"),
+    Mutant("erase-spares-the-unreadable", "a retired file that cannot be read stays, whatever it holds")
+    .changes("KeyScans._count", return_value("0", "UNREADABLE"))
+    .caught_by("test_retired_file_that_cannot_be_read_goes_because_it_may_hold_the_key"),
+    Mutant("erase-with-a-grace", "snapshots keep the files with the key until their grace ends")
+    .changes("_expire_log", drop_keyword("erased"))
+    .caught_by("test_snapshots_that_named_such_a_file_are_gone_at_once"),
+    Mutant("erase-leaves-attempts", "what a run had staged stays until its grace ends")
+    .changes("_sweep_topic", set_keyword("at_once", "False"))
+    .caught_by("test_plan_from_before_is_void_and_what_it_staged_goes_with_the_key"),
+    Mutant("erase-leaves-old-rows", "old snapshots of the latest table keep the key until their grace ends")
+    .changes("_sweep_topic", replace("NO_GRACE_MS if erasing else config.retired_grace_ms", "config.retired_grace_ms"))
+    .caught_by("test_table_of_the_latest_state_holds_the_key_in_no_snapshot"),
+    Mutant("erase-beside-a-stale-table", "a table of the latest state that nobody updates keeps the key")
+    .changes("_Erasure.__init__", drop_statement("_require_no_stale_table"))
+    .caught_by("test_latest_table_that_nobody_updates_refuses_the_erasure"),
+    Mutant("erase-under-a-pin", "a tag keeps the key on disk and nobody is told")
+    .changes("_Erasure._build", drop_statement("_require_no_pins"))
+    .caught_by("test_tag_that_keeps_such_a_snapshot_refuses_until_it_is_broken"),
+    Mutant("erase-unjudged", "a wrong result of the rewrite is committed")
+    .changes("Rewriting.write", drop_statement("_judge"))
+    .caught_by("test_wrong_result_is_not_committed_and_nothing_of_it_stays"),
+    Mutant("erase-judges-no-others", "a record of another key is lost and nobody sees it")
+    .changes("_compute", set_keyword("others_changed", "0"))
+    .caught_by("test_wrong_result_is_not_committed_and_nothing_of_it_stays"),
+    Mutant("erase-judges-no-keys", "a key that the rewrite left is not seen")
+    .changes("_compute", set_keyword("keys_left", "0"))
+    .caught_by("test_key_that_the_rewrite_left_is_seen"),
+    Mutant("erase-leaves-its-drafts", "the document of a try that lost stays for ever")
+    .changes("_Erasure._build", drop_statement("delete_documents"))
+    .caught_by("test_record_that_is_appended_meanwhile_is_erased_too"),
+    Mutant("erase-leaves-what-it-wrote", "what a refused erasure wrote stays")
+    .changes("_Erasure._discard", replace("self._rewriting.remove_all()", "True"))
+    .caught_by("test_wrong_result_is_not_committed_and_nothing_of_it_stays"),
+    Mutant("erase-of-a-deleted-topic", "a deleted topic keeps the key and the caller is told to restore it")
+    .changes("_open_head", replace("log.newest_head()", "log.newest_head(even_deleted=True)"))
+    .caught_by("test_deleted_topic_refuses"),
+    Mutant("erase-again-and-again", "every repetition adds an erasure")
+    .changes("_Erasure._build", drop_statement("_require_not_erased_before"))
+    .caught_by("test_same_keys_again_change_nothing"),
+    Mutant("erased-before-though-appended-since", "a record that came since is not erased")
+    .changes("_Erasure._require_not_erased_before", replace("each.ends == ends", "True"))
+    .caught_by("test_keys_are_erased_anew_once_something_was_appended"),
+    Mutant("erase-tombstone-of-every-record", "values go, but every record of the key stays as a tombstone")
+    .changes("rewrite_without_keys", assign("erased", "emptied", "erased"))
+    .caught_by("test_tombstone_takes_the_place_of_the_newest_record_of_each_key"),
+    Mutant("erase-tombstone-goes-at-once", "the tombstone goes in the next run, before consumers saw it")
+    .changes("_reopen_partitions", always("first_dirty_offset"))
+    .caught_by("test_tombstone_waits_for_its_delete_horizon_from_the_next_compaction_on"),
+    Mutant("certificate-closed-too-early", "the certificate closes while a task may still write a file")
+    .changes("note_erasures", replace("_is_any_left(installation, state, each)", "False"))
+    .caught_by("test_certificate_stays_open_until_the_files_of_earlier_runs_were_looked_for_twice"),
+    Mutant("certificate-of-files-that-are-there", "files count as deleted while they wait")
+    .changes("note_erasures", assign("False", "list_erased_files"))
+    .caught_by("test_erasure_is_not_through_while_a_snapshot_names_its_files"),
+    Mutant("certificate-closed-with-tombstones", "the certificate says that nothing is left, and a key is")
+    .changes("_explain_open", never("tombstones"))
+    .caught_by("test_certificate_with_a_tombstone_is_open_until_it_is_erased_as_well"),
+    Mutant("certificate-without-a-chain", "a missing erasure is not noticed")
+    .changes("_read_chain", never("previous"))
+    .caught_by("test_erasure_that_does_not_name_the_one_before_is_found"),
+    Mutant("verification-of-offsets-alone", "an old copy at a new offset counts as a new record")
+    .changes("_is_old", return_value("False", "at_ms"))
+    .caught_by("test_old_record_that_is_back_is_found_by_a_verification"),
+    Mutant("offsets-that-were-given-back-tell", "a new record is lost at an offset that an undone ingest gave back")
+    .changes("ErasedRecords._is_old", replace("min(lowered, end)", "end"))
+    .caught_by("test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy"),
+    Mutant("rebuild-forgets-erasures", "after a rebuild of the state old copies of erased keys come back")
+    .changes("_rebuild_state", assign("()", "find_erasures"))
+    .caught_by("test_erasures_are_known_again_after_a_state_was_rebuilt[/winnow/]"),
+    Mutant("rebuild-reads-no-copies-of-erasures", "erasures are lost with the documents beside the table")
+    .changes("find_erasures", replace("(A, storage.join(places.copies, FOLDER))", "(A,)"))
+    .caught_by("test_erasures_are_known_again_after_a_state_was_rebuilt[/winnow_copies/]"),
+    Mutant("erase-hides-from-undo", "an undo does not say that an erasure ended it")
+    .changes("_require_not_erased", never("erased"))
+    .caught_by("test_run_whose_files_held_the_key_cannot_be_taken_back"),
+    Mutant("erased-call-stays-open", "the row of an erasure that died after its commit stays for ever")
+    .changes("_list_committed_ingests", replace("A | B | {erasure.erasure_id for erasure in state.erasures}", "A | B"))
+    .caught_by("test_call_that_died_after_its_commit_is_closed_by_a_sweep"),
+    Mutant("erase-by-another-secret", "digests of two secrets stand side by side, and old copies pass")
+    .changes("load_secret", never("others"))
+    .caught_by("test_another_secret_is_refused"),
+    Mutant("secret-for-everybody", "others on the machine can read the secret")
+    .changes("make_secret", replace("private_files.write_file(draft, A)", "draft.write_text(A)"))
+    .caught_by("test_secret_is_made_once_for_its_owner_only"),
+    Mutant("malformed-keys-are-skipped", "a malformed line is left out, and its key stays")
+    .changes("parse_key_lines", assign("None", "empty", "number"))
+    .caught_by("test_malformed_line_is_named_and_nothing_is_erased"),
+)
