@@ -199,4 +199,5 @@ def test_tombstones_stay_where_they_are_asked_for(topics: Installation, requests
         done = erase_keys(opened, ask(requests / "4711.txt", with_tombstone=True))
     assert done.told is not None
     assert done.told[0].tombstones == 1
+    assert (done.row["deleted"], done.row["closed"]) == (True, False)
     assert len(read_topic(topics, "orders")) == 16

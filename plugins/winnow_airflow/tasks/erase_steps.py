@@ -25,7 +25,10 @@ class EraseParams(TypedDict):
 
 
 class EraseRow(TypedDict):
-    """What the task returns: a reference and counts. ``keys``: that were to be erased."""
+    """What the task returns: a reference and counts.
+
+    ``keys``: that were to be erased. ``closed``: as the certificate says it; a tombstone that stays has its key.
+    """
 
     topic: str
     erasure_id: str
@@ -76,7 +79,7 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
         records=report.records,
         files=report.files,
         deleted=report.deleted,
-        closed=report.closed,
+        closed=report.closed and not report.tombstones,
     )
     if report.was_erased and is_first_try:
         return KeysErased(row)
