@@ -34,11 +34,12 @@ from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.erase import complete, rewriting
 from winnow.pipeline.erase.certificate import Certificate, make_certificate
-from winnow.pipeline.erase.complete import EraseReport, erase_keys
+from winnow.pipeline.erase.complete import EraseReport, describe_consequences, erase_keys
 from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 from winnow.pipeline.erase.key_files import read_key_file
 from winnow.pipeline.erase.lift import lift_erasure
 from winnow.pipeline.erase.whereabouts import find_key
+from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.table import update_latest_table
@@ -287,6 +288,17 @@ def test_record_that_is_appended_meanwhile_is_erased_too(world: World) -> None:
     assert list_holding(world, b"meanwhile") == []
 
 
+def test_topic_that_is_created_again_meanwhile_keeps_its_records(world: World) -> None:
+    def create_again() -> None:
+        delete_topic(world.installation, TOPIC, now=True)
+        world.create(2)
+        world.ingest(FIRST)
+
+    with run_between_head_and_commit(create_again), pytest.raises((RunAgainError, EraseRefusedError)):
+        erase(world)
+    assert world.read() == FIRST
+
+
 def test_compaction_meanwhile_makes_it_begin_again(world: World) -> None:
     with run_between_head_and_commit(lambda: compact(world)):
         erase(world)
@@ -318,6 +330,15 @@ def test_erasure_is_not_through_while_a_snapshot_names_its_files(world: World) -
     sweep_topics(world.installation, [TOPIC])
     assert world.head().state.unfinished_erasures == ()
     assert list_holding(world, KEY) == []
+
+
+def test_what_an_erasure_would_end_is_said_before_it_begins(world: World) -> None:
+    assert describe_consequences(world.installation, TOPIC) == ""
+    pin_snapshot(world.installation.log.open(TOPIC), "restore-1", world.head())
+    with hold_lease(world.installation, TOPIC):
+        assert world.plan(world.clock()) is not None
+    said = describe_consequences(world.installation, TOPIC)
+    assert "1 run(s) at work become void; 1 tag(s)" in said
 
 
 def test_deleted_topic_refuses(world: World) -> None:
@@ -414,6 +435,7 @@ def test_certificate_with_a_tombstone_is_open_until_it_is_erased_as_well(world: 
     again = erase(world)
     assert (again.was_erased, again.tombstones) == (False, 0)
     assert list_holding(world, KEY) == []
+    assert (certify(world, report).open_because, certify(world, again).open_because) == (None, None)
 
 
 def replace_counts(found: Certificate, tombstones: int) -> object:
@@ -546,6 +568,20 @@ def test_key_without_an_erasure_is_found_in_every_file_that_holds_it(world: Worl
     erase(world)
     gone = find_key(world.installation, TOPIC, KEY)
     assert (gone.is_gone, gone.erasure_id is not None) == (True, True)
+
+
+def test_why_says_that_an_erasure_may_have_taken_a_record(world: World) -> None:
+    report = erase(world)
+    at_ms = world.clock()
+    missing = explain_offset(world.installation, TOPIC, 0, 4, as_of_ms=at_ms)
+    assert (missing.verdict, missing.causes, missing.erasures) == ("erased", ("erased",), (report.erasure_id,))
+    assert f"removed by erasure {report.erasure_id[:12]}: of a key that was erased" in missing.sentence
+    compact(world)
+    assert explain_offset(world.installation, TOPIC, 0, 4, as_of_ms=at_ms).causes == ("superseded", "erased")
+    assert (
+        "winnow erase certificate"
+        in explain_key(world.installation, TOPIC, KEY, partition=None, as_of_ms=at_ms).sentence
+    )
 
 
 def test_audit_log_says_who_erased_and_why_and_not_what(world: World) -> None:

@@ -79,7 +79,7 @@ ERASE = (
     .changes("note_erasures", assign("False", "list_erased_files"))
     .caught_by("test_erasure_is_not_through_while_a_snapshot_names_its_files"),
     Mutant("certificate-closed-with-tombstones", "the certificate says that nothing is left, and a key is")
-    .changes("_explain_open", never("tombstones"))
+    .changes("_explain_open", never("is_key_left"))
     .caught_by("test_certificate_with_a_tombstone_is_open_until_it_is_erased_as_well"),
     Mutant("certificate-without-a-chain", "a missing erasure is not noticed")
     .changes("_read_chain", never("previous"))
@@ -90,6 +90,9 @@ ERASE = (
     Mutant("offsets-that-were-given-back-tell", "a new record is lost at an offset that an undone ingest gave back")
     .changes("ErasedRecords._is_old", replace("min(lowered, end)", "end"))
     .caught_by("test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy"),
+    Mutant("why-knows-no-erasure", "why says that a run removed what an erasure took")
+    .changes("explain_absence", never("erasures"))
+    .caught_by("test_why_says_that_an_erasure_may_have_taken_a_record"),
     Mutant("rebuild-forgets-erasures", "after a rebuild of the state old copies of erased keys come back")
     .changes("_rebuild_state", assign("()", "find_erasures"))
     .caught_by("test_erasures_are_known_again_after_a_state_was_rebuilt[/winnow/]"),

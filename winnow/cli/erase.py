@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from winnow.cli.options import Json, Reason, open_for_command
-from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, print_table, write_json
+from winnow.cli.output import (
+    format_bytes,
+    format_count,
+    format_short_time,
+    print_lines,
+    print_message,
+    print_table,
+    write_json,
+)
 from winnow.cli.progress import ProgressBar
 from winnow.clock import format_ms
 from winnow.errors import UsageError
@@ -120,12 +128,14 @@ def erase(
 
 
 def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wish) -> EraseReport:
-    from winnow.pipeline.erase.complete import erase_keys
+    from winnow.pipeline.erase.complete import describe_consequences, erase_keys
     from winnow.pipeline.erase.erase import EraseRequest
 
     request = EraseRequest(
         topic, keys, wish.reason or "", with_tombstone=wish.with_tombstone, break_pins=wish.break_pins
     )
+    if consequences := describe_consequences(installation, topic):
+        print_message(consequences)
     with ProgressBar("Searching files") as bar:
         return erase_keys(installation, request, bar.move)
 

@@ -6,7 +6,7 @@ store say of its files since. ``verify`` reads the log, the table of the latest 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
@@ -97,14 +97,15 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
         for row in installation.store.retired_files.list_retired(log.topic, pending_only=False)
     }
     files = tuple(FileProof(each, not storage.exists(each.path), deleted.get(each.path)) for each in document.files)
+    open_because = _explain_open(head, reference, document, is_key_left=_is_key_left(head, documents, number))
     return Certificate(
         document=document,
         sha256=reference.sha256,
         number=number,
         chain_length=len(documents),
         deleted_at_ms=reference.deleted_at_ms,
-        closed_at_ms=reference.closed_at_ms if not document.tombstones else None,
-        open_because=_explain_open(head, reference, document),
+        closed_at_ms=reference.closed_at_ms if open_because is None else None,
+        open_because=open_because,
         files=files,
         verified=_verify(installation, log, head, _lower_ends(document, reference)) if verify else None,
     )
@@ -160,13 +161,24 @@ def _read_chain(head: Head) -> list[ErasureDocument]:
     return documents
 
 
-def _explain_open(head: Head, reference: ErasureReference, document: ErasureDocument) -> str | None:
+def _is_key_left(head: Head, documents: Sequence[ErasureDocument], number: int) -> bool:
+    """Check whether tombstones of an erasure may still be there: no later one took all of its keys without a trace."""
+    left = set(decode_digests(documents[number - 1].hashes)) if documents[number - 1].tombstones else set()
+    for reference, later in list(zip(head.state.erasures, documents, strict=True))[number:]:
+        if not later.lifts and not later.tombstones and reference.deleted_at_ms is not None:
+            left -= set(decode_digests(later.hashes))
+    return bool(left)
+
+
+def _explain_open(
+    head: Head, reference: ErasureReference, document: ErasureDocument, *, is_key_left: bool
+) -> str | None:
     if document.lifts:
         return None
     if reference.deleted_at_ms is None:
         waiting = len(head.state.list_erased_files(reference.erasure_id))
         return f"erased for readers, not yet from disk: {waiting:,} file(s)"
-    if document.tombstones:
+    if is_key_left:
         places = ", ".join(f"{document.topic}-{each.partition} at {each.offset}" for each in document.tombstones[:5])
         return f"key bytes remain in {len(document.tombstones):,} tombstone(s) that were asked for: {places}"
     if reference.closed_at_ms is None:

@@ -65,6 +65,18 @@ def erase_keys(
     return _make_report(committed, log.head())
 
 
+def describe_consequences(installation: Installation, topic: str) -> str:
+    """Say what an erasure from ``topic`` would end: runs and ingest calls at work, and tags; empty: nothing."""
+    refs = installation.log.open(topic).head(even_deleted=True).table.metadata.refs
+    counts = (
+        (len(installation.store.runs.list_open(topic)), "run(s) at work become void"),
+        (len(installation.store.ingests.list_open(topic)), "ingest call(s) at work start over"),
+        (len(refs) - ("main" in refs), "tag(s) or branch(es) may keep files with such records, which refuses it"),
+    )
+    said = [f"{count:,} {what}" for count, what in counts if count]
+    return f"{topic}: {'; '.join(said)}." if said else ""
+
+
 def complete_store(installation: Installation, log: TopicLog) -> None:
     """Bring the metadata store in line with the newest head, and the table of the latest state with the log."""
     head = log.head()

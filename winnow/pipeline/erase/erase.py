@@ -96,7 +96,7 @@ def commit_erasure(
             state is there that nobody brings up to date. Nothing was changed.
         ConfigurationError: the secret is missing, or is not that of the topic's earlier erasures.
         ValidationFailedError, DamagedSegmentError: the result is wrong, or a segment is damaged; nothing was changed.
-        RunAgainError: a sweep took this call for dead.
+        RunAgainError: another erasure came first, or a sweep took this call for dead.
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
@@ -131,10 +131,10 @@ class _Erasure:
 
     def commit(self) -> CommittedErasure:
         """Search, write, judge, commit."""
-        snapshot_id, document = None, None
+        committed, document = None, None
         with self._row.renew_in_background():
             try:
-                snapshot_id = self._log.commit(self._build).snapshot_id
+                committed = self._log.commit(self._build)
                 document = self._document
             except _ErasedBeforeError as found:
                 self._discard()
@@ -145,20 +145,30 @@ class _Erasure:
                 raise
         self._row.close()
         assert document is not None
-        if snapshot_id is not None:
+        if committed is not None:
+            voided = [
+                each for each in self._list_open_calls() if committed.state.is_voided(each.ingest_id, each.number)
+            ]
             self._installation.store.ingests.note_voided(
-                [each.ingest_id for each in self._list_open_calls()], self._installation.now_ms()
+                [each.ingest_id for each in voided], self._installation.now_ms()
             )
         if self._request.break_pins and self._snapshots:
             broken = list_pins(self._log.head(), self._snapshots)
             unpin_snapshots(self._log, lambda tag: tag in broken)
-        return CommittedErasure(document.erasure_id, snapshot_id, document)
+        return CommittedErasure(document.erasure_id, None if committed is None else committed.snapshot_id, document)
 
     def _build(self, head: Head) -> Change:
         installation, state = self._installation, head.state
+        if head.table_uuid != self._head.table_uuid:
+            raise RunAgainError(
+                f"Topic {self._log.topic} was removed and created again while its keys were being erased.",
+                left="The topic as it is now was not changed.",
+                next="Run it again.",
+            )
         if self._row.is_voided(state):
             raise RunAgainError(
-                f"A sweep took this erasure of keys of topic {self._log.topic} for dead.",
+                f"This erasure of keys of topic {self._log.topic} was ended by another one, or by a sweep that took it "
+                "for dead.",
                 left=NOTHING_ERASED,
                 next="Run it again.",
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 
+from winnow.log.erasures import read_erasures
 from winnow.log.reference_chains import list_ingest_references, read_ledger
 from winnow.log.state import read_receipt
 from winnow.pipeline.installation import Installation
@@ -28,6 +29,7 @@ class AbsenceVerdict(StrEnum):
     SUPERSEDED = "superseded"
     TOMBSTONE_EXPIRED = "tombstone_expired"
     KEYLESS = "keyless"
+    ERASED = "erased"
     REMOVED = "removed"
     """By a run, whose counts do not show by which rule."""
     REMOVED_OR_NEVER_WRITTEN = "removed_or_never_written"
@@ -65,6 +67,7 @@ class Absence:
     """Why there is no record at an offset. ``runs``: those that may have removed it, oldest first.
 
     ``causes``: the rules that may have removed it, one if it is certain. ``covered_by``: the first run that covered it.
+    ``erasures``: of keys, any of which may have taken it.
     """
 
     verdict: AbsenceVerdict
@@ -73,6 +76,7 @@ class Absence:
     slice: Append | None = None
     covered_by: RemovalRun | None = None
     runs: tuple[RemovalRun, ...] = ()
+    erasures: tuple[str, ...] = ()
 
 
 def list_partition_runs(installation: Installation, view: TopicView, partition: int) -> list[RemovalRun]:
@@ -140,6 +144,9 @@ def explain_absence(installation: Installation, view: TopicView, partition: int,
         )
     covering = find_covering_runs(runs, offset) if ingested is not IngestedAnswer.NO else []
     causes = _find_possible_causes(covering)
+    erasures = _list_erasures(view.head.state, partition, offset) if ingested is not IngestedAnswer.NO else ()
+    if erasures:
+        causes = (*causes, AbsenceVerdict.ERASED)
     if not causes:
         return Absence(AbsenceVerdict.NEVER_INGESTED, ingested=IngestedAnswer.NO, slice=entry)
     verdict = causes[0] if len(causes) == 1 else AbsenceVerdict.REMOVED
@@ -148,8 +155,16 @@ def explain_absence(installation: Installation, view: TopicView, partition: int,
         causes=causes,
         ingested=ingested,
         slice=entry,
-        covered_by=covering[0],
+        covered_by=covering[0] if covering else None,
+        erasures=erasures,
         runs=tuple(run for run in covering if _is_possible_remover(run, is_first=run is covering[0])),
+    )
+
+
+def _list_erasures(state: TopicState, partition: int, offset: int) -> tuple[str, ...]:
+    """List the erasures that took records of a log that had ``offset``."""
+    return tuple(
+        each.erasure_id for each in read_erasures(state) if each.records and offset < each.ends.get(partition, 0)
     )
 
 

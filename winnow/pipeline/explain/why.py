@@ -334,6 +334,7 @@ def _explain_empty_offset(
         causes=tuple(cause.value for cause in why.causes),
         ingested=why.ingested.value if why.ingested is not None else None,
         next_offset=next_offset,
+        erasures=why.erasures,
     )
     return replace(answer, sentence=why_answer.describe_missing_offset(answer, why))
 
@@ -358,6 +359,7 @@ def _explain_missing_key(
         runs=runs,
         default_partition=default,
         partitions_searched=searched,
+        erasures=tuple(each.erasure_id for each in view.head.state.erasures if not each.lifts),
     )
     return replace(answer, sentence=why_answer.describe_missing_key(answer, log.partition))
 

@@ -99,7 +99,8 @@ class WhyAnswer:
 
     ``rule`` names the order by which ``winner`` won, ``next_rule`` that of ``next_winner``. ``runs``: those that
     covered the record or the winner, oldest first; for a removed record, those that may have removed it. ``epoch``,
-    ``source_offset``: of the offset asked for, else of the winner, if the log has several epochs.
+    ``source_offset``: of the offset asked for, else of the winner, if the log has several epochs. ``erasures``: of keys
+    of the topic, which may have taken a record that is not there.
     """
 
     topic: str
@@ -129,6 +130,7 @@ class WhyAnswer:
     elsewhere: tuple[MisplacedKey, ...] = ()
     epoch: int | None = None
     source_offset: int | None = None
+    erasures: tuple[str, ...] = ()
 
 
 MAXIMUM_SHOWN_RUNS = 3
@@ -137,6 +139,7 @@ _RULE_SENTENCES = {
     AbsenceVerdict.SUPERSEDED: "superseded by another record of its key",
     AbsenceVerdict.TOMBSTONE_EXPIRED: "a tombstone whose delete horizon had passed",
     AbsenceVerdict.KEYLESS: "a record without a key, which a compacted log cannot keep",
+    AbsenceVerdict.ERASED: "of a key that was erased",
 }
 
 
@@ -169,6 +172,11 @@ def describe_missing_key(answer: WhyAnswer, likeliest: int) -> str:
     if retired:
         total = sum(run.records_retired for run in retired)
         sentences.append(f"Retention removed {total:,} record(s) of {name} so far, last in {_format_run(retired[-1])}.")
+    if answer.erasures:
+        sentences.append(
+            f"Keys of this topic were erased ({len(answer.erasures):,} time(s)); whether this one was: winnow erase "
+            f"certificate --for {answer.topic} --key with the same key."
+        )
     if not answer.runs:
         sentences.append(f"No run has removed a tombstone of {name} so far, and retention has removed no record.")
     return " ".join(sentences)
@@ -227,20 +235,24 @@ def _describe_removal(answer: WhyAnswer, why: Absence, place: str) -> str:
     if why.covered_by is not None and why.runs != (why.covered_by,):
         covered = f" It was first covered by {_format_run(why.covered_by)}."
     rules = [_RULE_SENTENCES[cause] for cause in why.causes]
+    by = _format_runs(why.runs)
+    if why.erasures:
+        erased = f"erasure {', '.join(each[:12] for each in why.erasures[-MAXIMUM_SHOWN_RUNS:])}"
+        by = f"{by} or {erased}" if why.runs else erased
     if why.ingested is IngestedAnswer.PERHAPS and why.slice is not None:
         entry = why.slice
         text = (
             f"{place} is not there: either it was never written, since the ingest that spans it brought "
             f"{entry.records:,} records for offsets {entry.first_offset} to {entry.last_offset}, or "
-            f"{_format_runs(why.runs)} removed it: {' or '.join(rules)}."
+            f"{by} removed it: {' or '.join(rules)}."
         )
-    elif len(rules) == 1 and len(why.runs) == 1:
-        text = f"{place} was removed by {_format_run(why.runs[0])}: {rules[0]}."
+    elif len(rules) == 1 and len(why.runs) + len(why.erasures) == 1:
+        text = f"{place} was removed by {by}: {rules[0]}."
     elif len(rules) == 1:
-        text = f"{place} was removed: {rules[0]}. It went in one of {_format_runs(why.runs)}."
+        text = f"{place} was removed: {rules[0]}. It went in one of {by}."
     else:
         text = (
-            f"{place} was removed in one of {_format_runs(why.runs)}. Their counts do not tell whether it was "
+            f"{place} was removed in one of {by}. Their counts do not tell whether it was "
             f"{', '.join(rules[:-1])} or {rules[-1]}."
         )
     return text + covered

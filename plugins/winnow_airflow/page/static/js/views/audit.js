@@ -25,6 +25,7 @@ const ACTIONS = [
   "ingest",
   "undo_ingest",
   "undo",
+  "erase",
   "restore_records",
   "adopt",
   "recover",
