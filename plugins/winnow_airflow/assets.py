@@ -3,9 +3,10 @@
     schedule=[topic_asset("orders")]
     if not compacted_past(context["triggering_asset_events"], "orders", midnight_ms): ...
 
-Each published compaction of a topic emits one event, and each undo, which brings removed records back. A topic with
-nothing to compact emits none, however much time has passed: one event per idle topic every 15 minutes would start every
-consumer for nothing. A consumer that needs the watermark of an idle topic calls :func:`compacted_through_ms`.
+Each published compaction of a topic emits one event, each undo, which brings removed records back, and each erasure of
+keys. A topic with nothing to compact emits none, however much time has passed: one event per idle topic every 15
+minutes would start every consumer for nothing. A consumer that needs the watermark of an idle topic calls
+:func:`compacted_through_ms`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from airflow.sdk import Asset, AssetAlias
 from winnow_airflow.dag_ids import get_prefix
 
 if TYPE_CHECKING:
+    from winnow.pipeline.erase.complete import EraseReport
     from winnow.pipeline.monitor.watermark import Watermark
     from winnow.pipeline.undo.undo import UndoReport
     from winnow.values.results import Receipt
@@ -28,7 +30,7 @@ COMPACTED = AssetAlias(f"{get_prefix()}winnow_compacted", group="winnow")
 MAXIMUM_EVENT_OFFSETS = 1_000
 """Maximum partitions in one event; a larger vector is left out; read it from the snapshot that the event names."""
 
-COMPACT, UNDO = "compact", "undo"
+COMPACT, UNDO, ERASE = "compact", "undo", "erase"
 """What the ``operation`` of an event may be."""
 
 
@@ -73,6 +75,22 @@ def build_undo_event(report: UndoReport, mark: Watermark) -> dict[str, Any]:
     }
 
 
+def build_erase_event(report: EraseReport, mark: Watermark) -> dict[str, Any]:
+    """Build the event of an erasure: what :func:`build_event` has, as it is afterwards, so that any consumer reads it.
+
+    ``operation``: :data:`ERASE`. ``plan_id``: the id of the erasure. ``records_erased``: how many records left the log.
+    No key is in it: consumers find none either.
+    """
+    return {
+        "operation": ERASE,
+        "topic": report.topic,
+        "plan_id": report.erasure_id,
+        "snapshot_id": str(mark.snapshot_id if report.snapshot_id is None else report.snapshot_id),
+        "records_erased": report.records,
+        **_describe_mark(mark),
+    }
+
+
 def _describe_mark(mark: Watermark) -> dict[str, Any]:
     offsets = {str(partition): offset for partition, offset in sorted(mark.first_dirty_offsets.items())}
     return {
@@ -95,11 +113,11 @@ def read_events(events: Mapping[Any, Sequence[Any]], topic: str) -> Iterator[dic
 def compacted_past(events: Mapping[Any, Sequence[Any]], topic: str, at_ms: int) -> bool:
     """Check whether one of the ``triggering_asset_events`` says that ``topic`` is compacted through ``at_ms``.
 
-    What was said before an undo does not hold after it.
+    What was said before an undo does not hold after it, nor before an erasure, which may have left tombstones.
     """
     times: list[int | None] = []
     for extra in read_events(events, topic):
-        if extra.get("operation") == UNDO:
+        if extra.get("operation") in {UNDO, ERASE}:
             times.clear()
         times.append(extra.get("compacted_through_ms"))
     return any(time_ms is not None and time_ms >= at_ms for time_ms in times)

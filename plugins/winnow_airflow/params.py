@@ -65,14 +65,19 @@ TOPICS = Param(
 )
 
 
-def build_reason(title: str, description: str) -> Param:
+LINE_PATTERN = r"^[^\x00-\x1f\x7f]+$"
+"""One line of plain text."""
+
+
+def build_reason(title: str, description: str, *, is_required: bool = False) -> Param:
     """Build the Param with the reason of a change: one line of plain text, as it is quoted in logs and alerts."""
+    default: dict[str, Any] = {} if is_required else {"default": "airflow"}
     return Param(
-        "airflow",
+        **default,
         type="string",
         minLength=1,
         maxLength=MAXIMUM_REASON_CHARACTERS,
-        pattern=r"^[^\x00-\x1f\x7f]+$",
+        pattern=LINE_PATTERN,
         title=title,
         description=description,
     )

@@ -82,7 +82,7 @@ def test_every_command_does_what_the_page_says(home: Path) -> None:
             slots = dict(database.execute("SELECT pool, slots FROM slot_pool").fetchall())
             runs = Counter(database.execute("SELECT dag_id, run_type FROM dag_run").fetchall())
     assert {name: slots[name] for name in SLOTS_IN_DOCS} == SLOTS_IN_DOCS
-    triggered = ("compact_now", "change_partitions", "change_topics", "ingest_topics")
+    triggered = ("compact_now", "change_partitions", "change_topics", "erase_keys", "ingest_topics")
     assert runs == {(dag, "manual"): 1 for dag in triggered} | {("backfill_topics", "backfill"): 31}
     with pytest.raises(psycopg.OperationalError), open_database(home):
         pytest.fail(f"PostgreSQL of {locate_postgres(settings)} goes on running")

@@ -855,6 +855,23 @@ def test_receipts_are_listed_newest_first(store: Store) -> None:
 # ---------------------------------------------------------------------------------------------------- retired files
 
 
+def test_files_of_an_erasure_are_found_by_its_name_also_if_a_run_had_retired_them(store: Store) -> None:
+    """What a run retired gets the erasure as its plan; files of others are not counted with them."""
+    first, second, other = (retired_file(name) for name in "abc")
+    store.retired_files.record("orders", [first, other], "data")
+    erased = [replace(each, plan_id="erasure:e1") for each in (first, second)]
+    for _ in range(2):
+        store.retired_files.record_erased("orders", erased)
+    assert {row.path: row.plan_id for row in store.retired_files.list_retired("orders")} == {
+        first.path: "erasure:e1",
+        second.path: "erasure:e1",
+        other.path: other.plan_id,
+    }
+    (waiting,) = store.retired_files.list_waiting(NOW_MS + 1, plan_prefix="erasure:")
+    assert (waiting.topic, waiting.files) == ("orders", 2)
+    assert store.retired_files.list_waiting(NOW_MS + 1, plan_prefix="erasure_") == []
+
+
 def test_retired_files_are_pending_until_they_are_deleted(store: Store) -> None:
     """Marking again changes nothing; a deleted file does not become pending again."""
     files = [retired_file(name, retired_at_ms=NOW_MS - number) for number, name in enumerate("abc")]

@@ -72,10 +72,11 @@ def test_a_consumer_waits_until_its_topic_is_compacted_past_an_instant() -> None
     assert COMPACTED.name == "winnow_compacted"
 
 
-def test_what_was_compacted_before_an_undo_is_compacted_no_more() -> None:
+@pytest.mark.parametrize("operation", ["undo", "erase"])
+def test_what_was_compacted_before_an_undo_or_an_erasure_is_compacted_no_more(operation: str) -> None:
     """Its event tells how far the log is clean afterwards; a compaction that came after it counts again."""
     told = [{"topic": "orders", "operation": "compact", "compacted_through_ms": T_MS}]
-    told += [{"topic": "orders", "operation": "undo", "compacted_through_ms": T_MS - 5}]
+    told += [{"topic": "orders", "operation": operation, "compacted_through_ms": T_MS - 5}]
     assert not compacted_past(triggering(*told), "orders", T_MS)
     assert compacted_past(triggering(*told), "orders", T_MS - 5)
     assert compacted_past(triggering(*told, told[0]), "orders", T_MS)

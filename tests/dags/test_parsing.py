@@ -27,6 +27,7 @@ DAGS = (
     "change_topics",
     "compact_now",
     "compact_topics",
+    "erase_keys",
     "example_consumer",
     "ingest_topics",
     "scrub_topics",

@@ -46,6 +46,7 @@ def count_commits(installation: Installation, topic: str) -> int:
         ("scrub_topics", {"topics": ["orders"]}),
         ("change_topics", {"action": "alter", "topic": "orders", "config": {"winnow.owner": ""}, "reason": "mine"}),
         ("change_partitions", {"action": "pause", "topic": "orders", "reason": "mine"}),
+        ("erase_keys", {"topic": "orders", "keys_from": "KEYS", "reason": "mine"}),
         ("ingest_topics", {"topic": "orders", "paths": ["LATER"]}),
     ],
 )
@@ -60,9 +61,16 @@ def test_no_dag_touches_a_topic_of_an_owner_whom_the_person_may_not_act_for(
     """Named beside others, or alone; the run fails, and nothing of either topic is changed."""
     later = tmp_path / "later.jsonl"
     later.write_text((tmp_path / "orders-0.jsonl").read_text().replace('"offset": 1', '"offset": 9001'))
+    keys = tmp_path / "keys.txt"
+    keys.write_text("key-1\n")
+    monkeypatch.setenv("WINNOW_ERASE__ROOTS", str(tmp_path))
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")
     before = [count_commits(topics, name) for name in ("orders", "clicks")]
-    given = {key: [str(later)] if value == ["LATER"] else value for key, value in conf.items()}
+    places = {"KEYS": str(keys), "LATER": str(later)}
+    given = {
+        key: [places[each] for each in value] if value == ["LATER"] else places.get(str(value), value)
+        for key, value in conf.items()
+    }
     assert run_dag(dag_id, **given)["run", -1] == "failed"
     assert [count_commits(topics, name) for name in ("orders", "clicks")] == before
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support import in_process_spark
 from tests.support.world import TOPIC, World, build_versions, record
 from winnow.config.kafka_settings import Origin, SourceSetting
-from winnow.errors import CommitUnknownError, ValidationBrokenError, ValidationFailedError
+from winnow.errors import CommitUnknownError, RunAgainError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.kafka.cluster import BrokerTopic
@@ -26,9 +26,13 @@ from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.ingest.kafka.configuration import follow_configuration
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.monitor.watch import watch_topics
 from winnow.pipeline.topics.definition import alter_topic
+from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.pipeline.topics.sources import record_gone
 from winnow.planning.kafka_configuration import TakingRules
@@ -37,7 +41,8 @@ from winnow.report import alert_kinds
 from winnow.values.model import Status
 
 MINUTE_MS = 60_000
-DAY_MS = 24 * 60 * MINUTE_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 BROKEN_SUITE = {
     "name": "broken",
     "expectations": [
@@ -204,6 +209,21 @@ def stuck_sweep(world: World) -> Env:
     return run_watch(world)
 
 
+def unfinished_erasure(world: World) -> Env:
+    """Two hours ago a run had the topic when the files of an erasure should go."""
+    world.clock.now_ms -= 2 * HOUR_MS
+    prepare(world)
+    settings = world.installation.settings
+    with (
+        open_installation(settings, now_ms=world.clock, holder="a run") as other,
+        hold_lease(other, TOPIC),
+        pytest.raises(RunAgainError),
+    ):
+        erase_keys(world.installation, EraseRequest(TOPIC, [b"key-1"], "request 4711"))
+    world.clock.now_ms += 2 * HOUR_MS
+    return run_watch(world)
+
+
 def two_partitions(world: World) -> Env:
     """A topic that is well."""
     prepare(world, 2)
@@ -340,6 +360,9 @@ CASES: dict[str, Case] = {
     "deadline_missed": Case(missed_deadline, "deadline_missed", "winnow compact orders"),
     "commit_unknown": Case(unknown_commit, "commit_unknown", "winnow compact orders"),
     "sweep_stuck": Case(stuck_sweep, "sweep_stuck", "winnow sweep orders"),
+    "erasure_unfinished": Case(
+        unfinished_erasure, "erasure_unfinished", "winnow sweep orders", newest=frozenset({9, 11})
+    ),
     "segment_damaged": Case(flipped_value, "segment_damaged", "winnow scrub orders"),
     "ingest_failed": Case(failed_ingest, "ingest_failed"),
     "source_gone": Case(gone_source, "source_gone", "winnow topics describe orders"),

@@ -15,7 +15,13 @@ from tests.support import in_process_spark
 from tests.support.receivers import WebhookInbox, open_inbox
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world
 from winnow.clock import format_ms, read_wall_clock_ms
-from winnow.errors import CommitUnknownError, PlanVoidError, ValidationBrokenError, ValidationFailedError
+from winnow.errors import (
+    CommitUnknownError,
+    PlanVoidError,
+    RunAgainError,
+    ValidationBrokenError,
+    ValidationFailedError,
+)
 from winnow.files import storage
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.assess import assess_topics
@@ -23,6 +29,9 @@ from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
+from winnow.pipeline.installation import open_installation
 from winnow.pipeline.monitor.watch import watch_topics
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -254,6 +263,27 @@ def let_files_lie(world: World) -> None:
     watch_topics(world.installation)
 
 
+def leave_erased_files(world: World) -> None:
+    """A run had the topic when the files of an erasure should go; an hour later they are still there."""
+    with (
+        open_installation(world.installation.settings, now_ms=world.clock, holder="a run") as other,
+        hold_lease(other, TOPIC),
+        pytest.raises(RunAgainError),
+    ):
+        erase_keys(world.installation, EraseRequest(TOPIC, [b"key-1"], "request 4711"))
+    watch_topics(world.installation)
+    world.clock.now_ms += HOUR_MS
+    watch_topics(world.installation)
+
+
+def watch_again(world: World) -> None:
+    watch_topics(world.installation)
+
+
+def sweep(world: World) -> None:
+    sweep_topics(world.installation)
+
+
 def sweep_at_last(world: World) -> None:
     # Iceberg dates its snapshots by the clock of the machine, and young ones keep their files.
     world.clock.now_ms = max(world.clock(), read_wall_clock_ms() + 2 * DAY_MS)
@@ -293,6 +323,10 @@ def troubles() -> list[Trouble]:
         Trouble(
             "sweep_stuck", "warning", let_files_lie, look_again, sweep_at_last, None,
             ["2 retired file(s) with ", " are still there 3 days after their grace"], on_run_page=False,
+        ),
+        Trouble(
+            "erasure_unfinished", "error", leave_erased_files, watch_again, sweep, None,
+            ["Keys of topic orders are erased for readers, and not yet from disk: 2 file(s) wait"], on_run_page=False,
         ),
     ]  # fmt: skip
 

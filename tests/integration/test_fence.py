@@ -325,7 +325,7 @@ def test_a_lake_of_the_version_before_is_upgraded_in_place(tmp_path: Path, monke
         world.clock.now_ms += 2 * GRACE_MS
         sweep_topics(world.installation, [TOPIC])
         assert world.read() == compute_survivors(RECORDS)
-        assert world.head().state.format_version == 8
+        assert world.head().state.format_version == 9
 
 
 class _FormerDocuments:

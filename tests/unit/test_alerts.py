@@ -41,6 +41,9 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
     AlertKind.SWEEP_STUCK: lambda: alert_kinds.make_sweep_stuck(
         "orders", AT_MS, "Files lie about.", dag_id="sales_sweep_topics", at_ms=AT_MS
     ),
+    AlertKind.ERASURE_UNFINISHED: lambda: alert_kinds.make_erasure_unfinished(
+        "orders", AT_MS - HOUR_MS, 3, dag_id="sales_sweep_topics", at_ms=AT_MS
+    ),
     AlertKind.SEGMENT_DAMAGED: lambda: alert_kinds.make_segment_damaged("orders", [FINDING], at_ms=AT_MS),
     AlertKind.INGEST_FAILED: lambda: alert_kinds.make_ingest_failed(
         "orders", "It was refused.", dag_id="sales_ingest_topics", at_ms=AT_MS
@@ -76,7 +79,11 @@ def test_text_of_each_kind_has_its_six_parts(kind: AlertKind) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "dag_id"),
-    [(AlertKind.SWEEP_STUCK, "sales_sweep_topics"), (AlertKind.INGEST_FAILED, "sales_ingest_topics")],
+    [
+        (AlertKind.SWEEP_STUCK, "sales_sweep_topics"),
+        (AlertKind.ERASURE_UNFINISHED, "sales_sweep_topics"),
+        (AlertKind.INGEST_FAILED, "sales_ingest_topics"),
+    ],
 )
 def test_advice_names_the_dag_of_this_installation(kind: AlertKind, dag_id: str) -> None:
     """Another installation in the same Airflow has one without the prefix."""

@@ -104,7 +104,7 @@ def test_a_check_that_raises_is_broken_and_says_which(tmp_path: Path) -> None:
 
 def test_an_unknown_suite_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     """Before any record is read."""
-    with pytest.raises(ConfigurationError, match="Known suites: compaction, example_json_values"):
+    with pytest.raises(ConfigurationError, match="Known suites: compaction, erasure, example_json_values"):
         judged(topic(tmp_path), "nonsense")
 
 

@@ -139,7 +139,7 @@ def test_a_partition_that_is_there_twice_fails(scene: Scene) -> None:
 
 def test_an_unknown_suite_is_refused_with_the_known_ones(scene: Scene) -> None:
     """A misspelt name is said, not passed over."""
-    with pytest.raises(ConfigurationError, match="Known suites: compaction, example_json_values"):
+    with pytest.raises(ConfigurationError, match="Known suites: compaction, erasure, example_json_values"):
         judged(scene.rows(), suite="compactoin")
 
 

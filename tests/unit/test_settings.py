@@ -340,6 +340,10 @@ reader_memory_bytes = "3GiB"
 reader_processes = 4
 [airflow]
 dag_prefix = "sales_"
+[erase]
+secret = "a secret of sixteen"
+hmac_key_file = "keys/erase"
+roots = ["s3://privacy/requests"]
 [kafka]
 "log.retention.hours" = 168
 """
@@ -405,6 +409,16 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert (settings.page.reader_processes, settings.name_dag("compact_now")) == (4, "sales_compact_now")
     assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
+
+
+def test_file_sets_what_erasures_need(tmp_path: Path) -> None:
+    """The secret is masked where settings are shown."""
+    write_toml(tmp_path, TREE_TOML)
+    erase = load_settings(cwd=tmp_path, env={}).erase
+    assert erase.secret is not None
+    assert erase.secret.get_secret_value() == "a secret of sixteen"
+    assert "sixteen" not in str(erase)
+    assert (erase.hmac_key_file, erase.roots) == (tmp_path / "keys/erase", ("s3://privacy/requests",))
 
 
 def test_prefix_of_dags_is_read_alone_from_where_the_settings_have_it(tmp_path: Path) -> None:

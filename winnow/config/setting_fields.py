@@ -320,6 +320,7 @@ class EraseSettings(_Frozen):
         "environment. If not set, the file `erase.hmac_key_file` has it.",
         default=None,
         secret=True,
+        example='secret = "from a password manager"',
     )
     hmac_key_file: FolderPath = describe_setting(
         "The file with that secret if `erase.secret` is not set; the first erasure makes it, readable for its owner "

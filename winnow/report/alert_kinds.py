@@ -41,6 +41,7 @@ class AlertKind(StrEnum):
     DEADLINE_MISSED = "deadline_missed", "critical"
     COMMIT_UNKNOWN = "commit_unknown", "critical"
     SWEEP_STUCK = "sweep_stuck", "warning"
+    ERASURE_UNFINISHED = "erasure_unfinished", "error"
     SEGMENT_DAMAGED = "segment_damaged", "critical"
     INGEST_FAILED = "ingest_failed", "error"
     SOURCE_GONE = "source_gone", "warning"
@@ -246,6 +247,25 @@ def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, dag_id: str, at
                 f"Find out why the DAG {dag_id} did not remove them: is it paused, did a task fail? If files stay "
                 "after a sweep, a branch or a tag of the table still refers to them. To sweep by hand and read its "
                 f"output: winnow sweep {topic}"
+            ),
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_erasure_unfinished(topic: str, since_ms: int, files: int, *, dag_id: str, at_ms: int) -> Situation:
+    """Make the alert about erased keys whose files are still on disk. ``dag_id``: the DAG that sweeps."""
+    return Situation(
+        kind=AlertKind.ERASURE_UNFINISHED,
+        topic=topic,
+        findings=(Finding(None, since_ms),),
+        summary=Explanation(
+            f"Keys of topic {topic} are erased for readers, and not yet from disk: {files:,} file(s) wait since "
+            f"{format_ms(since_ms)}",
+            left="No reader sees these records any more. Whoever may read the warehouse can still read the files.",
+            next=(
+                f"Every sweep goes on with deleting them, so find out why the DAG {dag_id} did not. To go on at once, "
+                f"and read what is in the way: winnow sweep {topic}"
             ),
         ),
         at_ms=at_ms,

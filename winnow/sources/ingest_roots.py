@@ -1,7 +1,7 @@
 """Checks that paths named by somebody else than the user of this process lie below the folders opened for that.
 
 A command at the shell reads with the rights of whoever types it. A DAG run reads with Airflow's rights whatever a user
-of Airflow names, so it may read only below the setting ``ingest.roots``.
+of Airflow names, so it may read only below the setting ``ingest.roots``, and keys only below ``erase.roots``.
 """
 
 from __future__ import annotations
@@ -28,27 +28,32 @@ def check_ingest_paths(paths: Sequence[str], roots: Sequence[str]) -> None:
     """
     for path in paths:
         folder, _ = split_glob(path)
-        if not _is_below_a_root(folder, roots):
+        if find_below_roots(folder, roots) is None:
             raise _make_root_error(path, roots)
         if storage.is_local(folder):
             for stored in list_objects([path]):
-                if not _is_below_a_root(stored.uri, roots):
+                if find_below_roots(stored.uri, roots) is None:
                     raise _make_root_error(path, roots)
 
 
-def _is_below_a_root(path: str, roots: Sequence[str]) -> bool:
+def find_below_roots(path: str, roots: Sequence[str]) -> str | None:
+    """Return where ``path`` leads through symbolic links if that lies below one of ``roots``; None: it does not."""
     if not storage.is_local(path):
         parsed = urlparse(path)
         parts = unquote(parsed.path).split("/")
         places = [urlparse(root) for root in roots if not storage.is_local(root)]
-        return ".." not in parts and any(
+        is_below = ".." not in parts and any(
             (parsed.scheme, parsed.netloc) == (place.scheme, place.netloc)
             and f"{'/'.join(parts)}/".startswith(f"{place.path.rstrip('/')}/")
             for place in places
         )
+        return path if is_below else None
     local = storage.parse_local_path(path)
+    if not local.is_absolute():
+        return None
+    target = _resolve(local)
     folders = [storage.parse_local_path(root) for root in roots if storage.is_local(root)]
-    return local.is_absolute() and any(_resolve(local).is_relative_to(_resolve(folder)) for folder in folders)
+    return str(target) if any(target.is_relative_to(_resolve(folder)) for folder in folders) else None
 
 
 def _resolve(path: Path) -> Path:

@@ -51,6 +51,29 @@ class RetiredFiles(StorePart):
             if not is_former_life(session, topic, table_uuid):
                 insert_retired(session, topic, files, kind)
 
+    def record_erased(self, topic: str, files: Sequence[RetiredFile], *, table_uuid: str | None = None) -> None:
+        """Record data files that erasures condemned; those in the ledger already get the erasure as their plan.
+
+        Args:
+            topic: the topic of the files.
+            files: with the erasure of each as its plan.
+            table_uuid: the life of the topic; of one that has ended nothing is recorded.
+        """
+        row = tables.RetiredFileTable
+        of_erasures: dict[str, list[str]] = {}
+        for file in files:
+            of_erasures.setdefault(file.plan_id, []).append(file.path)
+        with self._database.writing() as session:
+            lock_topic_rows(session, topic)
+            if is_former_life(session, topic, table_uuid):
+                return
+            for plan_id, paths in of_erasures.items():
+                for some in bulk_statements.split_chunks(sorted(paths)):
+                    bulk_statements.execute_change(
+                        session, update(row).where(row.topic == topic, row.path.in_(some)).values(plan_id=plan_id)
+                    )
+            insert_retired(session, topic, files, "data")
+
     def take_back(self, topic: str, live: Collection[str], *, table_uuid: str | None = None) -> None:
         """Remove data files that are in the log again, and so wait for nothing.
 
@@ -97,8 +120,13 @@ class RetiredFiles(StorePart):
         with self._database.reading() as session:
             return int(session.scalar(statement) or 0)
 
-    def list_waiting(self, retired_by_ms: int, topic: str | None = None) -> list[WaitingFiles]:
-        """List files of every topic (or of one) retired at or before ``retired_by_ms`` and not deleted."""
+    def list_waiting(
+        self, retired_by_ms: int, topic: str | None = None, *, plan_prefix: str = ""
+    ) -> list[WaitingFiles]:
+        """List files of every topic (or of one) retired at or before ``retired_by_ms`` and not deleted.
+
+        ``plan_prefix``: only those retired by a plan whose id begins with it.
+        """
         row = tables.RetiredFileTable
         sums = (func.count(), func.sum(row.size_bytes), func.min(row.retired_at_ms))
         statement = select(row.topic, *sums).where(
@@ -106,6 +134,8 @@ class RetiredFiles(StorePart):
         )
         if topic is not None:
             statement = statement.where(row.topic == topic)
+        if plan_prefix:
+            statement = statement.where(row.plan_id.startswith(plan_prefix, autoescape=True))
         with self._database.reading() as session:
             rows = session.execute(statement.group_by(row.topic).order_by(row.topic))
             return [WaitingFiles(name, files, int(size), oldest) for name, files, size, oldest in rows]

@@ -241,6 +241,8 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
     stuck_since_ms = now_ms - config.retired_grace_ms - installation.settings.alert.sweep_stuck_ms
     if not installation.store.retired_files.list_waiting(stuck_since_ms, topic):
         installation.alerts.recover(topic, {AlertKind.SWEEP_STUCK}, None, "was swept")
+    if not after.state.unfinished_erasures:
+        installation.alerts.recover(topic, {AlertKind.ERASURE_UNFINISHED}, None, "has no file of an erasure any more")
     return report
 
 

@@ -82,7 +82,7 @@ def complete_store(installation: Installation, log: TopicLog) -> None:
     head = log.head()
     topic = log.topic
     erased = [file for file in head.state.condemned if file.plan_id.startswith(ERASURE_PREFIX)]
-    installation.store.retired_files.record(topic, erased, "data", table_uuid=head.table_uuid)
+    installation.store.retired_files.record_erased(topic, erased, table_uuid=head.table_uuid)
     installation.store.projection.record_states(
         topic, head.state.partitions, installation.now_ms(), table_uuid=head.table_uuid
     )

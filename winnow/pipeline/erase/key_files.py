@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from winnow.errors import BadInputError, UsageError
+from winnow.errors import BadInputError, ConfigurationError, UsageError
 from winnow.files import storage
 from winnow.quality.erasure_facts import NOTHING_ERASED
+from winnow.sources.ingest_roots import find_below_roots
 from winnow.values.typed_keys import parse_key
 
 MAXIMUM_KEYS: Final = 1_000_000
@@ -28,6 +29,31 @@ def read_key_file(uri: str) -> list[bytes]:
             f"There is no file with keys at {uri}.", left=NOTHING_ERASED, next="Check the path."
         ) from None
     return parse_key_lines(data.split(b"\n"), uri)
+
+
+def read_permitted_key_file(uri: str, roots: Sequence[str]) -> list[bytes]:
+    """Read the keys in the file at ``uri``, which somebody else than this process's user names, below ``roots``.
+
+    Raises:
+        ConfigurationError: there are no roots.
+        UsageError: the file does not lie below one, or a link leads out; whether it is there is not said.
+        BadInputError, ServiceError: as :func:`read_key_file` says.
+    """
+    if not roots:
+        raise ConfigurationError(
+            "DAG runs may read no file with keys: the setting erase.roots names no folder.",
+            left=NOTHING_ERASED,
+            next="Set WINNOW_ERASE__ROOTS to the folder of these files, for scheduler and workers, and restart them.",
+        )
+    place = find_below_roots(uri, roots)
+    if place is None:
+        raise UsageError(
+            f"{storage.format_path(uri)} is not below a folder in which DAG runs may read keys ({', '.join(roots)}), "
+            "or a link in it leads out of there.",
+            left=NOTHING_ERASED,
+            next="Put the file there, or add its folder to the setting erase.roots and restart Airflow.",
+        )
+    return read_key_file(place)
 
 
 def parse_key_lines(lines: Iterable[bytes], source: str) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Alerts on compaction deadlines and stuck sweeps across topics, and delivers queued messages.
+"""Alerts on compaction deadlines, stuck sweeps and unfinished erasures, and delivers queued messages.
 
 Every run of ``compact_topics`` ends with it. It uses the present time, whatever the run's as-of: an alert is about now.
 The metadata store says which topics to check, so thousands of healthy topics cost one statement.
@@ -27,11 +27,15 @@ from winnow.report.alert_kinds import DEADLINES, RELEASABLE, AlertKind, Finding
 from winnow.report.forecast import DeadlineForecast
 from winnow.values.model import Reason
 from winnow.values.results import OpenAlert
+from winnow.values.topic_state import ERASURE_PREFIX
 
 log = logging.getLogger("winnow")
 
 WARNING_LAG_DIVISOR = 4
 """A deadline counts as near for at most this part of max.compaction.lag.ms: with a lag of 1 h, 15 minutes."""
+
+UNFINISHED_ERASURE_MS = 3_600_000
+"""How long the files of an erasure may wait before somebody is told: by then no retry of the command is at work."""
 
 _IDLE_REASONS = frozenset(
     {
@@ -83,7 +87,7 @@ class _TopicDeadlines:
 
 
 def watch_topics(installation: Installation) -> WatchReport:
-    """Alert on near and missed deadlines and stuck sweeps, close recovered alerts, and deliver queued messages.
+    """Alert on deadlines, stuck sweeps and unfinished erasures, close recovered alerts, and deliver queued messages.
 
     A topic that cannot be checked does not affect the others; its alerts stay as they are.
 
@@ -110,6 +114,7 @@ def watch_topics(installation: Installation) -> WatchReport:
     ]
     _check_deadlines(installation, topics, opened, now_ms, watched)
     _check_sweeps(installation, known, now_ms, watched)
+    _check_erasures(installation, known, now_ms, watched)
     return watched
 
 
@@ -216,6 +221,30 @@ def _check_sweeps(installation: Installation, known: set[str], now_ms: int, watc
             watched.problems.append(found.topic)
             continue
         watched.note(alert_stuck_sweep(installation, found.topic, grace_ms, now_ms), AlertKind.SWEEP_STUCK)
+
+
+def _check_erasures(installation: Installation, known: set[str], now_ms: int, watched: WatchReport) -> None:
+    """Alert where files of erased keys are still there; the store says in which topics to look."""
+    for found in installation.store.retired_files.list_waiting(now_ms, plan_prefix=ERASURE_PREFIX):
+        if found.topic not in known:
+            continue
+        try:
+            state = installation.log.open(found.topic).head().state
+        except WinnowError as problem:
+            log.warning("Topic %s could not be watched: %s", found.topic, problem)
+            watched.problems.append(found.topic)
+            continue
+        began_ms = min((each.at_ms for each in state.unfinished_erasures), default=now_ms)
+        if began_ms > now_ms - UNFINISHED_ERASURE_MS:
+            continue
+        situation = alert_kinds.make_erasure_unfinished(
+            found.topic,
+            began_ms,
+            len(state.list_erased_files()),
+            dag_id=installation.settings.name_dag("sweep_topics"),
+            at_ms=now_ms,
+        )
+        watched.note(installation.alerts.open_alert(situation), AlertKind.ERASURE_UNFINISHED)
 
 
 def alert_stuck_sweep(installation: Installation, topic: str, grace_ms: int, now_ms: int) -> object:

@@ -1,0 +1,97 @@
+"""Step of the DAG erase_keys: reads a file with keys, and erases them from a topic. No key is logged or returned."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from winnow.pipeline.erase.complete import EraseReport
+    from winnow.pipeline.installation import Installation
+    from winnow.pipeline.monitor.watermark import Watermark
+
+log = logging.getLogger("airflow.task")
+
+
+class EraseParams(TypedDict):
+    """The Params of ``erase_keys``. ``keys_from``: the file with the keys, which are nowhere else."""
+
+    topic: str
+    keys_from: str
+    reason: str
+    with_tombstone: bool
+    break_pins: bool
+
+
+class EraseRow(TypedDict):
+    """What the task returns: a reference and counts.
+
+    ``keys``: that were to be erased. ``closed``: as the certificate says it; a tombstone that stays has its key.
+    """
+
+    topic: str
+    erasure_id: str
+    keys: int
+    records: int
+    files: int
+    deleted: bool
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeysErased:
+    """What was done. ``told``: what consumers of the topic have to be told, if there is something."""
+
+    row: EraseRow
+    told: tuple[EraseReport, Watermark] | None = None
+
+
+def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try: bool = True) -> KeysErased:
+    """Erase the keys in a file from a topic, for readers and then from disk. Repeating it changes nothing.
+
+    A later try that finds its keys erased tells consumers of it, since Airflow sends no event from a task that failed.
+
+    Raises:
+        UsageError: the file is not below ``erase.roots``, or the erasure is refused. Nothing was changed.
+        BadInputError: there is no such file, or a line of it is malformed. Nothing was changed.
+        RunAgainError: the keys are erased for readers, and not yet from disk.
+        WinnowError: as :func:`winnow.pipeline.erase.complete.erase_keys` says.
+    """
+    from winnow.pipeline.erase import complete
+    from winnow.pipeline.erase.erase import EraseRequest
+    from winnow.pipeline.erase.key_files import read_permitted_key_file
+    from winnow.pipeline.monitor.watermark import compute_watermark
+
+    topic = wanted["topic"]
+    keys = read_permitted_key_file(wanted["keys_from"], installation.settings.erase.roots)
+    request = EraseRequest(
+        topic, keys, wanted["reason"], with_tombstone=wanted["with_tombstone"], break_pins=wanted["break_pins"]
+    )
+    report = complete.erase_keys(installation, request)
+    log.info("%s", _tell(report))
+    for place in report.outside:
+        log.info("Not touched: %s", place)
+    row = EraseRow(
+        topic=topic,
+        erasure_id=report.erasure_id,
+        keys=report.keys,
+        records=report.records,
+        files=report.files,
+        deleted=report.deleted,
+        closed=report.closed and not report.tombstones,
+    )
+    if report.was_erased and is_first_try:
+        return KeysErased(row)
+    return KeysErased(row, (report, compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())))
+
+
+def _tell(report: EraseReport) -> str:
+    if report.was_erased:
+        done = f"{report.keys:,} key(s) of {report.topic} were erased before ({report.erasure_id})."
+    else:
+        done = (
+            f"Erased {report.keys:,} key(s) of {report.topic} ({report.erasure_id}): {report.keys_found:,} were "
+            f"there, {report.records:,} record(s) in {report.files:,} file(s)."
+        )
+    return f"{done} What was done, and whether it is over: winnow erase certificate {report.erasure_id}"
