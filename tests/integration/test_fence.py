@@ -298,7 +298,7 @@ def test_a_staged_file_that_is_not_there_with_its_length_is_not_published(world:
 def test_a_winnow_that_knows_no_fence_refuses_the_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads documents up to format 3."""
     monkeypatch.setattr(documents, "FORMAT_VERSION", 3)
-    with pytest.raises(FormatVersionError, match="format 8"):
+    with pytest.raises(FormatVersionError, match="format 9"):
         world.ingest(build_versions(12, 1))
 
 
