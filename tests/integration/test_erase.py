@@ -12,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli_runner import b64, winnow
-from tests.support.world import TOPIC, World, build_versions, define_world, record, run_between_head_and_commit
+from tests.support.world import (
+    TOPIC,
+    World,
+    build_versions,
+    define_world,
+    open_world,
+    record,
+    run_between_head_and_commit,
+)
 from winnow.config.settings import load_settings
 from winnow.engine import key_erasure
 from winnow.errors import (
@@ -31,6 +39,8 @@ from winnow.errors import (
 from winnow.log.head import Change
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.backup.create import create_backup
+from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.erase import complete, rewriting
 from winnow.pipeline.erase.certificate import Certificate, make_certificate
@@ -551,6 +561,24 @@ def test_erasures_are_known_again_after_a_state_was_rebuilt(world: World, place:
     assert (report.records_appended, report.records_erased) == (1, 1)
     sweep_topics(world.installation, [TOPIC])
     assert certify(world, second).open_because is None
+
+
+def test_backup_that_was_made_since_knows_the_erasure(world: World) -> None:
+    """The secret is in no backup: whoever restores one brings it along."""
+    report = erase(world)
+    create_backup(world.installation, str(world.folder / "backup"))
+    home = world.folder / "home"
+    secret = world.installation.settings.erase.hmac_key_file.read_text()
+    assert list_holding(world, secret.strip().encode()) == [str(home / "erase.secret")]
+    home.rename(world.folder / "aside")
+    with open_world(world.folder, world.clock) as restored:
+        restore_backup(restored.installation, str(world.folder / "backup"))
+        with pytest.raises(ConfigurationError, match="erase"):
+            restored.ingest([record(9, KEY, b"old copy")])
+        restored.installation.settings.erase.hmac_key_file.write_text(secret)
+        assert restored.ingest([record(9, KEY, b"old copy")]).records_erased == 1
+        assert certify(restored, report, verify=True).open_because is None
+        assert restored.read() == without([*FIRST, *SECOND])
 
 
 def test_old_record_that_is_back_is_found_by_a_verification(world: World) -> None:
