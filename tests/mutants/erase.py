@@ -96,6 +96,15 @@ ERASE = (
     Mutant("erase-of-another-life", "keys are erased from a topic that was created again meanwhile")
     .changes("_Erasure._build", never("table_uuid"))
     .caught_by("test_topic_that_is_created_again_meanwhile_keeps_its_records"),
+    Mutant("erase-reads-any-file", "whoever may start a run has any file of the worker read as keys")
+    .changes("read_permitted_key_file", assign("uri", "find_below_roots"))
+    .caught_by("test_a_file_outside_of_the_roots_is_refused_whether_it_is_there_or_not[outside.txt]"),
+    Mutant("erase-retry-tells-nobody", "readers do not hear of an erasure whose first try failed after its commit")
+    .changes("erase_steps.erase_keys", replace("report.was_erased and is_first_try", "report.was_erased"))
+    .caught_by("test_a_retry_deletes_what_the_first_try_could_not_and_tells_readers"),
+    Mutant("unfinished-erasure-unseen", "nobody is told that erased keys are still on disk")
+    .changes("_check_erasures", always("UNFINISHED_ERASURE_MS"))
+    .caught_by("test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recovered[erasure_unfinished]"),
     Mutant("why-knows-no-erasure", "why says that a run removed what an erasure took")
     .changes("explain_absence", never("erasures"))
     .caught_by("test_why_says_that_an_erasure_may_have_taken_a_record"),
