@@ -65,7 +65,7 @@ class ErasedRecords:
         Raises:
             BadInputError: whether a record of an erased key is old cannot be told.
         """
-        found = self._find_erasures(batch.column("key"))
+        found = self.find_erasures(batch.column("key"))
         if not found:
             return batch
         old = np.zeros(batch.num_rows, np.bool_)
@@ -75,7 +75,7 @@ class ErasedRecords:
                 self.counts[batch.column("partition")[at].as_py()] += 1
         return batch.filter(pa.array(~old))
 
-    def _find_erasures(self, keys: pa.Array) -> dict[int, ErasureDocument]:
+    def find_erasures(self, keys: pa.Array) -> dict[int, ErasureDocument]:
         """Find the rows of erased keys, in their order, each with the erasure that counts."""
         encoded = keys.dictionary_encode()
         known = [self.erasures.get(self.digester.compute(key)) for key in encoded.dictionary.to_pylist()]

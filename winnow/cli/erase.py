@@ -307,9 +307,9 @@ def _format_report(report: EraseReport) -> str:
             f"({format_bytes(report.bytes)}) that held one are deleted."
         )
     if report.tombstones:
-        done += f" {format_count(report.tombstones, 'tombstone')} stay, with their keys."
+        done += f" {format_count(report.tombstones, 'tombstone')} stay, with their keys: erase them again later."
     lines = [done]
-    if not report.closed:
+    if not report.closed and not report.tombstones:
         lines.append(
             "The certificate is open until sweeps have looked twice for what earlier processes may still write."
         )

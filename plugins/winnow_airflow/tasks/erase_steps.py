@@ -79,7 +79,7 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
         records=report.records,
         files=report.files,
         deleted=report.deleted,
-        closed=report.closed and not report.tombstones,
+        closed=report.closed,
     )
     if report.was_erased and is_first_try:
         return KeysErased(row)

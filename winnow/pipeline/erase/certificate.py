@@ -6,16 +6,18 @@ store say of its files since. ``verify`` reads the log, the table of the latest 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from winnow.arrivals.erased_records import select_counting_erasures
+from winnow.arrivals.erased_records import ErasedRecords, select_counting_erasures
 from winnow.errors import DamagedMetadataError, DeletedTopicError, UnknownTopicError, UsageError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment_columns, translate_read_errors
-from winnow.log.erasures import read_erasure, read_erasures
+from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.erased_keys import load_secret
@@ -25,8 +27,9 @@ from winnow.store.rows import Window
 from winnow.values.erasures import ErasedFile, ErasureDocument, KeyDigester, decode_digests
 from winnow.values.topic_state import ErasureReference
 
-_MAXIMUM_ENTRIES = 500
-MINIMUM_PREFIX_LENGTH = 6
+_MAXIMUM_ENTRIES: Final = 500
+MINIMUM_PREFIX_LENGTH: Final = 6
+_COLUMNS: Final = ("offset", "timestamp", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,28 +192,21 @@ def _explain_open(
 def _verify(installation: Installation, log: TopicLog, head: Head, document: ErasureDocument) -> VerifiedAbsence:
     """Read keys, offsets and timestamps of everything that readers can see."""
     secret = load_secret(installation, head.state, left="Nothing was changed.")
-    digester = KeyDigester(secret, head.table_uuid)
-    counting = select_counting_erasures([document])
+    records = ErasedRecords(KeyDigester(secret, head.table_uuid), select_counting_erasures([document]))
     kept = {(each.partition, each.offset) for each in document.tombstones}
     files = size_bytes = old = later = tombstones = 0
-    columns = ("offset", "timestamp", "key")
-    for path, size, partition, rows in _iterate_rows(installation, log, head, columns):
+    for size, partition, batches in _iterate_files(installation, log, head):
         files, size_bytes = files + 1, size_bytes + size
-        known: dict[bytes, bool] = {}
-        for offset, timestamp_ms, key in rows:
-            if key is None:
-                continue
-            if key not in known:
-                known[key] = digester.compute(key) in counting
-            if not known[key]:
-                continue
-            if (partition, offset) in kept:
-                tombstones += 1
-            elif _is_old(document, partition, offset, timestamp_ms):
-                old += 1
-            else:
-                later += 1
-        del path
+        for batch in batches:
+            for at in records.find_erasures(batch.column("key")):
+                offset, timestamp = batch.column("offset")[at].as_py(), batch.column("timestamp")[at].as_py()
+                timestamp_ms = None if timestamp is None else round(timestamp.timestamp() * 1000)
+                if (partition, offset) in kept:
+                    tombstones += 1
+                elif _is_old(document, partition, offset, timestamp_ms):
+                    old += 1
+                else:
+                    later += 1
     return VerifiedAbsence(installation.now_ms(), files, size_bytes, old, later, tombstones)
 
 
@@ -226,41 +222,26 @@ def _is_old(document: ErasureDocument, partition: int, offset: int | None, times
     return timestamp_ms is not None and timestamp_ms <= document.at_ms
 
 
-_Row = tuple[int | None, int | None, bytes | None]
-
-
-def _iterate_rows(
-    installation: Installation, log: TopicLog, head: Head, columns: tuple[str, ...]
-) -> Iterator[tuple[str, int, int, Iterator[_Row]]]:
+def _iterate_files(
+    installation: Installation, log: TopicLog, head: Head
+) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
+    """Yield size, partition and rows of each file: of the log, of the table of the latest state, of the quarantine."""
     for segments in log.segments(head).values():
         for segment in segments:
-            batches = (batch.to_pydict() for batch in read_segment_columns(segment, columns))
-            yield segment.path, segment.size_bytes, segment.partition, _convert_rows(batches)
+            yield segment.size_bytes, segment.partition, read_segment_columns(segment, _COLUMNS)
     table = installation.log.latest_table(log.topic)
     present = table.load()
     for segments in ({} if present is None else table.segments(present)).values():
         for segment in segments:
-            yield segment.path, segment.size_bytes, segment.partition, _read_rows(segment.path, columns)
+            yield segment.size_bytes, segment.partition, _read_rows(segment.path)
     for entry in installation.log.quarantine(log.topic, head).files():
         if storage.exists(entry.path):
-            yield entry.path, entry.size_bytes, -1, _read_rows(entry.path, columns)
+            yield entry.size_bytes, -1, _read_rows(entry.path)
 
 
-def _read_rows(uri: str, columns: tuple[str, ...]) -> Iterator[_Row]:
+def _read_rows(uri: str) -> Iterator[pa.RecordBatch]:
     with translate_read_errors():
         filesystem, path = storage.open_filesystem(uri)
         with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
             file = pq.ParquetFile(stream, page_checksum_verification=True)
-            yield from _convert_rows(batch.to_pydict() for batch in file.iter_batches(columns=list(columns)))
-
-
-def _convert_rows(batches: Iterator[Mapping[str, list]]) -> Iterator[_Row]:  # type: ignore[type-arg]
-    for batch in batches:
-        for offset, timestamp, key in zip(batch["offset"], batch["timestamp"], batch["key"], strict=True):
-            yield offset, None if timestamp is None else round(timestamp.timestamp() * 1000), key
-
-
-def list_erasures(installation: Installation, topic: str) -> list[ErasureDocument]:
-    """List the erasures of a topic, oldest first."""
-    head = installation.log.open(topic).head()
-    return [read_erasure(head.state, each) for each in head.state.erasures]
+            yield from file.iter_batches(columns=list(_COLUMNS))

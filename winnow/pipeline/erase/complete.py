@@ -26,8 +26,8 @@ class EraseReport:
 
     ``keys``: that were to be erased. ``keys_found``: of which readers could see a record, or could have without a log
     start. ``records``: that were erased. ``files``: that held one, in all places. ``was_erased``: an earlier call had
-    erased them, and this one completed it. ``deleted``: none of these files is on disk any more. ``closed``: nothing is
-    left that could write one. ``tombstones``: that stay, with their keys.
+    erased them, and this one completed it. ``deleted``: none of these files is on disk any more. ``closed``: the
+    certificate is; nothing is left that has a key or could write one. ``tombstones``: that stay, with their keys.
     """
 
     topic: str
@@ -134,7 +134,7 @@ def _make_report(committed: CommittedErasure, head: Head) -> EraseReport:
         bytes=sum(file.size_bytes for file in document.files),
         was_erased=committed.snapshot_id is None,
         deleted=reference.deleted_at_ms is not None,
-        closed=reference.closed_at_ms is not None,
+        closed=reference.closed_at_ms is not None and not document.tombstones,
         tombstones=len(document.tombstones),
         outside=document.outside,
     )

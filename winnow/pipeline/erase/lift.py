@@ -40,6 +40,8 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
 
     def build(head: Head) -> Change:
         state = head.state
+        if not state.erasures:
+            raise UsageError(f"No key was ever erased in topic {topic}.", left=NOTHING_ERASED)
         secret = load_secret(installation, state, left=NOTHING_ERASED)
         counting = select_counting_erasures(read_erasures(state))
         digester = KeyDigester(secret, head.table_uuid)
