@@ -547,6 +547,9 @@ def test_command_takes_the_beginning_of_a_plans_id_and_names_what_it_does_not_kn
     assert [each["undoable"] for each in winnow("undo", "--list", "--json").document] == [False]
     assert "There is no published plan" in winnow("undo", "f" * 32, code=2).stderr
     assert "Which run" in winnow("undo", code=2).stderr
+    (receipt,) = winnow("receipts", TOPIC, "--json").document
+    assert receipt["message"].startswith("Undone by ")
+    assert "Undone by " in winnow("receipts", TOPIC).stdout
 
 
 def test_segments_that_came_back_hold_each_record_once(world: World) -> None:

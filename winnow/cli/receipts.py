@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from winnow.cli.command_errors import exit_with, run_for_each_topic
@@ -84,6 +84,8 @@ def receipts(topic: OneTopic = None, as_json: Json = False) -> None:
 def list_receipts(installation: Installation, topic: str) -> list[Receipt]:
     """Receipts of published plans, and one made from the run's row for each run that ended without publishing.
 
+    The message of one that was taken back says by whom.
+
     Raises:
         UnknownTopicError: there is no such topic, and no run of one.
     """
@@ -98,9 +100,16 @@ def list_receipts(installation: Installation, topic: str) -> list[Receipt]:
         RunState.VOID: Status.REFUSED,
         RunState.UNKNOWN: Status.UNKNOWN,
     }
-    found = list(installation.store.projection.list_receipts(topic))
+    from winnow.pipeline.undo.undo import UNDONE_NOTE
+
+    runs = installation.store.runs.list_runs(topic)
+    undone = {run.plan_id: run.message for run in runs if run.message.startswith(UNDONE_NOTE)}
+    found = [
+        replace(receipt, message=undone.get(receipt.plan_id or "", receipt.message))
+        for receipt in installation.store.projection.list_receipts(topic)
+    ]
     published = {receipt.plan_id for receipt in found}
-    for run in installation.store.runs.list_runs(topic):
+    for run in runs:
         if run.plan_id in published or (run.status not in ended and run.status is not RunState.SPARK_FAILED):
             continue
         verdict = installation.store.verdicts.find(run.plan_id, run.attempt)
@@ -156,13 +165,23 @@ def _show_receipts(found: Sequence[Receipt]) -> None:
                 format_bytes(sum(p.bytes_in for p in parts)) if is_published else "",
                 format_bytes(sum(p.bytes_out for p in parts)) if is_published else "",
                 (receipt.plan_id or "")[:12],
-                "" if is_published else receipt.message,
+                _format_reason(receipt),
             ]
         )
     header = ["finished", "topic", "status", "records", "kept", "expected", "bytes", "after", "plan", "why"]
     print_table(header, rows, right=(3, 4, 5, 6, 7), sentences=(9,))
     if len(found) > len(rows):
         print_lines(f"{format_count(len(found) - len(rows), 'older run')}; --json lists all")
+
+
+def _format_reason(receipt: Receipt) -> str:
+    """Return why a run published nothing, or by whom it was taken back; of other runs the figures say all."""
+    from winnow.pipeline.undo.undo import UNDONE_NOTE
+    from winnow.values.model import Status
+
+    if receipt.status is not Status.PUBLISHED:
+        return receipt.message
+    return receipt.message.partition(" Before that: ")[0] if receipt.message.startswith(UNDONE_NOTE) else ""
 
 
 def _format_expected(receipt: Receipt) -> str:

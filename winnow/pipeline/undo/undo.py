@@ -41,6 +41,8 @@ OPERATION: Final = "undo"
 """Value of ``winnow.operation`` in the summary of a snapshot that took changes back."""
 UNDO_PROPERTY: Final = "winnow.undone"
 """Property of a snapshot's summary: what it took back, the newest first."""
+UNDONE_NOTE: Final = "Undone by "
+"""Begins the message of a run that was taken back."""
 MAXIMUM_OBSTACLES_SHOWN: Final = 3
 
 
@@ -324,7 +326,9 @@ def _note_runs(installation: Installation, state: TopicState, change_ids: Iterab
         undone, receipt = state.find_undone(change_id), installation.store.projection.find_receipt(change_id)
         if undone is not None and receipt is not None:
             partitions = format_partitions(state.topic, undone.partitions)
-            note = f"Undone by {undone.by} at {format_ms(undone.at_ms)}: {partitions}. Before that: {receipt.message}"
+            note = (
+                f"{UNDONE_NOTE}{undone.by} at {format_ms(undone.at_ms)}: {partitions}. Before that: {receipt.message}"
+            )
             installation.store.runs.note_message(change_id, note)
 
 
