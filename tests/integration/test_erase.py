@@ -48,6 +48,7 @@ from winnow.pipeline.erase.complete import EraseReport, describe_consequences, e
 from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 from winnow.pipeline.erase.key_files import read_key_file
 from winnow.pipeline.erase.lift import lift_erasure
+from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.whereabouts import find_key
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.undo import undo_ingest
@@ -604,6 +605,21 @@ def test_certificate_names_every_file_that_held_the_key_and_says_that_it_is_gone
     assert [each.file.since_ingest is None for each in found.files] == [True, True, False, False]
     assert found.document.scan is not None
     assert found.document.scan.files == 4
+
+
+def test_certificate_names_what_was_not_reached(world: World) -> None:
+    create_backup(world.installation, str(world.folder / "backup"))
+    said = " ".join(certify(world, erase(world)).document.outside)
+    assert f"What was ingested into {TOPIC}" in said
+    assert "A backup (" in said
+    assert f"{world.folder}/backup" in said
+    assert "Earlier versions" not in said
+
+
+def test_certificate_of_objects_says_that_nobody_looked_for_earlier_versions(world: World) -> None:
+    settings = world.installation.settings.model_copy(update={"warehouse": "s3://bucket/lake"})
+    places = list_outside_places(replace(world.installation, settings=settings), world.head().state)
+    assert any(place.startswith("Earlier versions of the deleted objects") for place in places)
 
 
 def test_key_without_an_erasure_is_found_in_every_file_that_holds_it(world: World) -> None:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from winnow import __version__
+from winnow.config.masking import mask
 from winnow.errors import (
     DamagedBackupError,
     DamagedMetadataError,
@@ -175,7 +176,8 @@ class _Creation:
             store_rows=rows,
             left_out=backup.left_out,
         )
-        detail = f"{backup_id}: {report.topics:,} topics, {report.files:,} files, {report.files_copied:,} of them new"
+        copied = f"{report.topics:,} topics, {report.files:,} files, {report.files_copied:,} of them new"
+        detail = f"{backup_id} in {mask('backup', report.destination)}: {copied}"
         record_action(self._installation, AuditAction.BACK_UP, "", detail=detail)
         return report
 

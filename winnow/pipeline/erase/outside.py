@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from winnow.files import storage
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
@@ -23,6 +24,11 @@ def list_outside_places(installation: Installation, state: TopicState) -> Iterat
         )
     if state.epochs:
         yield f"The Kafka topic that {topic} is read from: produce a tombstone for each key there."
+    if not storage.is_local(installation.settings.warehouse):
+        yield (
+            "Earlier versions of the deleted objects, if the bucket keeps such (versioning, object lock, soft delete): "
+            "nobody looked for them. Have a lifecycle rule of the bucket expire them."
+        )
     window = Window(size=MAXIMUM_ENTRIES)
     for entry in installation.store.audit.list_entries(window, topic=topic, action=AuditAction.RESTORE_RECORDS).rows:
         yield f"A Kafka topic that records were restored to ({entry.detail}): produce a tombstone for each key there."
