@@ -36,6 +36,8 @@ from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.backup.topic_copies import TopicCopy
 from winnow.pipeline.backup.verify import verify_backup
 from winnow.pipeline.compaction.publish import publish_attempt
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import open_installation
@@ -91,6 +93,7 @@ def fill(world: World) -> None:
     world.ingest([record(12, None, b"no key")])
     world.compact()
     world.ingest(build_versions(13, 3))
+    erase_keys(world.installation, EraseRequest(TOPIC, [b"nobody"], "a document of an erasure"))
     world.create(1, OTHER, **CONFIG)
     world.ingest(build_versions(0, 4), topic=OTHER)
     pause_partitions(world.installation, OTHER, [0], by="maintenance")
