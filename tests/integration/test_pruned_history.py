@@ -151,7 +151,7 @@ def test_a_sweep_that_dies_after_expiring_the_quarantine_leaves_its_lists_to_the
     assert table is not None
     old = table.metadata.snapshots[0].manifest_list
 
-    def die(*rest: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
