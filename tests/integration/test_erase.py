@@ -21,6 +21,7 @@ from tests.support.world import (
     record,
     run_between_head_and_commit,
 )
+from winnow.cli.erase import make_certificate_document
 from winnow.config.settings import load_settings
 from winnow.engine import key_erasure
 from winnow.errors import (
@@ -60,6 +61,7 @@ from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.undo.listing import list_undoable
 from winnow.pipeline.undo.undo import undo_change
+from winnow.report.certificate_page import render_certificate
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
 from winnow.values.model import Record
@@ -739,9 +741,22 @@ def test_commands_erase_certify_and_tell_where_a_key_is(tmp_path: Path, monkeypa
     shown = winnow("erase", "certificate", answer["erasure_id"]).stdout
     assert "State: closed" in shown
     assert str(b64("k1")) not in shown
+    page = tmp_path / "certificate.html"
+    winnow("erase", "certificate", answer["erasure_id"], "--html", page)
+    assert '<p class="state closed">Closed</p>' in page.read_text()
+    assert certificate["hashes"][0] in page.read_text()
     assert winnow("erase", "certificate", "--for", "orders", "--key", "k2", "--json").document["is_gone"] is False
     winnow("erase", "certificate", "nothing", code=2)
     assert load_settings().erase.hmac_key_file == tmp_path / "home" / "erase.secret"
+
+
+def test_page_to_print_shows_what_a_person_typed_as_text(world: World) -> None:
+    report = erase_keys(world.installation, EraseRequest(TOPIC, [KEY], "<script>alert(1)</script> & more", True))
+    page = render_certificate(make_certificate_document(certify(world, report, verify=True)))
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert "<script" not in page
+    assert "Open: key bytes remain in 2 tombstone(s)" in page
+    assert page.count("<tr><td>live</td>") == 2
 
 
 def test_unknown_erasure_is_a_usage_error(world: World) -> None:

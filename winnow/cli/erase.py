@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -90,6 +91,10 @@ def erase(
             "--for", metavar="TOPIC", help="With certificate and --key: where a key still is.", show_default=False
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="With certificate: write a page to print.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Erase keys from everything that Winnow wrote of a topic, now and for good.
@@ -104,11 +109,12 @@ def erase(
     """
     asks_certificate = words[0] == CERTIFICATE and (len(words) > 1 or of_topic is not None)
     if asks_certificate:
-        _certify(words[1:], key, of_topic, verify=verify, as_json=as_json)
+        _certify(words[1:], key, of_topic, verify=verify, html=html, as_json=as_json)
         return
-    if len(words) > 1 or verify or of_topic is not None:
+    if len(words) > 1 or verify or html is not None or of_topic is not None:
         raise UsageError(
-            "winnow erase takes one topic; --verify and --for belong to: winnow erase certificate.", left=_NOTHING
+            "winnow erase takes one topic; --verify, --html and --for belong to: winnow erase certificate.",
+            left=_NOTHING,
         )
     wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow)
     keys = _read_keys(wish)
@@ -166,9 +172,11 @@ def _read_keys(wish: _Wish) -> list[bytes]:
     return [parse_key(wish.keys).key]
 
 
-def _certify(words: list[str], key: str | None, of_topic: str | None, *, verify: bool, as_json: bool) -> None:
+def _certify(
+    words: list[str], key: str | None, of_topic: str | None, *, verify: bool, html: Path | None, as_json: bool
+) -> None:
     if of_topic is not None:
-        if words or verify or key is None:
+        if words or verify or html is not None or key is None:
             raise UsageError("--for takes a topic and --key, nothing else.", left=_NOTHING)
         _show_whereabouts(of_topic, _read_keys(_Wish(key, None, None, False, False, False)), as_json=as_json)
         return
@@ -178,8 +186,13 @@ def _certify(words: list[str], key: str | None, of_topic: str | None, *, verify:
         from winnow.pipeline.erase.certificate import make_certificate
 
         found = make_certificate(installation, words[0], verify=verify)
+    document = make_certificate_document(found)
+    if html is not None:
+        from winnow.report.certificate_page import render_certificate
+
+        html.write_text(render_certificate(document), encoding="utf-8")
     if as_json:
-        write_json(make_certificate_document(found))
+        write_json(document)
     else:
         _show_certificate(found)
     if found.verified is not None and found.verified.old_records:
