@@ -741,6 +741,7 @@ def test_commands_erase_certify_and_tell_where_a_key_is(tmp_path: Path, monkeypa
     shown = winnow("erase", "certificate", answer["erasure_id"]).stdout
     assert "State: closed" in shown
     assert str(b64("k1")) not in shown
+    assert "It may be base64" in winnow("erase", "orders", "--key", b64("k2"), "--reason", "request 2").stderr
     page = tmp_path / "certificate.html"
     winnow("erase", "certificate", answer["erasure_id"], "--html", page)
     assert '<p class="state closed">Closed</p>' in page.read_text()

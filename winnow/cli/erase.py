@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from winnow.cli.key_text import MAY_BE_BASE64
 from winnow.cli.options import Json, Reason, open_for_command
 from winnow.cli.output import (
     format_bytes,
@@ -127,6 +128,8 @@ def erase(
             _lift(installation, words[0], keys, reason, as_json=as_json)
             return
         report = _erase(installation, words[0], keys, wish)
+    if not report.keys_found and not report.was_erased and _may_be_base64(wish):
+        print_message(MAY_BE_BASE64)
     if as_json:
         write_json(asdict(report))
         return
@@ -144,6 +147,11 @@ def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wis
         print_message(consequences)
     with ProgressBar("Searching files") as bar:
         return erase_keys(installation, request, bar.move)
+
+
+def _may_be_base64(wish: _Wish) -> bool:
+    typed = wish.keys if wish.keys != STANDARD_INPUT else None
+    return typed is not None and parse_key(typed).other is not None
 
 
 def _lift(installation: Installation, topic: str, keys: list[bytes], reason: str, *, as_json: bool) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from winnow.cli.output import print_message
 from winnow.values.typed_keys import TypedKey
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+MAY_BE_BASE64: Final = (
+    "No record has this key as text. It may be base64, as winnow read shows it: write base64:KEY, or text:KEY."
+)
 
 
 def hint_if_none(batches: Iterator[pa.RecordBatch], typed: TypedKey | None) -> Iterator[pa.RecordBatch]:
@@ -19,6 +24,4 @@ def hint_if_none(batches: Iterator[pa.RecordBatch], typed: TypedKey | None) -> I
         rows += batch.num_rows
         yield batch
     if not rows and typed is not None and typed.other:
-        print_message(
-            "No record has this key as text. It may be base64, as winnow read shows it: write base64:KEY, or text:KEY."
-        )
+        print_message(MAY_BE_BASE64)
