@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from winnow.arrivals.spool import SpooledFile
 from winnow.errors import BadInputError
 from winnow.files import storage
-from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema, locate_segment
 from winnow.values.model import Segment
 from winnow.values.topic_state import Append, PartitionState
 
@@ -126,10 +126,7 @@ class PartitionAppender:
         self._writer = SegmentWriter(
             partition=partition,
             segment_bytes=segment_bytes,
-            name=lambda number: storage.join(
-                folder,
-                f"{partition:05d}-{state.log_end_offset:020d}-{number:05d}.parquet",
-            ),
+            name=lambda number: locate_segment(folder, partition, state.log_end_offset, number),
             below=location,
         )
 
@@ -277,11 +274,10 @@ class RangeWriter:
     records: int = 0
 
     def __post_init__(self) -> None:
-        name = f"{self.range.partition:05d}-{self.range.offsets.start:020d}"
         self._writer = SegmentWriter(
             partition=self.range.partition,
             segment_bytes=self.plan.segment_bytes,
-            name=lambda part: storage.join(self.folder, f"{name}-{part:05d}.parquet"),
+            name=lambda number: locate_segment(self.folder, self.range.partition, self.range.offsets.start, number),
             below=self.plan.table_location,
         )
         self._paths = {planned.number: planned.uri for planned in self.plan.objects}

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment, read_segment_columns, translate_read_errors
-from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
+from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema, locate_segment
 from winnow.values.model import Segment
 
 
@@ -84,9 +84,7 @@ def rewrite_without_keys(
     writer = SegmentWriter(
         partition=segment.partition,
         segment_bytes=max(segment.size_bytes, 1),
-        name=lambda number: storage.join(
-            folder, f"{segment.partition:05d}-{segment.first_offset:020d}-{number:05d}.parquet"
-        ),
+        name=lambda number: locate_segment(folder, segment.partition, segment.first_offset, number),
         below=below,
     )
     emptied = pa.array(sorted(tombstones), pa.int64())

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import BadInputError
+from winnow.files import storage
 from winnow.files.parquet_writer import RollingParquetWriter
 from winnow.values.model import Segment
 
@@ -207,6 +208,11 @@ class SegmentWriter(RollingParquetWriter):
         """Close the open file and return the segments in offset order (none when nothing was written)."""
         self._end()
         return tuple(self._finished)
+
+
+def locate_segment(folder: str, partition: int, first_offset: int, number: int) -> str:
+    """Return the place below ``folder`` of the segment of that ``number`` among those from ``first_offset`` on."""
+    return storage.join(folder, f"{partition:05d}-{first_offset:020d}-{number:05d}.parquet")
 
 
 def cast_to_segment_schema(batch: pa.RecordBatch) -> pa.RecordBatch:

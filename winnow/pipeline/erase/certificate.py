@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -226,14 +227,11 @@ def _iterate_files(
     installation: Installation, log: TopicLog, head: Head
 ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
     """Yield size, partition and rows of each file: of the log, of the table of the latest state, of the quarantine."""
-    for segments in log.segments(head).values():
-        for segment in segments:
-            yield segment.size_bytes, segment.partition, read_segment_columns(segment, _COLUMNS)
     table = installation.log.latest_table(log.topic)
     present = table.load()
-    for segments in ({} if present is None else table.segments(present)).values():
-        for segment in segments:
-            yield segment.size_bytes, segment.partition, _read_rows(segment.path)
+    latest = {} if present is None else table.segments(present)
+    for segment in chain.from_iterable((*log.segments(head).values(), *latest.values())):
+        yield segment.size_bytes, segment.partition, read_segment_columns(segment, _COLUMNS)
     for entry in installation.log.quarantine(log.topic, head).files():
         if storage.exists(entry.path):
             yield entry.size_bytes, -1, _read_rows(entry.path)

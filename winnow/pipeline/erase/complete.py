@@ -17,7 +17,6 @@ from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
 from winnow.values.erasures import ErasureDocument
-from winnow.values.topic_state import ERASURE_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def complete_store(installation: Installation, log: TopicLog) -> None:
     """Bring the metadata store in line with the newest head, and the table of the latest state with the log."""
     head = log.head()
     topic = log.topic
-    erased = [file for file in head.state.condemned if file.plan_id.startswith(ERASURE_PREFIX)]
+    erased = head.state.list_erased_files()
     installation.store.retired_files.record_erased(topic, erased, table_uuid=head.table_uuid)
     installation.store.projection.record_states(
         topic, head.state.partitions, installation.now_ms(), table_uuid=head.table_uuid

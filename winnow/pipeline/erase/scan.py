@@ -80,7 +80,7 @@ class KeyScans:
         wanted = [file for file in files if storage.find_path_below(location, file.path) is not None]
         unread = [file for file in wanted if file.path not in self.others and file.path not in self.live]
         self.known_bytes += sum(file.size_bytes for file in unread)
-        for file, count in iterate_parallel(self._count, unread):
+        for file, count in iterate_parallel(lambda file: self._count(file.path), unread):
             self.others[file.path] = count
             self._move(file.size_bytes)
         return [file for file in wanted if self._get_count(file.path)]
@@ -88,9 +88,9 @@ class KeyScans:
     def _get_count(self, path: str) -> int:
         return self.live[path].records if path in self.live else self.others[path]
 
-    def _count(self, file: RetiredFile) -> int:
+    def _count(self, path: str) -> int:
         try:
-            return count_keys_in_file(file.path, self.keys)
+            return count_keys_in_file(path, self.keys)
         except FileNotFoundError:
             return 0
         except DamagedSegmentError:
@@ -136,8 +136,7 @@ class KeyScans:
         for file in (each for run in runs for each in run.files):
             if file.quarantined or file.path in named:
                 continue
-            written = RetiredFile(file.uri, file.size_bytes, 0, "")
-            count = self._count(written)
+            count = self._count(file.uri)
             if count > 0:
                 found.append(self.describe(file.uri, file.size_bytes, "attempt", None, count))
         return found

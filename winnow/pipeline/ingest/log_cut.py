@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 from winnow.arrivals.compare_with_log import read_log_segment
 from winnow.errors import CommitConflictError
-from winnow.files import storage
 from winnow.files.quarantine_files import locate_ingest_folder
-from winnow.files.segments import SegmentWriter, cast_to_segment_schema, read_offsets
+from winnow.files.segments import SegmentWriter, cast_to_segment_schema, locate_segment, read_offsets
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.compaction.plan_validity import is_replaced, name_replacement
@@ -209,9 +208,7 @@ def _write_part(
     writer = SegmentWriter(
         partition=part.partition,
         segment_bytes=segment_bytes,
-        name=lambda number: storage.join(
-            folder, f"{part.partition:05d}-{segment.first_offset:020d}-{number:05d}.parquet"
-        ),
+        name=lambda number: locate_segment(folder, part.partition, segment.first_offset, number),
         below=location,
     )
     for batch in read_log_segment(topic, segment):
