@@ -89,9 +89,13 @@ class RandomChoices:
         config: the topic's.
         steps: names of steps with their weights.
         length: number of processes.
+        ahead_ms: of the source; for the script.
     """
 
-    def __init__(self, seed: int, config: dict[str, str], steps: dict[str, int], length: int) -> None:
+    def __init__(
+        self, seed: int, config: dict[str, str], steps: dict[str, int], length: int, ahead_ms: int = 0
+    ) -> None:
+        self._ahead_ms = ahead_ms
         self._random = Random(f"choices {seed}")
         self._seed = seed
         self._config = config
@@ -110,7 +114,8 @@ class RandomChoices:
     @property
     def script(self) -> Script:
         """What was decided so far."""
-        return Script(self._seed, self._config, tuple(self.starts), tuple(self.faults), tuple(self.switches))
+        decided = tuple(self.starts), tuple(self.faults), tuple(self.switches)
+        return Script(self._seed, self._config, *decided, self._ahead_ms)
 
     def choose_start(self, at: Place, running: int) -> Start | None:
         """Choose a process that begins now; None: none does."""

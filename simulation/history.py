@@ -64,10 +64,12 @@ class History:
         config: the topic's.
         choices: who decides.
         folder: a folder of its own, which is emptied before and removed after.
+        ahead_ms: how far the clock of the source's producers is ahead.
     """
 
-    def __init__(self, seed: int, config: dict[str, str], choices: Choices, folder: Path) -> None:
+    def __init__(self, seed: int, config: dict[str, str], choices: Choices, folder: Path, ahead_ms: int = 0) -> None:
         self._seed = seed
+        self._ahead_ms = ahead_ms
         self._config = config
         self._choices = choices
         self._folder = folder
@@ -170,7 +172,8 @@ class History:
     def _run_step(self, name: str, run: Callable[[StepContext], None]) -> None:
         with self._open_installation() as installation:
             arguments = Random(f"arguments {self._seed} {name}")
-            run(StepContext(name, self._seed, installation, self._folder, arguments, self._judge, self._config))
+            folder, witness = self._folder, self._judge
+            run(StepContext(name, self._seed, installation, folder, arguments, witness, self._config, self._ahead_ms))
 
     @contextmanager
     def _open_installation(self) -> Iterator[Installation]:
@@ -287,6 +290,8 @@ class History:
         if error is None:
             if process.step == "ingest":
                 self._judge.judge_ended_ingest(process.name)
+            if process.step == "erase":
+                self._judge.judge_ended_erasure(process.name)
             self._tell(f"{process.name} ends")
         elif isinstance(error, WinnowError) or (isinstance(error, OSError) and process.was_refused):
             self.outcome.errors[type(error).__name__] += 1
@@ -343,6 +348,7 @@ class History:
             raise BrokenPromiseError("The metadata store has other checkpoints than the log.")
         location = installation.log.open(TOPIC).load_table().location()
         self._judge.judge_orphans(find_path(location), self._accidents.foreign_files)
+        self._judge.judge_erased_files(self._folder / "home")
 
     def _finish(self, process: Process) -> None:
         while process.is_running:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simulation.choices import SKEWS_MS
+from simulation.erasures import ErasedKeys, ErasureRequest
 from simulation.past import Past
 from simulation.source import PARTITIONS, SourceRecord
 from simulation.table_reader import Snapshot, TableReader, find_path
@@ -46,6 +47,9 @@ class Judge:
         self._undoing: set[str] = set()
         self._taking_back: set[str] = set()
         self._past = Past()
+        self._erasures = ErasedKeys()
+        self._erased_files: dict[Path, str] = {}
+        self._log_ends = dict.fromkeys(range(PARTITIONS), 0)
         self._deletable = dict.fromkeys(range(PARTITIONS), 0)
         self._retentions_ms = {int(config.get("retention.ms", "-1"))} if "delete" in config["cleanup.policy"] else {-1}
         self._decides_by_timestamp = config.get("compaction.strategy") == "timestamp"
@@ -80,6 +84,10 @@ class Judge:
     def expect_taking_back(self, process: str) -> None:
         """``process`` takes a run, or a deletion of records, back."""
         self._taking_back.add(process)
+
+    def expect_erasure(self, process: str, keys: frozenset[bytes], *, with_tombstone: bool = False) -> None:
+        """``process`` erases ``keys``, or allows them again."""
+        self._erasures.requests[process] = ErasureRequest(keys, with_tombstone)
 
     def expect_log_start(self, partition: int, offset: int) -> None:
         """Records below ``offset`` may go."""
@@ -140,6 +148,8 @@ class Judge:
         starts = {number: int(partition["log_start_offset"]) for number, partition in partitions.items()}
         content = self._read_content(current)
         visible = {place: record for place, record in content.items() if place[1] >= starts[place[0]]}
+        ends = {number: int(partition["log_end_offset"]) for number, partition in partitions.items()}
+        self._judge_erasures(current, content, starts, ends)
         appended, removed = visible.keys() - self.visible, self.visible - visible.keys()
         came, went = len(appended), len(removed)
         if process in self._undoing and not appended:
@@ -155,7 +165,8 @@ class Judge:
         if not before or before[-1].snapshot_id != current.snapshot_id:
             self._judge_receipt(current, content.keys(), starts)
             self._note_change(current, content.keys(), starts)
-        self.visible = set(visible)
+        self._judge_still_erased(content.keys())
+        self.visible, self._log_ends = set(visible), ends
         self._gone |= removed
         self.is_catalog_older = False
         words = current.operation or "a commit"
@@ -236,6 +247,70 @@ class Judge:
                 raise BrokenPromiseError(f"Partition {partition} begins at {starts[partition]} instead of {start}.")
             self._log_starts[partition] = start
 
+    def _judge_erasures(
+        self,
+        snapshot: Snapshot,
+        content: Mapping[RecordId, SourceRecord],
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+    ) -> None:
+        """Judge what the erasures did that this commit brings, as somebody asked for them."""
+        for document in self._reader.read_erasures(snapshot):
+            if document["erasure_id"] in self._erasures.known:
+                continue
+            self._erasures.known.add(document["erasure_id"])
+            request = self._erasures.requests[document["reason"]]
+            if document.get("lifts"):
+                self._erasures.lift(request.keys)
+                continue
+            erased = self._judge_erased(request, content, starts, is_alone=snapshot.operation == "erase")
+            self._note_erased_files(document["reason"], request.keys)
+            self._erasures.erase(request.keys, document["at_ms"], ends, erased)
+        self._erasures.lower_ends(ends)
+
+    def _judge_erased(
+        self,
+        request: ErasureRequest,
+        content: Mapping[RecordId, SourceRecord],
+        starts: Mapping[int, int],
+        *,
+        is_alone: bool,
+    ) -> set[RecordId]:
+        """Judge that all records of the keys are gone, and no other one is; return where they were."""
+        before = self._past.content
+        erased = {place for place in before if self.acknowledged[place].key in request.keys}
+        newest = {(place[0], self.acknowledged[place].key): place for place in sorted(erased)}
+        stays = {place for place in newest.values() if request.with_tombstone and place[1] >= starts[place[0]]}
+        for place in sorted(before ^ (content.keys() | erased)):
+            if is_alone:
+                raise BrokenPromiseError(f"{_name(place)} came or went with keys that were erased.")
+        for place, record in content.items():
+            if is_alone and place not in erased and record != self.acknowledged[place]:
+                raise BrokenPromiseError(f"{_name(place)} is another record since keys were erased.")
+            if record.key in request.keys and (place not in stays or record.value is not None):
+                raise BrokenPromiseError(f"{_name(place)} is there, and its key was erased.")
+        for place in sorted(stays - content.keys()):
+            raise BrokenPromiseError(f"{_name(place)} is no tombstone, and one was asked for.")
+        for place in erased:
+            del self.acknowledged[place]
+        for place in stays:
+            self.acknowledged[place] = content[place]
+            self._appended_ms[place] = self._read_true_ms()
+        self.visible -= erased - stays
+        return erased - stays
+
+    def _note_erased_files(self, process: str, keys: Collection[bytes]) -> None:
+        """Note the data files of all known snapshots but the newest that hold one of ``keys``."""
+        for snapshot in [*self._snapshots()[:-1], *(snapshot for snapshot, _ in self._superseded)]:
+            for path in self._reader.list_data_files(snapshot):
+                if any(record.key in keys for record in self._reader.read_file(path)):
+                    self._erased_files.setdefault(path, process)
+
+    def _judge_still_erased(self, content: Collection[RecordId]) -> None:
+        self._erasures.places -= self.acknowledged.keys()
+        for place in sorted(self._erasures.places.intersection(content)):
+            raise BrokenPromiseError(f"{_name(place)} was erased and is back.")
+
     def _accept_undone(self, removed: set[RecordId]) -> None:
         for place in removed:
             del self.acknowledged[place]
@@ -254,6 +329,8 @@ class Judge:
         for place, record in appended.items():
             if place in self.acknowledged and place in self._gone:
                 raise BrokenPromiseError(f"{_name(place)} was removed and is back.")
+            if self._erasures.is_old_copy(record):
+                raise BrokenPromiseError(f"{_name(place)} is an old copy of an erased key, and was appended.")
             if expected.get(place) != record:
                 raise BrokenPromiseError(f"{_name(place)} was never appended as it is read now.")
             self.acknowledged[place] = record
@@ -262,8 +339,11 @@ class Judge:
         if appended:
             missing = [
                 place
-                for place in expected
-                if place not in self.acknowledged and place[1] >= int(partitions[place[0]]["log_start_offset"])
+                for place, record in expected.items()
+                if place not in self.acknowledged
+                and place[1] >= int(partitions[place[0]]["log_start_offset"])
+                and not self._erasures.is_old_copy(record)
+                and not (place[1] < self._log_ends[place[0]] and self._erasures.was_old_copy(record))
             ]
             if missing:
                 raise BrokenPromiseError(f"{_name(missing[0])} of the same file was not appended.")
@@ -327,13 +407,38 @@ class Judge:
         Raises:
             BrokenPromiseError: a record of its file is not in the log.
         """
-        for place in self._expected.get(process, {}):
-            is_known = place in self.acknowledged or place in self._undone
+        for place, record in self._expected.get(process, {}).items():
+            is_known = place in self.acknowledged or place in self._undone or self._erasures.was_old_copy(record)
             if not is_known and place[1] >= self._log_starts[place[0]]:
                 raise BrokenPromiseError(f"{_name(place)} is not in the log, and {process} said that it is.")
 
+    def judge_ended_erasure(self, process: str) -> None:
+        """Judge an erasure that said that it succeeded.
+
+        Raises:
+            BrokenPromiseError: a file that held an erased key is still there.
+        """
+        left = [path for path, by in self._erased_files.items() if by == process and path.exists()]
+        if left:
+            raise BrokenPromiseError(f"{left[0].name} is there, and {process} said that it is deleted.")
+
+    def judge_erased_files(self, home: Path) -> None:
+        """Judge that no file anywhere holds an erased record.
+
+        Raises:
+            BrokenPromiseError: one does.
+        """
+        if self._store_was_older or not self._erasures.places:
+            return
+        for path in sorted(home.rglob("*.parquet")):
+            for record in self._reader.read_keys(path):
+                if record[:2] in self._erasures.places and record[2] in self._erasures.keys:
+                    raise BrokenPromiseError(f"{path.relative_to(home)} holds {_name(record[:2])}, which was erased.")
+
     def judge_files(self) -> None:
         """Judge that every file is there which a reader may need: of kept snapshots, and for the time of grace.
+
+        An erasure waits for no grace: a snapshot that names a file with an erased key may go at once.
 
         Raises:
             BrokenPromiseError: one is gone.
@@ -341,10 +446,14 @@ class Judge:
         now_ms = self._read_true_ms()
         grace_ms = min(self._graces_ms) - _TOLERANCE_MS - MAXIMUM_COMMIT_AGE_MS
         self._superseded = [(snapshot, at_ms) for snapshot, at_ms in self._superseded if now_ms - at_ms < grace_ms]
-        for snapshot in [*self._snapshots(), *(snapshot for snapshot, _ in self._superseded)]:
+        kept = [each for each, _ in self._superseded if not self._names_erased_file(each)]
+        for snapshot in [*self._snapshots(), *kept]:
             for path in (*self._reader.list_files(snapshot), snapshot.state_path):
                 if path is not None and not path.exists():
                     raise BrokenPromiseError(f"{path.name} is gone, and snapshot {snapshot.snapshot_id} names it.")
+
+    def _names_erased_file(self, snapshot: Snapshot) -> bool:
+        return not self._erased_files.keys().isdisjoint(self._reader.list_data_files(snapshot))
 
     def judge_orphans(self, table_folder: Path, foreign: Collection[Path]) -> None:
         """Judge that no data file lies there that no kept snapshot names, but those that are ``foreign``.

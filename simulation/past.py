@@ -37,6 +37,11 @@ class Past:
     _content: frozenset[RecordId] = frozenset()
     _starts: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def content(self) -> frozenset[RecordId]:
+        """What the log held after the last commit."""
+        return self._content
+
     def forget(self) -> None:
         """Note that an older commit is the newest again."""
         self.is_known = False

@@ -18,6 +18,7 @@ from simulation.steps import STEPS
 
 LENGTH: Final = 30
 """Processes of a history."""
+AHEAD_MS: Final = 10 * 365 * 24 * HOUR_MS
 
 
 @contextmanager
@@ -60,17 +61,19 @@ def run_seed(seed: int, length: int = LENGTH, only: Collection[str] | None = Non
     """Run the history of a seed; return what was decided, and what came of it. ``only``: steps, None: all."""
     config = choose_config(seed)
     weights = {name: step.weight for name, step in STEPS.items() if only is None or name in {*only, *ALWAYS}}
-    choices = RandomChoices(seed, config, weights, length)
-    outcome = _run(seed, config, choices)
+    # Else every record that comes after an erasure is older than that by its time.
+    ahead_ms = Random(f"source {seed}").choice([0, AHEAD_MS])
+    choices = RandomChoices(seed, config, weights, length, ahead_ms)
+    outcome = _run(seed, config, choices, ahead_ms)
     return choices.script, outcome
 
 
 def replay(script: Script) -> Outcome:
     """Run a script."""
-    return _run(script.seed, dict(script.config), ScriptedChoices(script))
+    return _run(script.seed, dict(script.config), ScriptedChoices(script), script.ahead_ms)
 
 
-def _run(seed: int, config: dict[str, str], choices: Choices) -> Outcome:
+def _run(seed: int, config: dict[str, str], choices: Choices, ahead_ms: int) -> Outcome:
     """Run a history, whose processes print what nobody reads."""
     with (
         open_folder(seed) as folder,
@@ -78,4 +81,4 @@ def _run(seed: int, config: dict[str, str], choices: Choices) -> Outcome:
         redirect_stdout(nowhere),
         redirect_stderr(nowhere),
     ):
-        return History(seed, config, choices, folder).run()
+        return History(seed, config, choices, folder, ahead_ms).run()

@@ -65,13 +65,17 @@ class Switch(msgspec.Struct, frozen=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A history. ``seed`` gives the arguments of the steps; ``config`` is the topic's."""
+    """A history. ``seed`` gives the arguments of the steps; ``config`` is the topic's.
+
+    ``ahead_ms``: how far the clock of the source's producers is ahead.
+    """
 
     seed: int
     config: Mapping[str, str]
     starts: tuple[Start, ...]
     faults: tuple[Fault, ...] = ()
     switches: tuple[Switch, ...] = ()
+    ahead_ms: int = 0
 
     @property
     def size(self) -> int:

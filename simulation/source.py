@@ -28,13 +28,19 @@ class SourceRecord:
     timestamp_ms: int
 
 
-def get_record(seed: int, partition: int, offset: int) -> SourceRecord:
-    """Return the record of a partition at an offset."""
+def get_record(seed: int, partition: int, offset: int, ahead_ms: int = 0) -> SourceRecord:
+    """Return the record of a partition at an offset. ``ahead_ms``: how far the clock of its producer is ahead."""
     random = Random(f"record {seed} {partition} {offset}")
     key = f"k{random.randrange(KEYS)}".encode()
     value = None if random.random() < 0.25 else f"v{partition}.{offset}".encode()
     # Out of order by up to a few records, so that strategies differ.
-    return SourceRecord(partition, offset, key, value, BASE_MS + offset + random.randrange(-DISORDER_MS, DISORDER_MS))
+    timestamp_ms = BASE_MS + ahead_ms + offset + random.randrange(-DISORDER_MS, DISORDER_MS)
+    return SourceRecord(partition, offset, key, value, timestamp_ms)
+
+
+def list_keys() -> list[bytes]:
+    """List all keys that there can be."""
+    return [f"k{number}".encode() for number in range(KEYS)]
 
 
 def write_archive(path: Path, records: Iterable[SourceRecord]) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from simulation.choices import HOUR_MS
-from simulation.source import PARTITIONS, SourceRecord, get_record, write_archive
+from simulation.source import PARTITIONS, SourceRecord, get_record, list_keys, write_archive
 from winnow.engine import compaction_job, staging
 from winnow.errors import UnknownTopicError
 from winnow.log.namespaces import DEFAULT_NAMESPACE
@@ -24,6 +24,9 @@ from winnow.pipeline.compaction.open_runs import settle_open_runs, settle_topic
 from winnow.pipeline.compaction.plan import plan_topic
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
+from winnow.pipeline.erase.lift import lift_erasure
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
@@ -62,6 +65,9 @@ class Witness(Protocol):
     def expect_taking_back(self, process: str) -> None:
         """``process`` takes a run, or a deletion of records, back."""
 
+    def expect_erasure(self, process: str, keys: frozenset[bytes], *, with_tombstone: bool = False) -> None:
+        """``process`` erases ``keys``, or allows them again."""
+
     def expect_log_start(self, partition: int, offset: int) -> None:
         """Records below ``offset`` may go."""
 
@@ -83,6 +89,7 @@ class StepContext:
     arguments: Random
     witness: Witness
     config: Mapping[str, str]
+    ahead_ms: int = 0
 
     @property
     def validates(self) -> bool:
@@ -103,7 +110,7 @@ def _ingest(context: StepContext) -> None:
         end = state.partitions[partition].log_end_offset
         first = max(0, end - context.arguments.randrange(3))
         last = end + context.arguments.randrange(1, MAXIMUM_APPENDED + 1)
-        records += [get_record(context.seed, partition, offset) for offset in range(first, last)]
+        records += [get_record(context.seed, partition, offset, context.ahead_ms) for offset in range(first, last)]
     archive = context.folder / f"{context.name}.jsonl"
     write_archive(archive, records)
     context.witness.expect_records(context.name, records)
@@ -127,6 +134,25 @@ def _take_back(context: StepContext) -> None:
         partitions = left if context.arguments.random() < 0.7 else [context.arguments.choice(left)]
         context.witness.expect_taking_back(context.name)
         undo_change(context.installation, TOPIC, change.change_id, partitions, takes_later=bool(change.needs_later))
+
+
+def _erase(context: StepContext) -> None:
+    """Erase one or two keys."""
+    keys, with_tombstone = _choose_keys(context), context.arguments.random() < 0.3
+    context.witness.expect_erasure(context.name, keys, with_tombstone=with_tombstone)
+    # The reason tells the judge whose erasure it is.
+    erase_keys(context.installation, EraseRequest(TOPIC, sorted(keys), context.name, with_tombstone=with_tombstone))
+
+
+def _allow(context: StepContext) -> None:
+    """Lift the erasure of one or two keys."""
+    keys = _choose_keys(context)
+    context.witness.expect_erasure(context.name, keys)
+    lift_erasure(context.installation, TOPIC, sorted(keys), context.name)
+
+
+def _choose_keys(context: StepContext) -> frozenset[bytes]:
+    return frozenset(context.arguments.choices(list_keys(), k=2))
 
 
 def _compact(context: StepContext) -> None:
@@ -304,6 +330,8 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
         "ingest": Step(_ingest, 8),
         "undo": Step(_undo_ingest, 2),
         "take-back": Step(_take_back, 3),
+        "erase": Step(_erase, 3),
+        "allow": Step(_allow, 2),
         "compact": Step(_compact, 7),
         "retry": Step(_retry, 3),
         "settle": Step(_settle, 1),

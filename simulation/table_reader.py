@@ -77,6 +77,12 @@ class TableReader:
         undone = json.loads(self._read(snapshot.state_path)).get("undone", [])
         return {(change["change_id"], number) for change in undone for number in change["partitions"]}
 
+    def read_erasures(self, snapshot: Snapshot) -> list[dict[str, Any]]:
+        """Read the documents of the erasures that a snapshot's state names, oldest first."""
+        assert snapshot.state_path is not None
+        named = json.loads(self._read(snapshot.state_path)).get("erasures", [])
+        return [json.loads(self._read(find_path(each["path"]))) for each in named]
+
     def list_files(self, snapshot: Snapshot) -> list[Path]:
         """List the files that a reader of a snapshot opens: manifest list, manifests, data files."""
         manifests = self._list_manifests(snapshot.manifest_list)
@@ -90,19 +96,31 @@ class TableReader:
     def read_records(self, snapshot: Snapshot) -> Iterator[SourceRecord]:
         """Read every record of every data file of a snapshot."""
         for path in self.list_data_files(snapshot):
-            if path not in self._records:
-                rows = pq.read_table(io.BytesIO(self._read(path)), use_threads=False).to_pylist()
-                self._records[path] = [
-                    SourceRecord(
-                        row["partition"],
-                        row["offset"],
-                        row["key"],
-                        row["value"],
-                        round(row["timestamp"].timestamp() * 1000),
-                    )
-                    for row in rows
-                ]
-            yield from self._records[path]
+            yield from self.read_file(path)
+
+    def read_file(self, path: Path) -> list[SourceRecord]:
+        """Read every record of a data file."""
+        if path not in self._records:
+            rows = pq.read_table(io.BytesIO(self._read(path)), use_threads=False).to_pylist()
+            self._records[path] = [
+                SourceRecord(
+                    row["partition"],
+                    row["offset"],
+                    row["key"],
+                    row["value"],
+                    round(row["timestamp"].timestamp() * 1000),
+                )
+                for row in rows
+            ]
+        return self._records[path]
+
+    def read_keys(self, path: Path) -> list[tuple[int, int, bytes]]:
+        """Read partition, offset and key of every row of any file of Winnow's; none of a file without these."""
+        file = pq.ParquetFile(io.BytesIO(self._read(path)))
+        columns = ["partition", "offset", "key"]
+        if not {*columns} <= {*file.schema_arrow.names}:
+            return []
+        return [(row["partition"], row["offset"], row["key"]) for row in file.read(columns).to_pylist()]
 
     def _read(self, path: Path) -> bytes:
         content = path.read_bytes()
