@@ -302,7 +302,8 @@ class Judge:
     def _note_erased_files(self, process: str, keys: Collection[bytes]) -> None:
         """Note the data files of all known snapshots but the newest that hold one of ``keys``."""
         for snapshot in [*self._snapshots()[:-1], *(snapshot for snapshot, _ in self._superseded)]:
-            for path in self._reader.list_data_files(snapshot):
+            # What another engine appended is no record of the source.
+            for path in self._reader.list_data_files(snapshot) if snapshot.state_path is not None else ():
                 if any(record.key in keys for record in self._reader.read_file(path)):
                     self._erased_files.setdefault(path, process)
 

@@ -2,7 +2,7 @@
  *
  * Records what a power cut would leave: at each fsync, what that file or folder holds then. And counts the calls that
  * change something below WATCHED, or ask PostgreSQL, in all processes that have this library; the process that makes
- * the call whose number is given in the file COUNTED is killed, a write with its first half done.
+ * the call whose number is given in the file COUNTED is killed, a write with its first half done, or stopped before.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 static struct counted {
-    atomic_long count, kill_at;
+    atomic_long count, kill_at, stops;
 } *counted;
 
 __attribute__((constructor)) static void map_count(void) {
@@ -36,7 +36,11 @@ __attribute__((constructor)) static void map_count(void) {
 }
 
 static void end_process(void) {
-    kill(getpid(), SIGKILL);
+    kill(getpid(), atomic_load(&counted->stops) ? SIGSTOP : SIGKILL);
+}
+
+static int is_half_done(void) {
+    return !atomic_load(&counted->stops);
 }
 
 static int is_last(void) {
@@ -186,7 +190,7 @@ OPENAT(openat64)
 
 ssize_t write(int fd, const void *data, size_t size) {
     if ((is_watched_file(fd) || is_postgres(fd)) && is_last()) {
-        syscall(SYS_write, fd, data, size / 2);
+        if (is_half_done()) syscall(SYS_write, fd, data, size / 2);
         end_process();
     }
     return syscall(SYS_write, fd, data, size);
@@ -195,7 +199,7 @@ ssize_t write(int fd, const void *data, size_t size) {
 #define PWRITE(name) \
     ssize_t name(int fd, const void *data, size_t size, off_t offset) { \
         if (is_watched_file(fd) && is_last()) { \
-            syscall(SYS_pwrite64, fd, data, size / 2, offset); \
+            if (is_half_done()) syscall(SYS_pwrite64, fd, data, size / 2, offset); \
             end_process(); \
         } \
         return syscall(SYS_pwrite64, fd, data, size, offset); \
@@ -210,7 +214,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
 
 ssize_t send(int fd, const void *data, size_t size, int flags) {
     if (is_postgres(fd) && is_last()) {
-        syscall(SYS_sendto, fd, data, size / 2, flags, NULL, 0);
+        if (is_half_done()) syscall(SYS_sendto, fd, data, size / 2, flags, NULL, 0);
         end_process();
     }
     return syscall(SYS_sendto, fd, data, size, flags, NULL, 0);

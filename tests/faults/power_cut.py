@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 _SOURCE = Path(__file__).with_name("fsync_recorder.c")
 _IMAGE_BYTES = 512 << 20
 _TIMEOUT_S = 500
-_COUNTED = struct.Struct("=qq")
+_COUNTED = struct.Struct("=qqq")
 _SQLITE = (".db", ".db-wal", ".db-journal")
 
 
@@ -56,7 +56,7 @@ class Recording:
         self.folder = parent / "lake"
         self._recorded = parent / "recorded"
         self._counted = parent / "counted"
-        self._counted.write_bytes(_COUNTED.pack(0, 0))
+        self._counted.write_bytes(_COUNTED.pack(0, 0, 0))
         self.folder.mkdir()
         self.env = (
             self._libraries(parent) if library or (library is None and find_compiler()) else self._modules(parent)
@@ -82,14 +82,14 @@ class Recording:
         self._sees_sqlite = False
         return {"PYTHONPATH": str(modules)}
 
-    def kill_at(self, call: int) -> None:
-        """Have the process killed that makes the ``call``-th I/O call below :attr:`folder` from now on."""
-        self._count_from(0, call)
+    def kill_at(self, call: int, *, stops: bool = False) -> None:
+        """Have the process killed, or stopped, that makes the ``call``-th I/O call below :attr:`folder` from now on."""
+        self._count_from(0, call, stops=stops)
 
     @property
     def calls(self) -> int:
         """How many there were since :meth:`kill_at`."""
-        calls, _ = _COUNTED.unpack(self._counted.read_bytes())
+        calls, _, _ = _COUNTED.unpack(self._counted.read_bytes())
         return int(calls)
 
     def put(self, folder: Path) -> None:
@@ -99,10 +99,10 @@ class Recording:
         shutil.copytree(folder, self.folder)
         self.forget_nothing()
 
-    def _count_from(self, calls: int, kill_at: int) -> None:
+    def _count_from(self, calls: int, kill_at: int, *, stops: bool = False) -> None:
         # In place: processes that live have it mapped.
         with self._counted.open("r+b") as file:
-            file.write(_COUNTED.pack(calls, kill_at))
+            file.write(_COUNTED.pack(calls, kill_at, stops))
 
     def forget_nothing(self) -> None:
         """Let all that is there be on disk."""

@@ -1,5 +1,7 @@
 """Every command that writes, killed at any I/O call, with and without a power cut: the next call completes it.
 
+Or it is stopped there, for hours, and goes on after somebody has erased a key and swept: no record of it comes back.
+
 The call is counted below Python, in a library loaded before all others (fsync_recorder.c), so that it may be one of
 SQLite, Arrow or DuckDB; a write has its first half done.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +19,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults import every_command
-from tests.faults.every_command import HOUR_MS, TAIL, Command, Topics
-from tests.faults.forked_processes import ForkServer, start_fork_server
+from tests.faults.every_command import ERASED, HOUR_MS, TAIL, Command, Topics
+from tests.faults.forked_processes import ForkedProcess, ForkServer, start_fork_server
 from tests.faults.power_cut import Recording, find_compiler
 from tests.support.world import TOPIC, FakeClock, World, compute_survivors, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import WinnowError
+from winnow.errors import ServiceError, WinnowError
 from winnow.pipeline.admin.sweep import sweep_topics
 
 POINTS = int(os.environ.get("COMMAND_POINTS", "0"))
@@ -41,7 +43,11 @@ FEW = {
     "erase": 0.7,
 }
 """Where in a command's calls it is killed."""
+STOPPED = {"erase": 0.5, "undo": 0.8, "compact": 0.8, "ingest": 0.7, "ingest undo": 0.5, "latest-table update": 0.5}
+"""Where a command is stopped while somebody erases a key, as above; and where it holds no lock of SQLite."""
 NEVER = 1 << 40
+EXIT_CODES = (0, 2, 3, 4, 5, 6)
+"""What a command may end with: not 1, which is an error that nobody foresaw."""
 DEAD = f"/{every_command.DEAD}/"
 NOW_MS = read_wall_clock_ms()
 COMMANDS = every_command.make_commands(NOW_MS)
@@ -57,20 +63,24 @@ class Lake:
 
     def kill(self, name: str, call: int) -> tuple[int | None, str]:
         """Run a command on the prepared lake until its ``call``-th I/O call: exit code, and what it said."""
-        self.disk.put(self.prepared / name)
-        self.disk.kill_at(call)
-        child = self.server.start(
-            self.disk.folder.parent, f"every {name}", str(self.disk.folder), str(NOW_MS + 2 * HOUR_MS)
-        )
+        child = self.start(name, call)
         return child.wait(), child.errors
 
-    def choose_calls(self, name: str) -> list[int]:
-        """The calls at which the command is killed."""
+    def start(self, name: str, call: int, *, stops: bool = False) -> ForkedProcess:
+        """Start a command on the prepared lake, to be killed or stopped at its ``call``-th I/O call."""
+        self.disk.put(self.prepared / name)
+        self.disk.kill_at(call, stops=stops)
+        return self.server.start(
+            self.disk.folder.parent, f"every {name}", str(self.disk.folder), str(NOW_MS + 2 * HOUR_MS)
+        )
+
+    def choose_calls(self, name: str, few: Mapping[str, float]) -> list[int]:
+        """The calls at which the command is killed or stopped."""
         code, said = self.kill(name, NEVER)
         assert code == 0, said
         calls = self.disk.calls
         if not POINTS:
-            return [int(calls * FEW[name])]
+            return [int(calls * few[name])]
         return sorted({1 + number * (calls - 1) // (POINTS - 1) for number in range(POINTS)})
 
 
@@ -92,7 +102,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 @pytest.mark.parametrize("name", list(COMMANDS if POINTS else FEW))
 def test_a_command_killed_at_any_call_is_completed_by_the_next_and_the_log_goes_on(lake: Lake, name: str) -> None:
     """Every second time the power is cut, too: what was not synced is lost."""
-    calls = lake.choose_calls(name)
+    calls = lake.choose_calls(name, FEW)
     for number, call in enumerate(calls):
         code, said = lake.kill(name, call)
         if code == 0:
@@ -104,6 +114,43 @@ def test_a_command_killed_at_any_call_is_completed_by_the_next_and_the_log_goes_
         if is_cut:
             lake.disk.cut_power()
         complete(lake.disk.folder, COMMANDS[name], f"{name}, call {call}{', power cut' if is_cut else ''}")
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", list(STOPPED))
+def test_a_command_stopped_at_any_call_brings_nothing_back_that_was_erased_meanwhile(lake: Lake, name: str) -> None:
+    """It goes on after hours; what it says then is its own affair, and the topic and all files hold what they must."""
+    erasing, stopped = COMMANDS["erase"], COMMANDS[name]
+    after = every_command.sort_records([each for each in stopped.topics.get(TOPIC) or () if each.key != ERASED])
+    for call in lake.choose_calls(name, STOPPED):
+        process = lake.start(name, call, stops=True)
+        where = f"{name}, call {call}"
+        try:
+            assert process.wait() is None, (where, process.errors)
+            with open_world(lake.disk.folder, FakeClock(NOW_MS + 3 * HOUR_MS)) as world:
+                is_erased = _erase_beside(world)
+                exit_code, told = process.go_on()
+                assert exit_code in EXIT_CODES, (where, told)
+                if not is_erased:  # the stopped process held a lock of a database
+                    erasing.run(world)
+                for _ in range(2):
+                    world.clock.now_ms += 2 * HOUR_MS
+                    sweep_topics(world.installation, [TOPIC])
+                assert every_command.list_files_with(lake.disk.folder, ERASED) == [], where
+                assert world.read() in (erasing.topics[TOPIC], after), where
+        finally:
+            process.kill()
+
+
+def _erase_beside(world: World) -> bool:
+    """Erase a key, and sweep after the grace; False: a process that stands still keeps a database."""
+    try:
+        COMMANDS["erase"].run(world)
+        world.clock.now_ms += 2 * HOUR_MS
+        sweep_topics(world.installation, [TOPIC])
+    except ServiceError:
+        return False
+    return True
 
 
 def complete(folder: Path, command: Command, where: str) -> None:

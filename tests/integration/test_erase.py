@@ -342,6 +342,15 @@ def test_compaction_meanwhile_makes_it_begin_again(world: World) -> None:
     assert list_holding(world, KEY) == []
 
 
+def test_what_it_wrote_of_a_segment_that_was_replaced_meanwhile_goes(world: World) -> None:
+    """Nothing names such a file, and it may hold what the other process erased."""
+    with run_between_head_and_commit(lambda: compact(world)):
+        report = erase(world)
+    live = [segment.path for partition in range(2) for segment in world.segments(partition)]
+    written = {path for path in world.listing(below=world.log_folder()) if f"ingest-{report.erasure_id}" in path}
+    assert {path for path in written if not any(each.endswith(path) for each in live)} == set()
+
+
 def test_tag_that_keeps_such_a_snapshot_refuses_until_it_is_broken(world: World) -> None:
     log = world.installation.log.open(TOPIC)
     pin_snapshot(log, "restore-1", world.head())

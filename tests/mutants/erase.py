@@ -21,6 +21,9 @@ ERASE = (
     Mutant("erase-of-the-live-alone", "files that left the log keep the key until their grace ends")
     .changes("_Erasure._build", assign("[]", "scan_retired"))
     .caught_by("test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not"),
+    Mutant("erase-leaves-unused-files", "what was written of a segment that another process replaced stays for ever")
+    .changes("Rewriting.remove_unused", assign("[]", "sorted"))
+    .caught_by("test_what_it_wrote_of_a_segment_that_was_replaced_meanwhile_goes"),
     Mutant("erase-of-all-retired", "files without the key go with the others, and no run can be taken back")
     .changes("KeyScans.scan_retired", return_value("wanted", "_get_count"))
     .caught_by("test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not"),

@@ -128,6 +128,7 @@ class _Erasure:
         self._snapshots: set[int] = set()
         self._document: ErasureDocument | None = None
         self._drafts: list[str] = []
+        self._used: list[str] = []
 
     def commit(self) -> CommittedErasure:
         """Search, write, judge, commit."""
@@ -143,7 +144,8 @@ class _Erasure:
                 # Only where certainly nothing refers to these files; after any other error they stay, for a sweep.
                 self._discard()
                 raise
-        self._row.close()
+        if committed is not None and self._rewriting.remove_unused(self._used):
+            self._row.close()
         assert document is not None
         if committed is not None:
             voided = [
@@ -187,6 +189,7 @@ class _Erasure:
         if holding:
             self._row.open()
         made = self._rewriting.write(holding, tombstones)
+        self._used = [segment.path for written in made.values() for segment in written]
         now_ms = installation.now_ms()
         document = self._document = self._make_document(head, holding, left_log, tombstones, now_ms)
         delete_documents(head.documents, self._drafts)
@@ -282,7 +285,7 @@ class _Erasure:
     def _discard(self) -> None:
         """Remove what was written and nothing refers to; what cannot be removed is left for a sweep."""
         delete_documents(self._head.documents, self._drafts)
-        if self._rewriting.remove_all():
+        if self._rewriting.remove_unused():
             self._row.close()
 
 

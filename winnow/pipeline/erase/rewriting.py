@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ class Rewriting:
     location: str
     written: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
     _offsets: dict[str, frozenset[int]] = field(default_factory=dict)
+    _paths: set[str] = field(default_factory=set)
     _judged: frozenset[str] = frozenset()
     _versions: int = 0
 
@@ -62,22 +63,23 @@ class Rewriting:
             )
             if self._offsets.get(segment.path) == offsets and segment.path in self.written:
                 continue
-            self._remove(segment.path)
             self._offsets[segment.path] = offsets
-            self.written[segment.path] = self._write_one(segment, offsets)
+            self.written[segment.path] = written = self._write_one(segment, offsets)
+            self._paths.update(each.path for each in written)
         made = {segment.path: self.written[segment.path] for segment in holding}
         storage.sync(each.path for after in made.values() for each in after)
         self._judge(holding, made)
         return made
 
-    def remove_all(self) -> bool:
-        """Remove everything that was written and that nothing refers to; return whether all of it is gone."""
-        paths = [each.path for after in self.written.values() for each in after]
+    def remove_unused(self, used: Collection[str] = ()) -> bool:
+        """Remove what was written but is not ``used`` by a commit; return whether all of it is gone.
+
+        An earlier turn of the commit loop may have written a segment that another process removed meanwhile, with keys
+        that it erased.
+        """
+        paths = sorted(self._paths - set(used))
         self.written.clear()
         return remove_files(paths, below=(self.location,))
-
-    def _remove(self, path: str) -> None:
-        remove_files([each.path for each in self.written.pop(path, ())], below=(self.location,))
 
     def _write_one(self, segment: Segment, offsets: frozenset[int]) -> tuple[Segment, ...]:
         # A folder of its own, so that no name is used twice whatever was written before.
