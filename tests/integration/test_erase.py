@@ -259,6 +259,22 @@ def test_certificate_stays_open_until_the_files_of_earlier_runs_were_looked_for_
     assert certify(world, report).open_because is None
 
 
+def test_certificate_stays_open_while_an_ingest_from_before_is_at_work(world: World) -> None:
+    """It was opened just before the commit, which did not know of it yet, and may write what it had read by then."""
+    ingests = world.installation.store.ingests
+
+    def open_call() -> None:
+        state = world.head().state
+        ingests.open("ab" * 16, TOPIC, least_number=state.first_valid_ingest, holder="elsewhere", now_ms=world.clock())
+
+    with run_between_head_and_commit(open_call):
+        report = erase(world)
+    assert not report.closed
+    ingests.close(["ab" * 16])
+    sweep_topics(world.installation, [TOPIC])
+    assert certify(world, report).open_because is None
+
+
 def list_staged(world: World) -> list[str]:
     return [path for path in world.listing() if "/a1/" in path and path.endswith(".parquet")]
 
@@ -346,9 +362,31 @@ def test_what_it_wrote_of_a_segment_that_was_replaced_meanwhile_goes(world: Worl
     """Nothing names such a file, and it may hold what the other process erased."""
     with run_between_head_and_commit(lambda: compact(world)):
         report = erase(world)
+    assert list_unused(world, report) == []
+
+
+def test_sweep_removes_what_an_erasure_that_died_after_its_commit_had_written_in_vain(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(rewriting.Rewriting, "remove_unused", lambda *_: False)
+        with run_between_head_and_commit(lambda: compact(world)):
+            report = erase(world)
+    assert list_unused(world, report)
+    before = world.read()
+    for _ in range(2):
+        world.clock.now_ms += 2 * GRACE_MS
+        sweep_topics(world.installation, [TOPIC])
+    assert list_unused(world, report) == []
+    assert world.installation.store.ingests.list_open(TOPIC) == []
+    assert world.read() == before
+
+
+def list_unused(world: World, report: EraseReport) -> list[str]:
+    """The files that an erasure wrote and the log does not name."""
     live = [segment.path for partition in range(2) for segment in world.segments(partition)]
-    written = {path for path in world.listing(below=world.log_folder()) if f"ingest-{report.erasure_id}" in path}
-    assert {path for path in written if not any(each.endswith(path) for each in live)} == set()
+    written = [path for path in world.listing(below=world.log_folder()) if f"ingest-{report.erasure_id}" in path]
+    return [path for path in written if not any(each.endswith(path) for each in live)]
 
 
 def test_tag_that_keeps_such_a_snapshot_refuses_until_it_is_broken(world: World) -> None:

@@ -24,6 +24,12 @@ ERASE = (
     Mutant("erase-leaves-unused-files", "what was written of a segment that another process replaced stays for ever")
     .changes("Rewriting.remove_unused", assign("[]", "sorted"))
     .caught_by("test_what_it_wrote_of_a_segment_that_was_replaced_meanwhile_goes"),
+    Mutant("erase-leaves-what-a-dead-one-wrote", "what a dead erasure wrote in vain stays when its row is closed")
+    .changes("_has_unused_files", replace("file.path not in kept", "False"))
+    .caught_by("test_sweep_removes_what_an_erasure_that_died_after_its_commit_had_written_in_vain"),
+    Mutant("certificate-closed-before-an-ingest", "the certificate closes while an ingest from before may write a file")
+    .changes("_is_any_left", replace("call.opened_at_ms <= deleted_at_ms + MAXIMUM_CLOCK_SKEW_MS", "False"))
+    .caught_by("test_certificate_stays_open_while_an_ingest_from_before_is_at_work"),
     Mutant("erase-of-all-retired", "files without the key go with the others, and no run can be taken back")
     .changes("KeyScans.scan_retired", return_value("wanted", "_get_count"))
     .caught_by("test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.errors import WinnowError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
@@ -55,10 +56,13 @@ def _list_reflected(installation: Installation, log: TopicLog, head: Head) -> fr
 def _is_any_left(installation: Installation, state: TopicState, erasure: ErasureReference) -> bool:
     """Check whether a process may be left that began before ``erasure`` and could write a file with such a key.
 
-    Its commit voided the ingest calls that were open, and raised the fence above that of all attempts.
+    Its commit voided the ingest calls that it knew to be open, and raised the fence above that of all attempts. Others
+    may have been opened before its files were gone, by a clock that is behind.
     """
     store, topic = installation.store, state.topic
+    deleted_at_ms = erasure.deleted_at_ms or 0
     runs = [*store.runs.list_open(topic), *store.runs.list_to_sweep(topic, installation.now_ms())]
     return any(run.fence < erasure.fence for run in runs) or any(
-        state.is_voided(call.ingest_id, call.number) for call in store.ingests.list_open(topic)
+        state.is_voided(call.ingest_id, call.number) or call.opened_at_ms <= deleted_at_ms + MAXIMUM_CLOCK_SKEW_MS
+        for call in store.ingests.list_open(topic)
     )

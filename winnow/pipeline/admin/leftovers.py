@@ -173,9 +173,14 @@ def needs_fence(runs: Iterable[RunLeftovers], head: Head, referenced: FileRefere
 
 
 def select_ingests_to_void(
-    ingests: Iterable[IngestLeftovers], state: TopicState
+    ingests: Sequence[IngestLeftovers], head: Head, referenced: FileReferences
 ) -> tuple[list[OpenIngest], list[OpenIngest]]:
-    """Return the ``ingests`` that a commit has yet to void, and those that turn out to be committed."""
+    """Return the ``ingests`` that a commit has yet to void, and those that are committed and over.
+
+    An erasure that died after its commit may have left files of segments that were replaced before it: it is over when
+    these are gone.
+    """
+    state = head.state
     calls = [each.ingest for each in ingests]
     committed = _list_committed_ingests(state) if calls else frozenset()
     return (
@@ -184,8 +189,23 @@ def select_ingests_to_void(
             for call in calls
             if call.ingest_id not in committed and not state.is_voided(call.ingest_id, call.number)
         ],
-        [call for call in calls if call.ingest_id in committed],
+        [
+            each.ingest
+            for each in ingests
+            if each.ingest.ingest_id in committed and not _has_unused_files(each, head, referenced)
+        ],
     )
+
+
+def _has_unused_files(leftovers: IngestLeftovers, head: Head, referenced: FileReferences) -> bool:
+    if not _is_erasure(leftovers.ingest.ingest_id, head.state):
+        return False
+    kept = _list_kept_paths(head, referenced)
+    return any(file.path not in kept for file in leftovers.files)
+
+
+def _is_erasure(ingest_id: str, state: TopicState) -> bool:
+    return any(each.erasure_id == ingest_id for each in state.erasures)
 
 
 def _list_committed_ingests(state: TopicState) -> frozenset[str]:
@@ -268,8 +288,13 @@ class DeletionFilter:
         return [file for file in run.files if self._is_unnamed(file)]
 
     def select_of_ingest(self, ingest: IngestLeftovers) -> list[Leftover]:
-        """Return the files of an ingest call that is void; none of a call that is not, or is committed after all."""
+        """Return the files of an ingest call that is void; none of a call that is not, or is committed after all.
+
+        Of a committed erasure: those that nothing names. Its one commit has been, so none will.
+        """
         call = ingest.ingest
+        if _is_erasure(call.ingest_id, self._head.state):
+            return [file for file in ingest.files if self._is_unnamed(file)]
         if not ingest.files or not self._head.state.is_voided(call.ingest_id, call.number):
             return []
         if self._is_committed(call.ingest_id):
@@ -282,7 +307,6 @@ class DeletionFilter:
             kept = list_kept_states(self._head.state.topic, self._head.table)
             named = chain(list_ingest_references(self._head.state), *(state.ingests for state in kept))
             self._committed = {each.ingest_id for each in named}
-            self._committed |= {erasure.erasure_id for erasure in self._head.state.erasures}
         return ingest_id in self._committed
 
     def list_orphaned(

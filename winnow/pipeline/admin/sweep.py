@@ -468,7 +468,7 @@ def _commit_removals(
         nonlocal raised
         referenced = collect_references(head.table)
         raised = leftovers.needs_fence(found.runs, head, referenced, installation.log.quarantine(log.topic, head))
-        voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head.state)
+        voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head, referenced)
         state = _mark_files_for_deletion(head.state, referenced, retired_before_ms)
         if voided:
             state = leftovers.apply_voided_ingests(state, voided, found.open_ingests)
