@@ -265,7 +265,7 @@ def test_a_sweep_that_could_not_raise_the_fence_deletes_nothing_of_an_attempt(
     files = {path for path in world.listing(below=f"{world.log_folder()}/data") if path.startswith(plan.plan_id)}
     world.clock.now_ms += 2 * GRACE_MS
     with monkeypatch.context() as patch:
-        patch.setattr("winnow.pipeline.admin.sweep._commit_removals", lambda *_, **__: False)
+        patch.setattr("winnow.pipeline.admin.sweep._commit_removals", lambda *_, **__: (False, []))
         sweep_topics(world.installation, [TOPIC])
     assert files <= world.listing(below=f"{world.log_folder()}/data").keys()
     sweep_topics(world.installation, [TOPIC])

@@ -25,7 +25,7 @@ ERASE = (
     .changes("Rewriting.remove_unused", assign("[]", "sorted"))
     .caught_by("test_what_it_wrote_of_a_segment_that_was_replaced_meanwhile_goes"),
     Mutant("erase-leaves-what-a-dead-one-wrote", "what a dead erasure wrote in vain stays when its row is closed")
-    .changes("_has_unused_files", replace("file.path not in kept", "False"))
+    .changes("DeletionFilter.select_of_ingest", never("erasure_id"))
     .caught_by("test_sweep_removes_what_an_erasure_that_died_after_its_commit_had_written_in_vain"),
     Mutant("certificate-closed-before-an-ingest", "the certificate closes while an ingest from before may write a file")
     .changes("_is_any_left", replace("call.opened_at_ms <= deleted_at_ms + MAXIMUM_CLOCK_SKEW_MS", "False"))

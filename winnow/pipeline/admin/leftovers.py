@@ -173,14 +173,9 @@ def needs_fence(runs: Iterable[RunLeftovers], head: Head, referenced: FileRefere
 
 
 def select_ingests_to_void(
-    ingests: Sequence[IngestLeftovers], head: Head, referenced: FileReferences
+    ingests: Iterable[IngestLeftovers], state: TopicState
 ) -> tuple[list[OpenIngest], list[OpenIngest]]:
-    """Return the ``ingests`` that a commit has yet to void, and those that are committed and over.
-
-    An erasure that died after its commit may have left files of segments that were replaced before it: it is over when
-    these are gone.
-    """
-    state = head.state
+    """Return the ``ingests`` that a commit has yet to void, and those that turn out to be committed."""
     calls = [each.ingest for each in ingests]
     committed = _list_committed_ingests(state) if calls else frozenset()
     return (
@@ -189,23 +184,8 @@ def select_ingests_to_void(
             for call in calls
             if call.ingest_id not in committed and not state.is_voided(call.ingest_id, call.number)
         ],
-        [
-            each.ingest
-            for each in ingests
-            if each.ingest.ingest_id in committed and not _has_unused_files(each, head, referenced)
-        ],
+        [call for call in calls if call.ingest_id in committed],
     )
-
-
-def _has_unused_files(leftovers: IngestLeftovers, head: Head, referenced: FileReferences) -> bool:
-    if not _is_erasure(leftovers.ingest.ingest_id, head.state):
-        return False
-    kept = _list_kept_paths(head, referenced)
-    return any(file.path not in kept for file in leftovers.files)
-
-
-def _is_erasure(ingest_id: str, state: TopicState) -> bool:
-    return any(each.erasure_id == ingest_id for each in state.erasures)
 
 
 def _list_committed_ingests(state: TopicState) -> frozenset[str]:
@@ -293,7 +273,7 @@ class DeletionFilter:
         Of a committed erasure: those that nothing names. Its one commit has been, so none will.
         """
         call = ingest.ingest
-        if _is_erasure(call.ingest_id, self._head.state):
+        if call.ingest_id in (each.erasure_id for each in self._head.state.erasures):
             return [file for file in ingest.files if self._is_unnamed(file)]
         if not ingest.files or not self._head.state.is_voided(call.ingest_id, call.number):
             return []

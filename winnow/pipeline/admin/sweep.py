@@ -174,7 +174,7 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         # Read before the commit: what somebody puts in later may be a file of a commit that is about to land.
         ledger = _read_ledger(installation, topic)
         forgotten = _is_any_forgotten(ledger, expiry, log)
-        fence_raised = _commit_removals(
+        fence_raised, committed = _commit_removals(
             installation, log, found, now_ms - config.retired_grace_ms, ends_commits=forgotten
         )
         # Loaded after the commit: what this head and its kept snapshots do not name, no later one will.
@@ -191,6 +191,8 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
             *leftovers.delete_of_runs(installation, head, found.runs, *rules),
             *leftovers.delete_of_ingests(installation, head, found.ingests, *rules),
         ]
+        # Their process died, or lost the store, between its commit and closing the row.
+        installation.store.ingests.close([call.ingest_id for call in committed])
         side = (
             sweep_latest_table(installation, topic, now_ms, NO_GRACE_MS if erasing else config.retired_grace_ms)
             if config.latest_table
@@ -454,8 +456,8 @@ def _list_leftovers(
 
 def _commit_removals(
     installation: Installation, log: TopicLog, found: _ListedLeftovers, retired_before_ms: int, *, ends_commits: bool
-) -> bool:
-    """Commit what makes files deletable, if needed; return whether the fence was raised.
+) -> tuple[bool, list[OpenIngest]]:
+    """Commit what makes files deletable, if needed; return whether the fence was raised, and committed ingest calls.
 
     ``ends_commits``: commit even so, after which no commit that another process is preparing lands as it is. Then a
     metadata file that was recorded before and is not named after it will not be.
@@ -468,7 +470,7 @@ def _commit_removals(
         nonlocal raised
         referenced = collect_references(head.table)
         raised = leftovers.needs_fence(found.runs, head, referenced, installation.log.quarantine(log.topic, head))
-        voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head, referenced)
+        voided[:], committed[:] = leftovers.select_ingests_to_void(found.ingests, head.state)
         state = _mark_files_for_deletion(head.state, referenced, retired_before_ms)
         if voided:
             state = leftovers.apply_voided_ingests(state, voided, found.open_ingests)
@@ -483,9 +485,7 @@ def _commit_removals(
     except _NothingToCommitError:
         raised = False
     installation.store.ingests.note_voided([each.ingest_id for each in voided], installation.now_ms())
-    # Their process died, or lost the store, between its commit and closing the row.
-    installation.store.ingests.close([each.ingest_id for each in committed])
-    return raised
+    return raised, committed
 
 
 def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, retired_before_ms: int) -> TopicState:
