@@ -20,7 +20,8 @@ LONG ?= tests/unit/test_eligibility.py tests/unit/test_engine_strategies.py test
   tests/unit/test_tombstone_waits.py tests/unit/test_late_versions.py \
   tests/unit/test_engine_ranges.py tests/unit/test_engine_removal.py \
   tests/integration/test_damaged_metadata.py tests/integration/test_late_arrivals.py \
-  tests/integration/test_state_machine.py tests/integration/test_latest_table.py \
+  tests/integration/test_state_machine.py tests/integration/test_undo_machine.py tests/integration/test_erase_machine.py \
+  tests/integration/test_latest_table.py \
   tests/faults/test_concurrent_processes.py tests/faults/test_recorded_paths.py \
   tests/faults/test_distributed_ingest_killed.py tests/faults/test_recovery_killed.py \
   tests/faults/test_every_command_killed.py tests/faults/spark_command_killed.py tests/airflow/test_backfill.py \

@@ -20,6 +20,8 @@ PACKAGES: Final = (
     "pipeline/latest",
     "pipeline/topics",
     "pipeline/admin",
+    "pipeline/erase",
+    "pipeline/undo",
 )
 """Folders of what processes share."""
 LEFT_OUT: Final = ("store/migrations", "pipeline/ingest/kafka")

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.store_fixtures import new_store_url, postgresql_server, store_url
 from tests.support.world import define_world
 from winnow.arrivals.spool import Spool
 from winnow.pipeline.ingest import run_local
+
+__all__ = ["new_store_url", "postgresql_server", "store_url"]
 
 world = define_world()
 """Without a topic; many a module has one of its own."""
