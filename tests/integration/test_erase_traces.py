@@ -1,4 +1,4 @@
-"""What is left of an erased key anywhere: in files, a dump of PostgreSQL, output, reports, and the list of processes."""
+"""What is left of an erased key anywhere: in files, a dump of PostgreSQL, output, reports, and the process list."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Takes known fixes out, one at a time, and counts the simulated histories until a promise is broken.
 
-    python -m tests.simulation.known_faults [--histories N] [NAME...]
+    python -m tests.simulation.known_faults [--histories N] [--only STEPS] [NAME...]
 
 A fix that is not found within that many histories means a fault that the simulated world does not have.
 """
@@ -59,6 +59,12 @@ NAMES: Final = (
     "older-head-written-over",
     "forked-head-is-newest",
     "checksum-not-compared",
+    "erase-behind-no-fence",
+    "erase-of-the-live-alone",
+    "erase-leaves-unused-files",
+    "erase-with-a-grace",
+    "erased-while-ingested-lands",
+    "offsets-that-were-given-back-tell",
 )
 """Mutants of :mod:`tests.mutants` that concern what happens between processes."""
 
@@ -67,23 +73,25 @@ def main(arguments: Sequence[str]) -> int:
     """Run all; print one JSON object for each as soon as it is known. 1 when one was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.known_faults", description=__doc__)
     parser.add_argument("--histories", type=int, default=1_000)
+    parser.add_argument("--only", help="steps, as of python -m simulation")
     parser.add_argument("names", nargs="*", default=NAMES)
     options = parser.parse_args(arguments)
     mutants = {mutant.name: mutant for mutant in MUTANTS}
     with tempfile.TemporaryDirectory(prefix="winnow-faults-") as folder:
         copy = Path(folder) / "checkout"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
-        found = [_find(copy, mutants[name], options.histories) for name in options.names]
+        found = [_find(copy, mutants[name], options.histories, options.only) for name in options.names]
     return 0 if all(found) else 1
 
 
-def _find(copy: Path, mutant: Mutant, histories: int) -> bool:
+def _find(copy: Path, mutant: Mutant, histories: int, only: str | None) -> bool:
     path, broken = mutate(copy, mutant)
     sound = path.read_text()
     path.write_text(broken)
     command = [sys.executable, "-W", "ignore", "-m", "simulation", "--histories", str(histories), "--tries", "0"]
+    chosen = [] if only is None else ["--only", only]
     try:
-        run = subprocess.run([*command, "--first"], cwd=copy, capture_output=True, text=True, check=False)
+        run = subprocess.run([*command, *chosen, "--first"], cwd=copy, capture_output=True, text=True, check=False)
     finally:
         path.write_text(sound)
     match = re.search(r"^Seed (\d+) broke a promise: (.*)$", run.stdout, re.MULTILINE)
