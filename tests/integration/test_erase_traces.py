@@ -65,7 +65,7 @@ def dump_tables(store_url: str) -> Iterator[tuple[str, bytes]]:
         names = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
         assert names
         for (name,) in names:
-            with server.cursor().copy(f'COPY "{name}" TO STDOUT') as copied:  # type: ignore[call-overload]
+            with server.cursor().copy(f'COPY "{name}" TO STDOUT') as copied:
                 yield name, b"".join(bytes(part) for part in copied)
 
 
