@@ -259,6 +259,9 @@ def test_command_says_how_many_were_left_out(world: World, tmp_path: Path, monke
     assert "1 record appended, 1 of erased keys left out" in told.stdout
     document = winnow("ingest", "files", TOPIC, path, "--json").document
     assert (document["records_appended"], document["records_skipped"], document["records_erased"]) == (0, 1, 1)
+    (call,) = winnow("ingest", "list", TOPIC, "--json").document
+    assert (call["records_appended"], call["records_erased"]) == (1, 1)
+    assert "erased" in winnow("ingest", "list", TOPIC).stdout
 
 
 def test_records_of_other_topics_beside_old_copies_are_no_mistake(world: World, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def _show_calls(found: IngestCalls) -> None:
             f"{call.records_appended:,}",
             "" if call.records_skipped is None else f"{call.records_skipped:,}",
             f"{call.records_quarantined:,}" if call.records_quarantined else "",
+            f"{call.records_erased:,}" if call.records_erased else "",
             _format_partitions(call),
             "yes" if call.undoable else "no",
             call.reason or "",
@@ -90,11 +91,12 @@ def _show_calls(found: IngestCalls) -> None:
         "appended",
         "skipped",
         "quarantined",
+        "of erased keys",
         "offsets",
         "can be undone",
         "why not",
     ]
-    print_table(header, rows, right=(2, 3, 4, 5), sentences=(6, 8))
+    print_table(header, rows, right=(2, 3, 4, 5, 6), sentences=(7, 9))
     left_out = found.total - len(rows)
     if left_out:
         print_lines(f"{format_count(left_out, 'older call')}: winnow ingest list {found.topic} --limit {found.total}")

@@ -181,6 +181,8 @@ class IngestLedger:
     it moved, before it did; None: an older Winnow wrote this ledger. ``partitions``: those of all records that it read.
     ``receipts_before``: number of receipts then. ``file_digests``: digest of each of its files without offsets -> as-of
     of that file's ingest before, None: the first.
+
+    ``records_erased``: old copies of erased keys that were left out.
     """
 
     ingest_id: str
@@ -199,6 +201,7 @@ class IngestLedger:
     files: int = 0
     records_skipped: int = 0
     records_quarantined: int = 0
+    records_erased: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,6 +282,7 @@ class IngestCommit:
             files=len(self.files),
             records_skipped=self.skipped,
             records_quarantined=self.quarantined,
+            records_erased=self.records_erased,
         )
         reference = write_ledger(head.documents, ledger, self.as_of_ms)
         state = replace(

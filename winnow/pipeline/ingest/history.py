@@ -42,7 +42,7 @@ class IngestCall:
     """One ingest call. ``reason``: why it cannot be undone now, None: it can.
 
     ``snapshot_id`` None: the snapshot is expired. ``files`` and the counts of records that were skipped or quarantined
-    are None for calls of an older Winnow.
+    are None for calls of an older Winnow. ``records_erased``: old copies of erased keys that were left out.
     """
 
     ingest_id: str
@@ -55,6 +55,7 @@ class IngestCall:
     partitions: tuple[IngestedPartition, ...]
     undoable: bool
     reason: str | None
+    records_erased: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,7 @@ def _describe_call(
         partitions=tuple(_describe_partition(p, ledger.slices.get(p, ())) for p in list_touched_partitions(ledger)),
         undoable=reason is None,
         reason=reason,
+        records_erased=ledger.records_erased,
     )
 
 

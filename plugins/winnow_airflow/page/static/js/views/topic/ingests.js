@@ -71,6 +71,17 @@ function drawCalls(topic, answer, ask) {
           hint: "Records without a key; winnow read --quarantined shows them",
           cell: (row) => (row.records_quarantined ? formatCount(row.records_quarantined) : EMPTY_VALUE),
         },
+        ...(answer.calls.some((row) => row.records_erased)
+          ? [
+              {
+                key: "erased",
+                label: "Of erased keys",
+                align: "right",
+                hint: "Old copies of erased keys, which were left out",
+                cell: (row) => (row.records_erased ? formatCount(row.records_erased) : EMPTY_VALUE),
+              },
+            ]
+          : []),
         { key: "offsets", label: "Offsets", cell: createOffsets },
         { key: "undo", label: "", align: "right", cell: (row) => createUndoButton(topic, row) },
       ],
