@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate, update_table_
 from tests.support.world import World, open_world, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.log import file_checksums, sql_catalog, topic_log
+from winnow.log import file_checksums, snapshot_expiry, sql_catalog, topic_log
 from winnow.log.head import Change, Head
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
 from winnow.log.snapshot_expiry import expire_snapshots
@@ -160,6 +160,26 @@ def test_a_commit_does_not_bring_back_what_another_process_expired(world: World,
         commit(world, [paper(7)])
     assert len(world.snapshot_ids(TOPIC)) == 6
     assert not set(going) & set(world.snapshot_ids(TOPIC))
+
+
+def test_an_expiry_takes_no_snapshot_to_which_another_engine_rolled_back_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        commit(world, [paper(number)])
+    going = world.snapshot_ids(TOPIC)[:2]
+    genuine = snapshot_expiry._commit_expiry
+
+    def commit_late(table: Table, ids: Sequence[int]) -> None:
+        monkeypatch.setattr(snapshot_expiry, "_commit_expiry", genuine)
+        plain_catalog(world).load_table(IDENTIFIER).manage_snapshots().rollback_to_snapshot(going[0]).commit()
+        genuine(table, ids)
+
+    monkeypatch.setattr(snapshot_expiry, "_commit_expiry", commit_late)
+    expire_snapshots(world.installation.log.open(TOPIC), frozenset(going))
+    metadata = plain_catalog(world).load_table(IDENTIFIER).metadata
+    assert metadata.current_snapshot_id == going[0]
+    assert set(going) & {each.snapshot_id for each in metadata.snapshots} == {going[0]}
 
 
 def test_updates_that_concern_older_snapshots_see_all_of_them(world: World) -> None:

@@ -31,6 +31,9 @@ MAINTENANCE = (
     )
     .changes("_find_unreferenced_metadata", return_value("pending", "of_quarantine"))
     .caught_by("test_a_list_of_the_quarantine_that_a_snapshot_still_names_stays_though_it_was_written_down"),
+    Mutant("expiry-over-another-head", "an expiry takes the snapshot to which another engine rolled back meanwhile")
+    .changes("_commit_expiry", replace("(head,)", "()"))
+    .caught_by("test_an_expiry_takes_no_snapshot_to_which_another_engine_rolled_back_meanwhile"),
     Mutant("spill-open-to-all", "everybody may look into what tasks spill")
     .changes("FOLDER_MODE", assign("0o755"))
     .caught_by("test_what_is_spilled_can_be_read_by_its_owner_alone"),

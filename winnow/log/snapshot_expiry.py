@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotsUpdate
 
 from winnow.errors import CommitConflictError, DamagedMetadataError
 from winnow.files import storage
@@ -18,6 +19,7 @@ from winnow.log.catalog_access import translate_catalog_errors, wait_before_retr
 from winnow.log.document_copies import Document
 from winnow.log.document_places import locate_copy
 from winnow.log.head import Head
+from winnow.log.head_checks import MAIN
 from winnow.log.manifests import list_live_manifests, list_live_paths
 from winnow.log.quarantine import Quarantine
 from winnow.log.state import STATE_PROPERTY, StateReference, make_state_document, read_state
@@ -321,17 +323,30 @@ def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], whe
     """Expire those of ``snapshot_ids`` that the table still has. False: other commits came first too often."""
     for attempt in range(MAXIMUM_COMMIT_TRIES):
         table = load()
-        there = [] if table is None else table.metadata.snapshots
-        going = [s.snapshot_id for s in there if s.snapshot_id in snapshot_ids]
-        if table is None or not going:
+        if table is None:
+            return True
+        named = {reference.snapshot_id for reference in table.metadata.refs.values()}
+        there = [each.snapshot_id for each in table.metadata.snapshots]
+        going = [each for each in there if each in snapshot_ids and each not in named]
+        if not going:
             return True
         try:
             with translate_catalog_errors(f"Snapshots of {where} were not expired"):
-                table.maintenance.expire_snapshots().by_ids(going).commit()
+                _commit_expiry(table, going)
             return True
         except (CommitFailedException, ValueError):
             wait_before_retry(attempt)  # ValueError: another sweep has expired one of them meanwhile
     return False
+
+
+def _commit_expiry(table: Table, going: Sequence[int]) -> None:
+    """Expire snapshots if the table's head is still the one that was loaded.
+
+    PyIceberg asks for no such thing: another engine's rollback to one of these snapshots would lose it meanwhile.
+    """
+    head = AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": table.metadata.current_snapshot_id})
+    with table.transaction() as transaction:
+        transaction._apply((RemoveSnapshotsUpdate(snapshot_ids=list(going)),), (head,))
 
 
 def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:
