@@ -345,8 +345,9 @@ def _commit_expiry(table: Table, going: Sequence[int]) -> None:
     PyIceberg asks for no such thing: another engine's rollback to one of these snapshots would lose it meanwhile.
     """
     head = AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": table.metadata.current_snapshot_id})
+    removed = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(going)})
     with table.transaction() as transaction:
-        transaction._apply((RemoveSnapshotsUpdate(snapshot_ids=list(going)),), (head,))
+        transaction._apply((removed,), (head,))
 
 
 def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import threading
 import uuid
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from winnow.clock import Clock
 from winnow.errors import FormatVersionError, ServiceError, WinnowError
 from winnow.files import private_files
 from winnow.files.disk_sync import sync_folder
+from winnow.files.file_lock import lock_file
 from winnow.store.database import Database, mask_address
 from winnow.store.migrations import FIRST_REVISION, HEAD_REVISION, VERSION_TABLE
 
@@ -142,7 +142,14 @@ def _lock_migration(database: Database) -> Iterator[None]:
             next="Make its folder writable or point WINNOW_STORE_URL elsewhere, then run it again.",
         ) from problem
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases the lock
+        try:
+            lock_file(lock)
+        except TimeoutError as problem:
+            raise ServiceError(
+                f"The metadata store {path} cannot be opened: {problem}.",
+                left="Nothing was changed.",
+                next="End that process if it was stopped, then run it again.",
+            ) from problem
         yield
 
 
