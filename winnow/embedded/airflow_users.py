@@ -7,6 +7,7 @@ SimpleAuthManager, both below ``WINNOW_HOME/airflow`` with mode 0600. An Airflow
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -18,8 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from winnow.config.settings import Settings
-from winnow.errors import ServiceError, UsageError
-from winnow.files.file_lock import lock_file
+from winnow.errors import UsageError
 
 LOGIN = "admin"
 ROLES = ("viewer", "user", "op", "admin")
@@ -178,12 +178,5 @@ def _replace(path: Path, content: Mapping[str, str]) -> None:
 def _hold_lock(settings: Settings) -> Iterator[None]:
     settings.airflow_home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (settings.airflow_home / "users.lock").open("a") as stream:
-        try:
-            lock_file(stream)
-        except TimeoutError as problem:
-            raise ServiceError(
-                f"{problem}.",
-                left="No user was changed.",
-                next="End that process if it was stopped, then run it again.",
-            ) from problem
+        fcntl.flock(stream, fcntl.LOCK_EX)
         yield
