@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from winnow.config.masking import MASK
 from winnow.config.setting_types import (
+    Approvals,
     BytesPerSecond,
     Count,
     DagPrefix,
@@ -313,7 +314,7 @@ class ScrubSettings(_Frozen):
 
 
 class EraseSettings(_Frozen):
-    """What `winnow erase` needs: the secret for the digests of erased keys, and where the DAG finds keys."""
+    """What `winnow erase` needs: the secret for the digests of erased keys, where the DAG finds keys, who approves."""
 
     secret: Secret = describe_setting(
         "The secret with which digests of erased keys are made (HMAC-SHA-256), at least 16 bytes; set it in the "
@@ -332,6 +333,18 @@ class EraseSettings(_Frozen):
         "Folders and URIs below which the DAG `erase_keys` may read files with keys. If not set, it reads none.",
         default=(),
         example='roots = ["s3://privacy/requests"]',
+    )
+    approvals: Approvals = describe_setting(
+        "How many persons an erasure takes, 1 or 2. With 2, who asks for one only makes a request, and another user "
+        "of Airflow who may trigger the DAG `erase_keys` approves it on the page.",
+        default=1,
+        example="approvals = 2",
+    )
+    shell_approval: bool = describe_setting(
+        "With two persons: whether another user of the operating system may approve at a shell, too "
+        "(`winnow erase approve`).",
+        default=False,
+        example="shell_approval = true",
     )
 
 

@@ -46,6 +46,13 @@ def _count(value: object) -> int:
     return number
 
 
+def _approvals(value: object) -> int:
+    number = _count(value)
+    if number > 2:  # noqa: PLR2004 - one or two persons
+        raise ValueError("it must be 1 or 2")
+    return number
+
+
 def _parse_size(value: object) -> float | None:
     found = _SIZE.fullmatch(str(value).strip()) if isinstance(value, str | int) else None
     if found is None:
@@ -212,6 +219,9 @@ FolderPath = Annotated[Path, BeforeValidator(_check_text)]
 
 Count = Annotated[int, BeforeValidator(_count)]
 """A whole number of at least 1."""
+
+Approvals = Annotated[int, BeforeValidator(_approvals)]
+"""1 or 2."""
 
 SizeBytes = Annotated[int, BeforeValidator(_size_bytes)]
 """``536870912``, ``512MB`` or ``512M`` (powers of 1000), ``512MiB`` (powers of 1024), any case; at least 1 MB."""

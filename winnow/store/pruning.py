@@ -19,6 +19,7 @@ from winnow.store.alert_events import AlertEventTable
 from winnow.store.audit_chain import remove_oldest
 from winnow.store.database import StorePart
 from winnow.store.deadlines import DeadlineTable
+from winnow.store.erase_requests import MAXIMUM_REQUEST_AGE_MS, EraseRequestTable
 from winnow.store.rows import RunState
 from winnow.store.run_progress import remove_progress
 from winnow.store.samples import ALL_TOPICS, HOURLY_MS, SampleTable
@@ -66,6 +67,7 @@ class History(StorePart):
             (_old_ledger(topic, before_ms), partial(_prune_rows, tables.RetiredFileTable)),
             (_old_samples(topic, before_ms), lambda *prune: Pruned(_remove_samples(*prune))),
             (_old_deadlines(topic, before_ms), partial(_prune_rows, DeadlineTable)),
+            (_old_requests(topic, before_ms), partial(_prune_rows, EraseRequestTable)),
             (_old_audit(before_ms), lambda session, _, most: Pruned(remove_oldest(session, before_ms, most))),
             (AlertEventTable.at_ms < before_ms, _prune_events),
         )
@@ -146,6 +148,12 @@ def _thinned_samples(topic: str, before_ms: int) -> ColumnElement[bool]:
 def _old_deadlines(topic: str, before_ms: int) -> ColumnElement[bool]:
     row = DeadlineTable
     return and_(row.topic == topic, row.deadline_ms < before_ms, row.settled_at_ms.is_not(None))
+
+
+def _old_requests(topic: str, before_ms: int) -> ColumnElement[bool]:
+    # Whatever its state: long before this no request is worth anything any more.
+    row = EraseRequestTable
+    return and_(row.topic == topic, row.requested_at_ms < before_ms - MAXIMUM_REQUEST_AGE_MS)
 
 
 # Each statement checks again that a row is old: between choosing and removing, a run may be opened again.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from winnow.store.assessments import Assessments
     from winnow.store.audit import AuditLog
     from winnow.store.deadlines import Deadlines
+    from winnow.store.erase_requests import EraseRequests
     from winnow.store.idle_topics import IdleTopics
     from winnow.store.ingest_lag import IngestLags
     from winnow.store.ingests import Ingests
@@ -49,6 +50,7 @@ PARTS: Final = {
     "run_history": ("run_queries", "RunHistory"),
     "job_progress": ("run_progress", "SparkJobs"),
     "ingests": ("ingests", "Ingests"),
+    "erase_requests": ("erase_requests", "EraseRequests"),
     "ingest_lags": ("ingest_lag", "IngestLags"),
     "verdicts": ("runs", "Verdicts"),
     "quality": ("run_queries", "Quality"),
@@ -90,6 +92,7 @@ class Store:
     run_history: RunHistory
     job_progress: SparkJobs
     ingests: Ingests
+    erase_requests: EraseRequests
     ingest_lags: IngestLags
     verdicts: Verdicts
     quality: Quality

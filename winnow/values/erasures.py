@@ -56,6 +56,58 @@ class AbsenceScan:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that held a key when its erasure was asked for. ``place``: as of :class:`ErasedFile`."""
+
+    path: str
+    place: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErasurePlan:
+    """What somebody asks another person to approve. Immutable: an approval holds for the digest of this document.
+
+    ``keys_from``: the place of the file with the keys; None: they were typed, so the same call is made again.
+    ``binding``: as :func:`compute_binding` makes it. ``keys_found``, ``records``, ``files_total``, ``size_bytes``: when
+    it was asked for; what is appended until the erasure goes, too. ``files``: the first of them. ``outside``: places
+    that are not reached.
+    """
+
+    request_id: str
+    topic: str
+    table_uuid: str
+    requested_by: str
+    requested_at_ms: int
+    reason: str
+    keys_from: str | None
+    with_tombstone: bool
+    break_pins: bool
+    key_id: str
+    binding: str
+    keys: int
+    keys_found: int
+    records: int
+    files_total: int
+    size_bytes: int
+    files: tuple[PlannedFile, ...] = ()
+    outside: tuple[str, ...] = ()
+    format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Who asked for an erasure, and which other person approved it. ``plan_sha256``: of what was approved."""
+
+    request_id: str
+    plan_sha256: str
+    requested_by: str
+    requested_at_ms: int
+    approved_by: str
+    approved_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ErasureDocument:
     """One erasure, or the lifting of some (``lifts``). Immutable.
 
@@ -63,6 +115,7 @@ class ErasureDocument:
     the erasure. ``files``: that held one. ``records``: that were erased. ``snapshots``: that named one of the files.
     ``scan``: what was read of the new log before the commit. ``outside``: places that were not touched, each with what
     to do there. ``previous``: sha256 of the erasure document before this one; None: it is the topic's first.
+    ``approvals``: empty where one person is enough.
     """
 
     erasure_id: str
@@ -83,6 +136,7 @@ class ErasureDocument:
     outside: tuple[str, ...] = ()
     previous: str | None = None
     lifts: bool = False
+    approvals: tuple[Approval, ...] = ()
     format_version: int = 1
 
 
@@ -107,6 +161,20 @@ class KeyDigester:
 def compute_key_id(secret: bytes) -> str:
     """Compute the name of a secret, by which another one is told from it; it tells nothing of the secret."""
     return hmac.digest(secret, b"winnow: name of the secret", "sha256").hex()[:KEY_ID_DIGITS]
+
+
+def compute_binding(secret: bytes, digests: Iterable[bytes], *, with_tombstone: bool, break_pins: bool) -> str:
+    """Compute the keyed digest by which an approval is bound to the keys, the topic's life and the options, in hex.
+
+    Args:
+        secret: that of the installation.
+        digests: of the keys, which have the topic's life in them.
+        with_tombstone: an option of the erasure.
+        break_pins: another one.
+    """
+    options = bytes([with_tombstone, break_pins])
+    message = b"winnow: what an approval is for" + options + b"".join(sorted(digests))
+    return hmac.digest(secret, message, "sha256").hex()
 
 
 def encode_digests(digests: Iterable[bytes]) -> str:

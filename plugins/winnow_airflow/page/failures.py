@@ -21,6 +21,7 @@ _STATUSES: Final[dict[type[WinnowError], int]] = {
     errors.UnknownTopicError: 404,
     errors.ForeignTableError: 409,
     errors.UndoRefusedError: 409,
+    errors.EraseRefusedError: 409,
     errors.FormatVersionError: 409,
     errors.UsageError: 400,
     errors.BadInputError: 400,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winnow.config.definitions import LATEST_TABLE
 from winnow.errors import RunAgainError, WinnowError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.erase.approval import find_request, read_plan, require_unused
 from winnow.pipeline.erase.erase import CommittedErasure, EraseRequest, commit_erasure
 from winnow.pipeline.erase.scan import Progress
 from winnow.pipeline.installation import Installation
@@ -16,6 +17,7 @@ from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
+from winnow.store.erase_requests import RequestedErasure, RequestState
 from winnow.values.erasures import ErasureDocument
 
 
@@ -44,6 +46,42 @@ class EraseReport:
     outside: tuple[str, ...]
 
 
+def erase_or_ask(
+    installation: Installation,
+    request: EraseRequest,
+    progress: Progress = lambda done, total: None,
+    *,
+    keys_from: str | None = None,
+    is_first_try: bool = True,
+) -> EraseReport | RequestedErasure:
+    """Erase keys; where that takes two persons, ask for it as long as it is not approved, which commits nothing.
+
+    Args:
+        installation: where.
+        request: with ``request_id``: it is carried out or refused, and no other request is made.
+        progress: as of :func:`erase_keys`.
+        keys_from: the place of the file with the keys; None: they were typed.
+        is_first_try: refuse a request that was carried out; else it is completed.
+
+    Raises:
+        EraseRefusedError: the request is not approved, or was carried out, or is for something else, or too old.
+        Also the errors of :func:`erase_keys`.
+    """
+    if request.request_id is not None:
+        found = installation.store.erase_requests.find(request.request_id)
+        if is_first_try:
+            require_unused(found)
+    elif installation.settings.erase.approvals > 1:
+        found = find_request(installation, request, keys_from=keys_from, progress=progress)
+        if found.state is RequestState.PENDING:
+            return found
+    else:
+        found = None
+    if found is not None:
+        request = replace(request, request_id=found.request_id, reason=read_plan(found).reason)
+    return erase_keys(installation, request, progress)
+
+
 def erase_keys(
     installation: Installation, request: EraseRequest, progress: Progress = lambda done, total: None
 ) -> EraseReport:
@@ -55,6 +93,8 @@ def erase_keys(
     """
     started_ms = installation.now_ms()
     committed = commit_erasure(installation, request, progress)
+    if request.request_id is not None:
+        installation.store.erase_requests.note_used(request.request_id, committed.erasure_id)
     topic = request.topic
     log = installation.log.open(topic)
     complete_store(installation, log)

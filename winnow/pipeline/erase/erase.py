@@ -31,6 +31,7 @@ from winnow.log.pinned_snapshots import unpin_snapshots
 from winnow.log.snapshot_expiry import list_snapshots_naming
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.leftovers import apply_voided_ingests
+from winnow.pipeline.erase.approval import bind_request, find_carried_out, require_approval
 from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.rewriting import Rewriting
 from winnow.pipeline.erase.scan import KeyScans, Progress, list_newest_offsets, list_pins
@@ -60,13 +61,17 @@ ERASURE_PROPERTY = "winnow.erasure"
 
 @dataclass(frozen=True, slots=True)
 class EraseRequest:
-    """What is to be erased of a topic, and why. ``keys``: one or more, none twice."""
+    """What is to be erased of a topic, and why. ``keys``: one or more, none twice.
+
+    ``request_id``: what another person approved; None: nobody was asked.
+    """
 
     topic: str
     keys: Sequence[bytes]
     reason: str
     with_tombstone: bool = False
     break_pins: bool = False
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class CommittedErasure:
 
 
 class _ErasedBeforeError(Exception):
-    """An earlier erasure covers all keys, nothing of them is left, and nothing was appended since. Has its document."""
+    """Nothing is to be done: an earlier erasure, whose document this has, covers all keys or used the approval."""
 
     def __init__(self, document: ErasureDocument) -> None:
         super().__init__()
@@ -92,8 +97,8 @@ def commit_erasure(
     """Commit the erasure of keys from the log of a topic; files are deleted by a sweep afterwards.
 
     Raises:
-        EraseRefusedError: the topic is deleted, a pin keeps a snapshot with such records, or a table of the latest
-            state is there that nobody brings up to date. Nothing was changed.
+        EraseRefusedError: it takes an approval that is not there, the topic is deleted, a pin keeps a snapshot with
+            such records, or a table of the latest state is there that nobody brings up to date. Nothing was changed.
         ConfigurationError: the secret is missing, or is not that of the topic's earlier erasures.
         ValidationFailedError, DamagedSegmentError: the result is wrong, or a segment is damaged; nothing was changed.
         RunAgainError: another erasure came first, or a sweep took this call for dead.
@@ -116,6 +121,7 @@ class _Erasure:
         self._secret = load_secret(installation, self._head.state, left=NOTHING_ERASED, makes=True)
         digester = KeyDigester(self._secret, self._head.table_uuid)
         self._digests = frozenset(map(digester.compute, request.keys))
+        self._binding = bind_request(self._secret, self._digests, request)
         self._scans = KeyScans(request.topic, pa.array(sorted(set(request.keys)), pa.binary()), progress)
         self._rewriting = Rewriting(installation, self._scans, self._erasure_id, self._head.location)
         self._row = IngestHeartbeat(
@@ -174,6 +180,9 @@ class _Erasure:
                 left=NOTHING_ERASED,
                 next="Run it again.",
             )
+        if (carried_out := find_carried_out(state, self._request.request_id)) is not None:
+            raise _ErasedBeforeError(carried_out)
+        require_approval(installation, self._request, self._binding)
         self._scans.check_quarantine(installation.log.quarantine(self._log.topic, head))
         live = self._log.segments(head)
         holding = self._scans.scan_segments(segment for some in live.values() for segment in some)
@@ -280,6 +289,7 @@ class _Erasure:
             scan=AbsenceScan(scans.read_files, scans.read_bytes, scans.quarantine_files, now_ms),
             outside=tuple(list_outside_places(self._installation, state)),
             previous=state.erasures[-1].sha256 if state.erasures else None,
+            approvals=require_approval(self._installation, self._request, self._binding),
         )
 
     def _discard(self) -> None:
