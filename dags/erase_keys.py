@@ -32,6 +32,11 @@ sweep. Running it again changes nothing.
 | `reason` | why; it is in the certificate and the audit log. No key, please |
 | `with_tombstone` | leave a tombstone at each key's newest record, so that consumers learn of it |
 | `break_pins` | also where a restore at work, or a tag, keeps a snapshot with such records |
+| `request_id` | the request that another person approved; the page sets it |
+
+With the setting `erase.approvals` = 2 a run without `request_id` only asks for the erasure. Another user who may
+trigger this DAG approves it on the page, and a run with its `request_id` erases exactly that, once, within seven days.
+If the file has other keys by then, it is refused.
 
 What was done, and what Winnow cannot reach: `winnow erase certificate ID`, with the id that the task returns. It sends
 the event of the topic's asset, with `operation` `erase` and `records_erased`.
@@ -50,6 +55,8 @@ def erase() -> erase_steps.EraseRow:
     context: Any = get_current_context()
     with task_start.open_task_installation(context) as installation:
         topic_rights.require_right(installation, context, [context["params"]["topic"]])
+        if installation.settings.erase.approvals > 1:
+            topic_rights.require_person(context)
         wanted = cast("erase_steps.EraseParams", dict(context["params"]))
         done = erase_steps.erase_keys(installation, wanted, is_first_try=context["ti"].try_number <= 1)
     if done.told is not None:
@@ -91,6 +98,12 @@ with DAG(
             type="boolean",
             title="Break pins",
             description="Also where a restore at work, or a tag, keeps a snapshot with such records.",
+        ),
+        "request_id": Param(
+            None,
+            type=["null", "string"],
+            title="Approved request",
+            description="Where erasures take two persons: the request that was approved. Empty: ask for it.",
         ),
     },
 ) as erase_keys:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from winnow.errors import UsageError
+
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation
 
@@ -23,6 +25,20 @@ def find_person(context: Mapping[str, Any]) -> str | None:
     run = context["dag_run"]
     name: str | None = getattr(run, "triggering_user_name", None)
     return name if name is not None or str(run.run_type) not in _OF_PEOPLE else ""
+
+
+def require_person(context: Mapping[str, Any]) -> None:
+    """Check that Airflow names the person who triggered the run, for what takes two.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if not find_person(context):
+        raise UsageError(
+            "This takes two persons, and Airflow does not name anybody who triggered this run.",
+            left="Nothing was done.",
+            next="Trigger it on the page, or in Airflow.",
+        )
 
 
 def require_right(installation: Installation, context: Mapping[str, Any], topics: Iterable[str]) -> None:

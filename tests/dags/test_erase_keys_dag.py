@@ -52,6 +52,7 @@ def ask(path: Path | str, **others: Any) -> EraseParams:
         "reason": "request 4711",
         "with_tombstone": False,
         "break_pins": False,
+        "request_id": None,
         **others,
     }
     return wanted  # type: ignore[no-any-return]
@@ -105,7 +106,7 @@ def test_a_run_erases_the_keys_of_a_file_and_tells_readers_and_a_second_one_chan
     assert {each["erasure_id"] for each in values} == {event["plan_id"]}
     assert all(
         (each["keys"], each["records"], each["files"], each["deleted"]) == (1, 5, 1, True)
-        and set(each) == {"topic", "erasure_id", "keys", "records", "files", "deleted", "closed"}
+        and set(each) == {"topic", "erasure_id", "request_id", "keys", "records", "files", "deleted", "closed"}
         for each in values
     )
     assert KEY not in f"{values}{confs}{event}{entry}{caplog.text}"

@@ -21,7 +21,6 @@ from tests.support.world import (
     record,
     run_between_head_and_commit,
 )
-from winnow.cli.erase import make_certificate_document
 from winnow.config.settings import load_settings
 from winnow.engine import key_erasure
 from winnow.errors import (
@@ -44,7 +43,7 @@ from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.erase import complete, rewriting
-from winnow.pipeline.erase.certificate import Certificate, make_certificate
+from winnow.pipeline.erase.certificate import Certificate, make_certificate, make_certificate_document
 from winnow.pipeline.erase.complete import EraseReport, describe_consequences, erase_keys
 from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 from winnow.pipeline.erase.key_files import read_key_file

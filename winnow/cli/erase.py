@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from winnow.cli.erase_requests import APPROVE, REJECT, REQUESTS, decide_request, show_requests, tell_request
 from winnow.cli.key_text import MAY_BE_BASE64
 from winnow.cli.options import Json, Reason, open_for_command
 from winnow.cli.output import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from winnow.pipeline.erase.complete import EraseReport
     from winnow.pipeline.erase.whereabouts import KeyWhereabouts
     from winnow.pipeline.installation import Installation
+    from winnow.store.erase_requests import RequestedErasure
 
 CERTIFICATE: Final = "certificate"
 STANDARD_INPUT: Final = "-"
@@ -52,7 +54,9 @@ def erase(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="TOPIC | certificate [ID]", help="The topic; or the word certificate and an erasure's id."
+            metavar="TOPIC | certificate [ID] | requests [TOPIC] | approve ID | reject ID",
+            help="The topic; or the word certificate and an erasure's id; or, where erasures take two persons, what is "
+            "asked for, and the id of a request.",
         ),
     ],
     key: Annotated[
@@ -104,6 +108,8 @@ def erase(
     are expired and files deleted at once, without a grace. Old copies that come later are left out of every ingest.
     What Winnow cannot reach is listed, with what to do there. Cannot be undone. Killed at any moment, run it again.
 
+    With erase.approvals=2 it only asks for it; once another person has approved that, the same call erases.
+
     Example: winnow erase orders --key - --reason "request 4711" < key.txt
 
     Example: winnow erase certificate 5f0c12ab --verify
@@ -111,6 +117,12 @@ def erase(
     asks_certificate = words[0] == CERTIFICATE and (len(words) > 1 or of_topic is not None)
     if asks_certificate:
         _certify(words[1:], key, of_topic, verify=verify, html=html, as_json=as_json)
+        return
+    if _asks_about_requests(words, has_keys=key is not None or keys_from is not None):
+        if words[0] == REQUESTS:
+            show_requests(words[1] if len(words) > 1 else None, as_json=as_json)
+        else:
+            decide_request(words[1], approves=words[0] == APPROVE, reason=reason or "", as_json=as_json)
         return
     if len(words) > 1 or verify or html is not None or of_topic is not None:
         raise UsageError(
@@ -123,11 +135,17 @@ def erase(
         raise UsageError(
             "Why are these keys erased? The certificate says it.", left=_NOTHING, next='Add --reason "..."'
         )
+    from winnow.pipeline.erase.complete import EraseReport
+
     with open_for_command(reason=reason) as installation:
         if allow:
             _lift(installation, words[0], keys, reason, as_json=as_json)
             return
         report = _erase(installation, words[0], keys, wish)
+        approves_at_shell, now_ms = installation.settings.erase.shell_approval, installation.now_ms()
+    if not isinstance(report, EraseReport):
+        tell_request(report, now_ms, approves_at_shell=approves_at_shell, as_json=as_json)
+        return
     if not report.keys_found and not report.was_erased and _may_be_base64(wish):
         print_message(MAY_BE_BASE64)
     if as_json:
@@ -136,8 +154,14 @@ def erase(
     print_lines(_format_report(report))
 
 
-def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wish) -> EraseReport:
-    from winnow.pipeline.erase.complete import describe_consequences, erase_keys
+def _asks_about_requests(words: list[str], *, has_keys: bool) -> bool:
+    if has_keys:
+        return False  # a topic may have such a name
+    return words[0] == REQUESTS or (len(words) == 2 and words[0] in {APPROVE, REJECT})  # noqa: PLR2004 - word and id
+
+
+def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wish) -> EraseReport | RequestedErasure:
+    from winnow.pipeline.erase.complete import describe_consequences, erase_or_ask
     from winnow.pipeline.erase.erase import EraseRequest
 
     request = EraseRequest(
@@ -146,7 +170,7 @@ def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wis
     if consequences := describe_consequences(installation, topic):
         print_message(consequences)
     with ProgressBar("Searching files") as bar:
-        return erase_keys(installation, request, bar.move)
+        return erase_or_ask(installation, request, bar.move)
 
 
 def _may_be_base64(wish: _Wish) -> bool:
@@ -190,9 +214,9 @@ def _certify(
         return
     if len(words) != 1 or key is not None:
         raise UsageError("winnow erase certificate takes the id of one erasure.", left=_NOTHING)
-    with open_for_command(to_read=True) as installation:
-        from winnow.pipeline.erase.certificate import make_certificate
+    from winnow.pipeline.erase.certificate import make_certificate, make_certificate_document
 
+    with open_for_command(to_read=True) as installation:
         found = make_certificate(installation, words[0], verify=verify)
     document = make_certificate_document(found)
     if html is not None:
@@ -213,28 +237,6 @@ def _certify(
         )
 
 
-def make_certificate_document(found: Certificate) -> dict[str, Any]:
-    """Make the JSON document of a certificate; no user byte is in it."""
-    document = asdict(found.document)
-    document.pop("hashes")
-    return {
-        **document,
-        "at": format_ms(found.document.at_ms),
-        "state": "closed" if found.open_because is None else "open",
-        "open_because": found.open_because,
-        "deleted_at_ms": found.deleted_at_ms,
-        "closed_at_ms": found.closed_at_ms,
-        "sha256": found.sha256,
-        "number": found.number,
-        "chain_length": found.chain_length,
-        "hashes": found.hashes,
-        "files": [
-            {**asdict(each.file), "is_gone": each.is_gone, "deleted_at_ms": each.deleted_at_ms} for each in found.files
-        ],
-        "verified": None if found.verified is None else asdict(found.verified),
-    }
-
-
 def _show_certificate(found: Certificate) -> None:
     document = found.document
     what = "lifting" if document.lifts else "erasure"
@@ -247,6 +249,11 @@ def _show_certificate(found: Certificate) -> None:
         f"{document.keys_found:,} of {format_count(document.keys, 'key')} found, {document.records:,} records erased",
         f"Digests: HMAC-SHA-256 with the secret {document.key_id} (--json has them)",
         f"sha256 of this document: {found.sha256}; of the one before: {document.previous or 'none'}",
+    ]
+    lines += [
+        f"Asked for by {each.requested_by} at {format_ms(each.requested_at_ms)}, approved by {each.approved_by} at "
+        f"{format_ms(each.approved_at_ms)}; sha256 of the plan: {each.plan_sha256}"
+        for each in document.approvals
     ]
     if document.scan is not None:
         lines.append(

@@ -59,6 +59,13 @@ def _list_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Digest of the one before", f"sha256 {document['previous']}" if document["previous"] else "none"),
         ("Keys stand as", f"HMAC-SHA-256 with the secret {document['key_id']}"),
     ]
+    for each in document["approvals"]:
+        asked = f"{each['requested_by']}, {format_ms(each['requested_at_ms'])}"
+        facts += [
+            ("Asked for by", asked),
+            ("Approved by", f"{each['approved_by']}, {format_ms(each['approved_at_ms'])}"),
+        ]
+        facts.append(("Digest of what was approved", f"sha256 {each['plan_sha256']}"))
     scan, verified = document["scan"], document["verified"]
     if scan is not None:
         read = f"{scan['files']:,} files ({scan['quarantine_files']:,} quarantined), {scan['size_bytes']:,} bytes"

@@ -6,10 +6,11 @@ the log, whose erasures name their requests; a row only repeats it.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Index, select, update
 
@@ -177,6 +178,25 @@ def _make_refusal(what: str) -> EraseRefusedError:
     return EraseRefusedError(
         what, left=_NOTHING, next="winnow erase requests lists them; the same erasure again makes a new one."
     )
+
+
+def name_state(requested: RequestedErasure, now_ms: int) -> str:
+    """Name the state of a request; ``expired``: too old to be approved or used."""
+    is_open = requested.state in {RequestState.PENDING, RequestState.APPROVED}
+    return "expired" if is_open and requested.is_expired(now_ms) else requested.state.value
+
+
+def describe_request(requested: RequestedErasure, now_ms: int) -> dict[str, Any]:
+    """Make the JSON document of a request: its plan, and what became of it. No user byte is in it."""
+    return {
+        **json.loads(requested.plan),
+        "plan_sha256": requested.plan_sha256,
+        "state": name_state(requested, now_ms),
+        "decided_by": requested.decided_by,
+        "decided_at_ms": requested.decided_at_ms,
+        "decided_why": requested.decided_why,
+        "erasure_id": requested.erasure_id,
+    }
 
 
 def is_same_person(one: str, other: str) -> bool:

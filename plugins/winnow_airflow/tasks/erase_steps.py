@@ -10,28 +10,35 @@ if TYPE_CHECKING:
     from winnow.pipeline.erase.complete import EraseReport
     from winnow.pipeline.installation import Installation
     from winnow.pipeline.monitor.watermark import Watermark
+    from winnow.store.erase_requests import RequestedErasure
 
 log = logging.getLogger("airflow.task")
 
 
 class EraseParams(TypedDict):
-    """The Params of ``erase_keys``. ``keys_from``: the file with the keys, which are nowhere else."""
+    """The Params of ``erase_keys``. ``keys_from``: the file with the keys, which are nowhere else.
+
+    ``request_id``: the request that another person approved; None: none was made yet, or one person is enough.
+    """
 
     topic: str
     keys_from: str
     reason: str
     with_tombstone: bool
     break_pins: bool
+    request_id: str | None
 
 
 class EraseRow(TypedDict):
     """What the task returns: a reference and counts.
 
     ``keys``: that were to be erased. ``closed``: as the certificate says it; a tombstone that stays has its key.
+    ``erasure_id`` None: nothing was erased; ``request_id`` waits for another person's approval.
     """
 
     topic: str
-    erasure_id: str
+    erasure_id: str | None
+    request_id: str | None
     keys: int
     records: int
     files: int
@@ -50,10 +57,12 @@ class KeysErased:
 def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try: bool = True) -> KeysErased:
     """Erase the keys in a file from a topic, for readers and then from disk. Repeating it changes nothing.
 
-    A later try that finds its keys erased tells consumers of it, since Airflow sends no event from a task that failed.
+    Where that takes two persons and is not approved, it is only asked for. A later try that finds its keys erased tells
+    consumers of it, since Airflow sends no event from a task that failed.
 
     Raises:
-        UsageError: the file is not below ``erase.roots``, or the erasure is refused. Nothing was changed.
+        UsageError: the file is not below ``erase.roots``, or the erasure is refused, for want of an approval for
+            instance. Nothing was changed.
         BadInputError: there is no such file, or a line of it is malformed. Nothing was changed.
         RunAgainError: the keys are erased for readers, and not yet from disk.
         WinnowError: as :func:`winnow.pipeline.erase.complete.erase_keys` says.
@@ -66,15 +75,23 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
     topic = wanted["topic"]
     keys = read_permitted_key_file(wanted["keys_from"], installation.settings.erase.roots)
     request = EraseRequest(
-        topic, keys, wanted["reason"], with_tombstone=wanted["with_tombstone"], break_pins=wanted["break_pins"]
+        topic,
+        keys,
+        wanted["reason"],
+        with_tombstone=wanted["with_tombstone"],
+        break_pins=wanted["break_pins"],
+        request_id=wanted["request_id"],
     )
-    report = complete.erase_keys(installation, request)
+    report = complete.erase_or_ask(installation, request, keys_from=wanted["keys_from"], is_first_try=is_first_try)
+    if not isinstance(report, complete.EraseReport):
+        return KeysErased(_tell_request(report))
     log.info("%s", _tell(report))
     for place in report.outside:
         log.info("Not touched: %s", place)
     row = EraseRow(
         topic=topic,
         erasure_id=report.erasure_id,
+        request_id=wanted["request_id"],
         keys=report.keys,
         records=report.records,
         files=report.files,
@@ -84,6 +101,32 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
     if report.was_erased and is_first_try:
         return KeysErased(row)
     return KeysErased(row, (report, compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())))
+
+
+def _tell_request(requested: RequestedErasure) -> EraseRow:
+    from winnow.pipeline.erase.approval import read_plan
+
+    plan = read_plan(requested)
+    log.warning(
+        "Nothing was erased: this takes two persons, and request %s waits for the other one, who approves it on the "
+        "page of topic %s (tab Erasures). %s of %s key(s) found, %s record(s) in %s file(s).",
+        plan.request_id,
+        plan.topic,
+        f"{plan.keys_found:,}",
+        f"{plan.keys:,}",
+        f"{plan.records:,}",
+        f"{plan.files_total:,}",
+    )
+    return EraseRow(
+        topic=plan.topic,
+        erasure_id=None,
+        request_id=plan.request_id,
+        keys=plan.keys,
+        records=plan.records,
+        files=plan.files_total,
+        deleted=False,
+        closed=False,
+    )
 
 
 def _tell(report: EraseReport) -> str:

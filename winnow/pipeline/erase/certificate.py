@@ -7,14 +7,15 @@ store say of its files since. ``verify`` reads the log, the table of the latest 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.arrivals.erased_records import ErasedRecords, select_counting_erasures
+from winnow.clock import format_ms
 from winnow.errors import DamagedMetadataError, DeletedTopicError, UnknownTopicError, UsageError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment_columns, translate_read_errors
@@ -113,6 +114,28 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
         files=files,
         verified=_verify(installation, log, head, _lower_ends(document, reference)) if verify else None,
     )
+
+
+def make_certificate_document(found: Certificate) -> dict[str, Any]:
+    """Make the JSON document of a certificate; no user byte is in it."""
+    document = asdict(found.document)
+    document.pop("hashes")
+    return {
+        **document,
+        "at": format_ms(found.document.at_ms),
+        "state": "closed" if found.open_because is None else "open",
+        "open_because": found.open_because,
+        "deleted_at_ms": found.deleted_at_ms,
+        "closed_at_ms": found.closed_at_ms,
+        "sha256": found.sha256,
+        "number": found.number,
+        "chain_length": found.chain_length,
+        "hashes": found.hashes,
+        "files": [
+            {**asdict(each.file), "is_gone": each.is_gone, "deleted_at_ms": each.deleted_at_ms} for each in found.files
+        ],
+        "verified": None if found.verified is None else asdict(found.verified),
+    }
 
 
 def _find_erasure(installation: Installation, erasure_id: str) -> tuple[TopicLog, Head, ErasureReference]:
