@@ -31,7 +31,7 @@ from winnow.embedded.airflow_users import add_user, format_users, locate_passwor
 from winnow.embedded.processes import stop_processes
 
 START_S = 120
-USERS = {"admin": "admin", "vera": "viewer"}
+USERS = {"admin": "admin", "bert": "admin", "vera": "viewer"}
 """Names and roles. The password of each is its name."""
 
 
@@ -64,8 +64,11 @@ class Server:
             return False
 
 
-OF_LAKES: Final[Mapping[str, Mapping[str, str]]] = {"thousand": {"WINNOW_OWNERS__growth": "ada"}}
-"""Settings of single lakes: in one of them topics of an owner are not everybody's."""
+OF_LAKES: Final[Mapping[str, Mapping[str, str]]] = {
+    "small": {"WINNOW_ERASE__APPROVALS": "2"},
+    "thousand": {"WINNOW_OWNERS__growth": "ada"},
+}
+"""Settings of single lakes: in one erasures take two persons, in the other topics of an owner are not everybody's."""
 
 
 @contextmanager
@@ -103,7 +106,8 @@ def _environment(home: Path) -> dict[str, str]:
     settings = load_settings(cwd=home, env=env)
     # Nothing is scheduled here, so a file is enough.
     environment = make_airflow_environment(settings, {**env, DATABASE_VARIABLE: make_sqlite_url(settings)})
-    add_user(settings, "vera", USERS["vera"])
+    for name in ("bert", "vera"):
+        add_user(settings, name, USERS[name])
     locate_password_file(settings).write_text(json.dumps({name: name for name in USERS}), encoding="utf-8")
     return {
         **environment,

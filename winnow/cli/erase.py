@@ -325,7 +325,7 @@ def _print_whereabouts(found: KeyWhereabouts) -> None:
 def _format_report(report: EraseReport) -> str:
     certificate = f"winnow erase certificate {report.erasure_id}"
     if report.was_erased:
-        done = f"These keys were erased from {report.topic} before, by {report.erasure_id}. Nothing was appended since."
+        done = f"These keys were erased from {report.topic} before, by {report.erasure_id}."
     elif not report.records and not report.files:
         done = f"No file of {report.topic} holds one of {format_count(report.keys, 'key')}. Later old copies stay out."
     else:

@@ -11,7 +11,7 @@ from winnow.config.settings import Settings, load_settings
 from winnow.errors import ServiceError, UsageError, WinnowError
 from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 from winnow.files.storage_health import make_service_error
-from winnow.log_reader import consequences, ingest_calls, records, undoable_changes
+from winnow.log_reader import consequences, erasures, ingest_calls, records, undoable_changes
 from winnow.log_reader.documents import Document
 from winnow.log_reader.question import Answer, Parameters
 from winnow.pipeline.installation import Installation, open_installation
@@ -27,6 +27,9 @@ QUESTIONS: Final[Mapping[str, Callable[[Installation, str, Parameters], Answer]]
     "preview": consequences.preview,
     "ingests": ingest_calls.list_calls,
     "changes": undoable_changes.list_changes,
+    "erasures": erasures.list_erasures,
+    "erasure_preview": erasures.preview,
+    "certificate": erasures.certify,
 }
 
 ENGINE_MEMORY_SHARE: Final = 4

@@ -5,6 +5,7 @@ Airflow does not authenticate the routes of plugins, so every router except stat
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -26,6 +27,7 @@ ACTION_DAGS: Final = {
     "configure": "change_topics",
     "sweep": "sweep_topics",
     "scrub": "scrub_topics",
+    "erase": "erase_keys",
 }
 """The DAG that each action of the page triggers, without the installation's prefix."""
 
@@ -77,6 +79,20 @@ def require_right_to(action: str) -> Any:
             raise HTTPException(403, f"Your role in Airflow may not trigger {dag_id}. Nothing was done.")
 
     return Depends(require)
+
+
+def require_owner_right(installation: ShownInstallation, user: str, topics: Iterable[str]) -> None:
+    """Refuse a user who may not act for the owner of one of the topics; that of a topic that is gone is unknown."""
+    wanted = set(topics)
+    owners = installation.settings.owners
+    known = installation.store.overview.find_owners(wanted) if owners else {}
+    forbidden = sorted(each for each in wanted if not may_act(owners, known.get(each), user))
+    if forbidden:
+        raise HTTPException(
+            403,
+            f"{user} may not act for the owner of {', '.join(forbidden[:5])}, by the setting owners. "
+            "Nothing was changed.",
+        )
 
 
 def may_read_records(user: BaseUser, settings: Settings) -> bool:

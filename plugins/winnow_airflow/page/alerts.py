@@ -12,7 +12,6 @@ from fastapi import APIRouter, HTTPException, Query
 from pydantic import Field
 
 from winnow.clock import format_ms
-from winnow.config.owners import may_act
 from winnow.errors import WinnowError
 from winnow.report.alert_kinds import AlertKind
 from winnow.report.alerts import format_partitions
@@ -21,7 +20,7 @@ from winnow.store.alert_handling import AlertState
 from winnow.store.audit import AuditAction
 from winnow.store.rows import AuditEntry, HandledAlert
 from winnow.values.results import OpenAlert
-from winnow_airflow.page.access import may_view, own_request, require_right_to
+from winnow_airflow.page.access import may_view, own_request, require_owner_right, require_right_to
 from winnow_airflow.page.dependencies import InstallationDep, NowDep, ShownInstallation, WindowDep
 from winnow_airflow.page.request_body import RequestBody
 from winnow_airflow.page.responses import Document, describe, describe_page
@@ -125,16 +124,7 @@ def unmute(installation: InstallationDep, now_ms: NowDep, user: GetUserDep, body
 
 
 def _require_owner_right(installation: ShownInstallation, user: str, keys: Sequence[str]) -> None:
-    """Refuse a user who may not act for the owner of one of the topics; that of a topic that is gone is unknown."""
-    topics = {key.split(":")[1] for key in keys if ":" in key}
-    known = installation.store.overview.find_owners(topics) if installation.settings.owners else {}
-    forbidden = sorted(each for each in topics if not may_act(installation.settings.owners, known.get(each), user))
-    if forbidden:
-        raise HTTPException(
-            403,
-            f"{user} may not act for the owner of {', '.join(forbidden[:5])}, by the setting owners. "
-            "Nothing was changed.",
-        )
+    require_owner_right(installation, user, (key.split(":")[1] for key in keys if ":" in key))
 
 
 def _describe_alert(alert: HandledAlert) -> Document:

@@ -19,6 +19,7 @@ from winnow_airflow.page import (
     audit,
     configuration,
     data_docs,
+    erasures,
     exports,
     index_page,
     log_questions,
@@ -93,6 +94,7 @@ def make_app() -> FastAPI:
         audit,
         data_docs,
         log_questions,
+        erasures,
         records,
     ):
         made.include_router(module.router)

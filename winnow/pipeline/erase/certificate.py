@@ -26,7 +26,7 @@ from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
-from winnow.values.erasures import ErasedFile, ErasureDocument, KeyDigester, decode_digests
+from winnow.values.erasures import Approval, ErasedFile, ErasureDocument, KeyDigester, decode_digests
 from winnow.values.topic_state import ErasureReference
 
 _MAXIMUM_ENTRIES: Final = 500
@@ -83,6 +83,65 @@ class Certificate:
     def hashes(self) -> list[str]:
         """The digests of the keys, in hex."""
         return [digest.hex() for digest in decode_digests(self.document.hashes)]
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureSummary:
+    """One erasure in a list, without its files. ``files_left``: that are not deleted yet. Else as :class:`Certificate`.
+
+    ``files``: how many held a key.
+    """
+
+    erasure_id: str
+    at_ms: int
+    by: str
+    reason: str
+    lifts: bool
+    keys: int
+    keys_found: int
+    records: int
+    files: int
+    files_left: int
+    tombstones: int
+    approvals: tuple[Approval, ...]
+    deleted_at_ms: int | None
+    closed_at_ms: int | None
+    open_because: str | None
+
+
+def list_erasures(installation: Installation, topic: str, *, limit: int) -> list[ErasureSummary]:
+    """List the newest ``limit`` erasures of ``topic``, and liftings of some, newest first.
+
+    Raises:
+        DamagedMetadataError: as :func:`make_certificate`.
+        UnknownTopicError: there is no such topic.
+    """
+    head = installation.log.open(topic).head()
+    documents = _read_chain(head)
+    numbers = range(len(documents), max(len(documents) - limit, 0), -1)
+    return [_summarize(head, documents, number) for number in numbers]
+
+
+def _summarize(head: Head, documents: Sequence[ErasureDocument], number: int) -> ErasureSummary:
+    document, reference = documents[number - 1], head.state.erasures[number - 1]
+    open_because = _explain_open(head, reference, document, is_key_left=_is_key_left(head, documents, number))
+    return ErasureSummary(
+        erasure_id=document.erasure_id,
+        at_ms=document.at_ms,
+        by=document.by,
+        reason=document.reason,
+        lifts=document.lifts,
+        keys=document.keys,
+        keys_found=document.keys_found,
+        records=document.records,
+        files=len(document.files),
+        files_left=len(head.state.list_erased_files(reference.erasure_id)),
+        tombstones=len(document.tombstones),
+        approvals=document.approvals,
+        deleted_at_ms=reference.deleted_at_ms,
+        closed_at_ms=reference.closed_at_ms if open_because is None else None,
+        open_because=open_because,
+    )
 
 
 def make_certificate(installation: Installation, erasure_id: str, *, verify: bool = False) -> Certificate:

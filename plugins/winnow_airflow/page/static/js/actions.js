@@ -15,6 +15,7 @@ const DAGS = {
   configure: "change_topics",
   sweep: "sweep_topics",
   scrub: "scrub_topics",
+  erase: "erase_keys",
 };
 const MAXIMUM_NAMES_SHOWN = 12;
 const MAXIMUM_REASON_CHARACTERS = 100;
@@ -226,6 +227,21 @@ export function openTopicChangeDialog({
   });
 }
 
+/** Creates a button about erasing keys of ``topic``; disabled for users who may not. */
+export function createEraseButton(label, topic, { onPress, kind = "", key, disabledReason = "" }) {
+  return createButton(label, {
+    kind,
+    key,
+    disabledReason: explainRefusal("erase", [topic]) || disabledReason,
+    onPress,
+  });
+}
+
+/** Opens a dialog that triggers erase_keys; its options are those of openTopicChangeDialog(), without a reason. */
+export function openEraseDialog(options) {
+  openTriggerDialog(nameDag(DAGS.erase), options);
+}
+
 const MAINTENANCE = {
   sweep: {
     label: "Sweep",
@@ -278,7 +294,7 @@ export function createDryRunButton(topic) {
 
 function openTriggerDialog(
   dagId,
-  { title, body, confirmLabel, conf, done, watch = [], wide = false, sent, ended, ready = null },
+  { title, body, confirmLabel, conf, done, watch = [], wide = false, before, sent, ended, ready = null },
 ) {
   const shown = h("code", {});
   const write = () => {
@@ -304,6 +320,7 @@ function openTriggerDialog(
     ],
     confirmLabel,
     confirm: async () => {
+      await before?.();
       const run = await triggerDagRun(dagId, conf());
       pollDagRun(done, run, () => {
         refresh();

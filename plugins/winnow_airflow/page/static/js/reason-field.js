@@ -5,12 +5,12 @@ import { createId, h } from "./dom.js";
 const MAXIMUM_REASON_CHARACTERS = 200;
 
 /** Creates the field with its label, and a hint that says where the reason will stand. */
-export function createReasonField(hint) {
+export function createReasonField(hint, { maximum = MAXIMUM_REASON_CHARACTERS } = {}) {
   const id = createId("field");
   const input = h("input", {
     id,
     name: "reason",
-    maxlength: MAXIMUM_REASON_CHARACTERS,
+    maxlength: maximum,
     required: true,
     autofocus: true,
     autocomplete: "off",

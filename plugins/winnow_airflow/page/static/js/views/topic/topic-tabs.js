@@ -4,6 +4,7 @@ import { createAuditTab } from "../audit.js";
 import { createConfigurationTab } from "../configuration/configuration.js";
 import { createRecordsTab } from "../records/records.js";
 import { createTrendsTab } from "../trends.js";
+import { createErasuresTab } from "./erasures.js";
 import { createExplainTab } from "./explain.js";
 import { createIngestsTab } from "./ingests.js";
 import { createLogTab } from "./log-tab.js";
@@ -21,6 +22,7 @@ export const TOPIC_TABS = [
   { name: "explain", label: "Explain", create: createExplainTab },
   { name: "ingests", label: "Ingests", create: createIngestsTab },
   { name: "undo", label: "Undo", create: createUndoTab },
+  { name: "erasures", label: "Erasures", create: createErasuresTab },
   { name: "table", label: "Table", create: createTableHealthTab },
   { name: "configuration", label: "Configuration", create: createConfigurationTab },
   { name: "audit", label: "Audit", create: createAuditTab },
