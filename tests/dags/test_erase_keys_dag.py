@@ -6,6 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,11 +16,12 @@ from tests.dags.conftest import RunDag
 from tests.dags.test_change_topics_dag import read_events
 from tests.support.dag_topics import build_old_lines, make_topic, read_topic
 from winnow.config.settings import Settings
-from winnow.errors import BadInputError, ConfigurationError, RunAgainError, UsageError
+from winnow.errors import BadInputError, ConfigurationError, EraseRefusedError, RunAgainError, UsageError
 from winnow.pipeline.erase.certificate import make_certificate
 from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.store.rows import Window
+from winnow_airflow import topic_rights
 from winnow_airflow.assets import build_erase_event
 from winnow_airflow.task_defaults import is_worth_retrying
 from winnow_airflow.tasks.erase_steps import EraseParams, erase_keys
@@ -202,3 +204,106 @@ def test_tombstones_stay_where_they_are_asked_for(topics: Installation, requests
     assert done.told[0].tombstones == 1
     assert (done.row["deleted"], done.row["closed"]) == (True, False)
     assert len(read_topic(topics, "orders")) == 16
+
+
+def approve(installation: Installation, request_id: str) -> None:
+    """What the other person does on the page."""
+    found = installation.store.erase_requests.find(request_id)
+    assert found is not None
+    installation.store.erase_requests.decide(
+        request_id, found.plan_sha256, approves=True, by="bert", why="checked", now_ms=installation.now_ms()
+    )
+
+
+def read_rows(airflow_home: Settings) -> list[dict[str, Any]]:
+    """What the tasks returned, in the order of the runs."""
+    with closing(sqlite3.connect(airflow_home.airflow_home / "airflow.db")) as database:
+        query = "SELECT value FROM xcom WHERE dag_id = 'erase_keys' AND task_id = 'erase' ORDER BY dag_run_id"
+        return [json.loads(value) for (value,) in database.execute(query)]
+
+
+def test_a_run_only_asks_where_it_takes_two_persons_and_one_with_the_approved_request_erases(
+    topics: Installation,
+    requests: Path,
+    run_dag: RunDag,
+    airflow_home: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody downstream is told of a request, and no byte of the key is in anything but the file."""
+    monkeypatch.setenv("WINNOW_ERASE__APPROVALS", "2")
+    told = len(read_events(airflow_home))
+    made = count_commits(topics)
+    conf = {"topic": "orders", "keys_from": str(requests / "4711.txt"), "reason": "request 4711"}
+    assert run_dag("erase_keys", **conf)["erase", -1] == "success"
+    (asked,) = topics.store.erase_requests.list_requests(Window(), topic="orders").rows
+    row = read_rows(airflow_home)[-1]
+    assert (row["erasure_id"], row["request_id"], row["records"], row["deleted"]) == (None, asked.request_id, 5, False)
+    assert asked.requested_by == "dag_test"
+    assert count_commits(topics) == made
+    assert len(read_events(airflow_home)) == told
+    assert run_dag("erase_keys", **conf, request_id=asked.request_id)["erase", -1] == "failed"
+    assert count_commits(topics) == made
+    approve(topics, asked.request_id)
+    assert run_dag("erase_keys", **conf, request_id=asked.request_id)["erase", -1] == "success"
+    assert len(read_topic(topics, "orders")) == 15
+    (event,) = read_events(airflow_home)[told:]
+    assert event["records_erased"] == 5
+    (approval,) = make_certificate(topics, event["plan_id"]).document.approvals
+    assert (approval.requested_by, approval.approved_by) == ("dag_test", "bert")
+    assert run_dag("erase_keys", **conf, request_id=asked.request_id)["erase", -1] == "failed"
+    with closing(sqlite3.connect(tmp_path / "lake" / "store.db")) as database:
+        dump = "\n".join(database.iterdump())
+    assert KEY not in f"{dump}{caplog.text}{read_rows(airflow_home)}"
+    assert find_key(tmp_path / "lake") == []
+
+
+def test_a_file_that_was_changed_since_the_approval_erases_nothing(
+    topics: Installation, requests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No retry helps, and the file as it is now is asked for by a person, not by this run."""
+    monkeypatch.setenv("WINNOW_ERASE__APPROVALS", "2")
+    path = requests / "4711.txt"
+    with open_installation(actor="anna") as opened:
+        request_id = erase_keys(opened, ask(path)).row["request_id"]
+        assert request_id is not None
+        approve(opened, request_id)
+        path.write_text(f"{KEY}\nkey-2\n")
+        made = count_commits(opened)
+        with pytest.raises(EraseRefusedError, match="other keys") as refused:
+            erase_keys(opened, ask(path, request_id=request_id))
+        assert not is_worth_retrying(refused.value)
+        assert count_commits(opened) == made
+        assert opened.store.erase_requests.list_requests(Window()).total == 1
+        path.write_text(f"{KEY}\n")
+        assert erase_keys(opened, ask(path, request_id=request_id)).row["records"] == 5
+
+
+def test_a_retry_of_an_approved_erasure_deletes_what_the_first_try_could_not(
+    topics: Installation, requests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The approval was used by the first try; the second one finds its erasure."""
+    monkeypatch.setenv("WINNOW_ERASE__APPROVALS", "2")
+    with open_installation(actor="anna") as opened:
+        request_id = erase_keys(opened, ask(requests / "4711.txt")).row["request_id"]
+        assert request_id is not None
+        approve(opened, request_id)
+        wanted = ask(requests / "4711.txt", request_id=request_id)
+        with (
+            open_installation(holder="another") as other,
+            hold_lease(other, "orders"),
+            pytest.raises(RunAgainError, match="not yet from disk"),
+        ):
+            erase_keys(opened, wanted)
+        done = erase_keys(opened, wanted, is_first_try=False)
+    assert (done.row["deleted"], done.told is not None) == (True, True)
+
+
+@pytest.mark.parametrize(("name", "run_type"), [(None, "asset_triggered"), (None, "manual"), ("", "manual")])
+def test_a_run_that_nobody_triggered_asks_for_nothing_that_takes_two(name: str | None, run_type: str) -> None:
+    """Else whoever approves would be the only person."""
+    context = {"dag_run": SimpleNamespace(triggering_user_name=name, run_type=run_type)}
+    with pytest.raises(UsageError, match="does not name anybody"):
+        topic_rights.require_person(context)
+    topic_rights.require_person({"dag_run": SimpleNamespace(triggering_user_name="anna", run_type="manual")})

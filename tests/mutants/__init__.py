@@ -8,6 +8,7 @@ from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.erase import ERASE
+from tests.mutants.erase_approval import ERASE_APPROVAL
 from tests.mutants.erase_arrivals import ERASE_ARRIVALS
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
@@ -47,6 +48,7 @@ MUTANTS = (
     *MAINTENANCE,
     *UNDO,
     *ERASE,
+    *ERASE_APPROVAL,
     *ERASE_ARRIVALS,
     *PAGE,
     *READERS,

@@ -173,7 +173,7 @@ function createNames(title, names, total) {
     h("summary", {}, `${title} (${formatCount(total)})`),
     h(
       "ul",
-      { class: "name-list is-scrolled", tabindex: "0", "aria-label": title },
+      { class: "name-list is-scrolled is-long", tabindex: "0", "aria-label": title },
       names.map((each) => h("li", {}, each)),
       more > 0 ? h("li", { class: "quiet" }, `and ${formatCount(more)} more`) : null,
     ),

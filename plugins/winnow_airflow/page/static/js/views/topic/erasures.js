@@ -62,7 +62,9 @@ export function createErasuresTab(topic) {
 }
 
 function drawErasures(topic, answer, ask, askAgain) {
-  return [
+  return h(
+    "div",
+    { class: "stack" },
     answer.files_left
       ? createCallout(
           "overdue",
@@ -73,9 +75,9 @@ function drawErasures(topic, answer, ask, askAgain) {
     answer.requests.length ? createRequestTable(topic, answer.requests, askAgain) : null,
     answer.erasures.length ? createErasureTable(topic, answer.erasures) : createNoErasures(topic),
     answer.has_more && answer.erasures.length < MANY_ERASURES
-      ? createButton("Show older erasures", { key: "more-erasures", onPress: () => ask(MANY_ERASURES) })
+      ? h("div", {}, createButton("Show older erasures", { key: "more-erasures", onPress: () => ask(MANY_ERASURES) }))
       : null,
-  ];
+  );
 }
 
 function createNoErasures(topic) {
