@@ -18,7 +18,7 @@ from tests.browser.test_actions import agree, triggered
 from tests.support.world import FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.topics.leases import hold_lease
-from winnow_airflow.tasks.erase_steps import EraseParams, KeysErased, erase_keys
+from winnow_airflow.tasks.erase_steps import KeysErased, erase_keys
 
 TOPIC = "sessions"
 SIZES = [("light", 1440), ("dark", 768), ("light", 768), ("dark", 1440)]
@@ -40,12 +40,12 @@ def lake_of(seen: BrowserPage, folder: Path) -> Iterator[World]:
         yield world
 
 
-def carry_out(seen: BrowserPage, world: World) -> KeysErased:
+def carry_out(seen: BrowserPage, world: World, *, is_first_try: bool = True) -> KeysErased:
     """Do what the newest DAG run would, as who triggered it, and end it in Airflow."""
     run = triggered(seen, "erase_keys")
     wanted: Any = {"request_id": None, **run["conf"]}
     installation = replace(world.installation, actor=run["triggering_user_name"])
-    done = erase_keys(installation, EraseParams(**wanted))
+    done = erase_keys(installation, wanted, is_first_try=is_first_try)
     address = f"{seen.server.url}/api/v2/dags/erase_keys/dagRuns/{run['dag_run_id']}"
     assert seen.page.request.patch(address, data={"state": "success"}).ok
     return done
@@ -94,7 +94,7 @@ def test_keys_of_a_file_are_erased_when_another_person_has_approved_it(look: Ope
             expect(sheet.locator("#erasures")).to_contain_text("Erased for readers, not yet from disk: ")
             other.picture("erase-unfinished-dark-1440")
         world.clock.now_ms = read_wall_clock_ms()
-        finish(other, world)
+        assert carry_out(other, world, is_first_try=False).row["deleted"]
         assert [each.key for each in world.read(topic=TOPIC) if each.key in {b"0-7", b"1-11"}] == []
         sheet.get_by_role("button", name="Ask again").click()
         rows = sheet.get_by_role("table", name=f"Erasures of {TOPIC}, newest first", exact=True).locator("tbody tr")
@@ -107,15 +107,19 @@ def test_keys_of_a_file_are_erased_when_another_person_has_approved_it(look: Ope
 
 def look_at_request(look: Open) -> BrowserPage:
     """The other person's page, with the dialog open, in every size and theme; the last one."""
-    for theme, width in SIZES:
-        seen = look("small", user="bert", theme=theme, width=width)
-        page = seen.at(f"#/topics/{TOPIC}/erasures")
-        seen.picture(f"erase-request-{theme}-{width}")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        page.get_by_role("button", name="Approve…").click()
-        dialog = page.get_by_role("dialog", name=f"Approve the erasure of 2 keys of {TOPIC}?")
-        dialog.get_by_text("Files that hold a key").click()
-        seen.picture(f"dialog-approve-{theme}-{width}", whole=False)
+    return [open_approval(look, theme, width) for theme, width in SIZES][-1]
+
+
+def open_approval(look: Open, theme: str, width: int) -> BrowserPage:
+    """The other person's page, with the dialog open."""
+    seen = look("small", user="bert", theme=theme, width=width)
+    page = seen.at(f"#/topics/{TOPIC}/erasures")
+    seen.picture(f"erase-request-{theme}-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Approve…").click()
+    dialog = page.get_by_role("dialog", name=f"Approve the erasure of 2 keys of {TOPIC}?")
+    dialog.get_by_text("Files that hold a key").click()
+    seen.picture(f"dialog-approve-{theme}-{width}", whole=False)
     return seen
 
 
@@ -128,15 +132,6 @@ def print_certificate(seen: BrowserPage) -> None:
     expect(certificate.locator("dl")).to_contain_text("bert, ")
     assert certificate.locator("dt").first.evaluate("each => getComputedStyle(each).color") == "rgb(85, 85, 85)"
     certificate.screenshot(path=seen.folder / "erasure-certificate.png", full_page=True)
-
-
-def finish(seen: BrowserPage, world: World) -> None:
-    """What the task's second try does."""
-    run = triggered(seen, "erase_keys")
-    installation = replace(world.installation, actor=run["triggering_user_name"])
-    assert erase_keys(installation, EraseParams(**run["conf"]), is_first_try=False).row["deleted"]
-    address = f"{seen.server.url}/api/v2/dags/erase_keys/dagRuns/{run['dag_run_id']}"
-    assert seen.page.request.patch(address, data={"state": "success"}).ok
 
 
 def test_viewer_sees_erasures_and_may_neither_erase_nor_approve(look: Open) -> None:

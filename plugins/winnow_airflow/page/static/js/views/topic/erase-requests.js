@@ -32,7 +32,7 @@ function createStateCell(row) {
   const by = row.decided_by ? ` by ${row.decided_by}` : "";
   return [
     h("div", {}, row.state === "used" ? "carried out" : row.state),
-    by ? h("small", {}, `${row.state === "used" ? "approved" : row.state}${by}`) : null,
+    by ? h("div", {}, h("small", {}, `${row.state === "used" ? "approved" : row.state}${by}`)) : null,
     row.erasure_id ? h("small", {}, `erasure ${shortenId(row.erasure_id)}`) : null,
   ];
 }

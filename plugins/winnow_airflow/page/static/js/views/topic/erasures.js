@@ -64,7 +64,7 @@ export function createErasuresTab(topic) {
 function drawErasures(topic, answer, ask, askAgain) {
   return h(
     "div",
-    { class: "stack" },
+    { class: "lists" },
     answer.files_left
       ? createCallout(
           "overdue",
