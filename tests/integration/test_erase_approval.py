@@ -19,7 +19,7 @@ from tests.support.cli_runner import b64, winnow
 from tests.support.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
 from winnow.clock import DAY_MS, read_wall_clock_ms
 from winnow.config.settings import load_settings
-from winnow.errors import EraseRefusedError, PlanVoidError, RunAgainError
+from winnow.errors import ConfigurationError, EraseRefusedError, PlanVoidError, RunAgainError
 from winnow.log.erasures import read_erasures
 from winnow.pipeline.erase.approval import find_carried_out, read_plan
 from winnow.pipeline.erase.certificate import make_certificate, make_certificate_document
@@ -364,6 +364,13 @@ def test_erasure_from_before_there_were_approvals_is_read(world: World) -> None:
     older = documents.load_json(ErasureDocument, json.dumps(plain).encode())
     assert older == replace(document, approvals=())
     assert find_carried_out(world.head().state, None) is None
+
+
+@pytest.mark.parametrize("number", ["0", "3", "two"])
+def test_an_erasure_takes_one_person_or_two(tmp_path: Path, number: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"erase\.approvals"):
+        load_settings(cwd=tmp_path, env={"WINNOW_HOME": str(tmp_path), "WINNOW_ERASE__APPROVALS": number})
+    assert load_settings(cwd=tmp_path, env={"WINNOW_HOME": str(tmp_path)}).erase.approvals == 1
 
 
 def test_no_byte_of_a_key_is_in_store_audit_log_or_request(world: World, caplog: pytest.LogCaptureFixture) -> None:
