@@ -16,7 +16,14 @@ from tests.page.sample_rows import put, put_run, put_verdict
 from winnow.store import Store
 from winnow_airflow.page.index_page import STATIC
 
-NAMES = {"topic": "orders", "plan_id": "plan-1", "path": "verdict.html", "section": "sweep_stuck"}
+NAMES = {
+    "topic": "orders",
+    "plan_id": "plan-1",
+    "path": "verdict.html",
+    "section": "sweep_stuck",
+    "erasure_id": "5f" * 16,
+    "request_id": "5f" * 16,
+}
 """What stands for the variable parts of a route's path."""
 
 
@@ -47,7 +54,10 @@ def every_route(airflow_client: TestClient, home_store: Store) -> list[str]:
     return found
 
 
-LOG_QUESTIONS = ("/explain", "/forecast", "/ingests", "/changes")
+LOG_QUESTIONS = (
+    *("/explain", "/forecast", "/ingests", "/changes"),
+    *("/erasures", "/erasures/preview", "/certificate.json", "/certificate.html"),
+)
 """Ends of routes that start a process to read the log: two seconds each, and they have tests of their own."""
 
 
@@ -125,7 +135,7 @@ def test_administrator_may_act_and_viewer_may_not(
     read_from(home_store)
     for who, name, allowed in ((admin_login, "admin", True), (viewer_login, "viewer", False)):
         found = who.json("api/me")
-        actions = ("compact", "change", "configure", "sweep", "scrub")
+        actions = ("compact", "change", "configure", "sweep", "scrub", "erase")
         assert (found["user"], found["can"]) == (name, {**dict.fromkeys(actions, allowed), "read_records": False})
         for dag in ("compact_now", "change_partitions"):
             answer = who.client.post(
