@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -81,7 +82,7 @@ world = define_world(
 """Two partitions with records of three keys each."""
 
 
-def erase(world: World, *keys: bytes, **options: bool) -> EraseReport:
+def erase(world: World, *keys: bytes, **options: Any) -> EraseReport:
     return erase_keys(world.installation, EraseRequest(TOPIC, keys or (KEY,), "request 4711", **options))
 
 
