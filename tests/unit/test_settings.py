@@ -344,6 +344,8 @@ dag_prefix = "sales_"
 secret = "a secret of sixteen"
 hmac_key_file = "keys/erase"
 roots = ["s3://privacy/requests"]
+approvals = 2
+shell_approval = true
 [kafka]
 "log.retention.hours" = 168
 """
