@@ -229,7 +229,13 @@ def make_certificate_document(found: Certificate) -> dict[str, Any]:
         "chain_length": found.chain_length,
         "hashes": found.hashes,
         "files": [
-            {**asdict(each.file), "is_gone": each.is_gone, "deleted_at_ms": each.deleted_at_ms} for each in found.files
+            {
+                **asdict(each.file),
+                "is_gone": each.is_gone,
+                "answer": each.answer,
+                "deleted_at_ms": each.deleted_at_ms,
+            }
+            for each in found.files
         ],
         "verified": None if found.verified is None else asdict(found.verified),
     }
@@ -260,7 +266,7 @@ def _show_certificate(found: Certificate) -> None:
                 each.file.place,
                 "" if each.file.partition is None else str(each.file.partition),
                 f"{each.file.records:,}",
-                "gone" if each.is_gone else "still there",
+                each.answer,
                 format_short_time(each.deleted_at_ms) if each.deleted_at_ms is not None else "",
                 each.file.sha256[:16],
                 each.file.path,

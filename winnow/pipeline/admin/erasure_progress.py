@@ -8,19 +8,23 @@ from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.errors import WinnowError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erased_versions import has_open_erasures
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table_files import find_reflected_snapshot
 from winnow.values.topic_state import ErasureReference, TopicState
 
 
-def note_erasures(installation: Installation, log: TopicLog, head: Head, state: TopicState) -> TopicState:
+def note_erasures(
+    installation: Installation, log: TopicLog, head: Head, state: TopicState, *, keeps_versions: bool
+) -> TopicState:
     """Return ``state``, what a sweep makes of that of ``head``, with the progress of its erasures.
 
-    The files of an erasure are gone if none is condemned any more, and the table of the latest state shows the log
-    after it. It is closed once no process is left that began before it: every run of the topic was found empty twice,
-    a grace apart, and no ingest call from before is open.
+    The files of an erasure are gone if none is condemned any more, the store keeps no versions of them
+    (``keeps_versions``: it does, or could not be asked), and the table of the latest state shows the log after it. It
+    is closed once no process is left that began before it: every run of the topic was found empty twice, a grace apart,
+    and no ingest call from before is open.
     """
-    if all(each.closed_at_ms is not None or each.lifts for each in state.erasures):
+    if keeps_versions or not has_open_erasures(state):
         return state
     now_ms = installation.now_ms()
     reflected = _list_reflected(installation, log, head)
