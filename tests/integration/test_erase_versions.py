@@ -15,15 +15,15 @@ from tests.support.versioned_world import (
     BUCKET,
     KEY,
     LAKE,
-    OTHERS,
     declare_final_deletes,
     erase,
     find_key_versions,
+    ingest_twice,
     keep_old_versions,
     name_in_bucket,
     open_versioned_world,
 )
-from tests.support.world import TOPIC, World, record
+from tests.support.world import TOPIC, World
 from winnow.errors import ConfigurationError, KeptVersionsError, RunAgainError
 from winnow.files import object_versions
 from winnow.files.object_versions import VersionedFolder
@@ -42,7 +42,7 @@ def server() -> Iterator[VersionedStore]:
 
 @pytest.fixture
 def store(server: VersionedStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[VersionedStore]:
-    """The server, which serves every request, and which the environment names."""
+    """The server, empty, which the environment names."""
     for name, value in server.variables.items():
         monkeypatch.setenv(name, value)
     yield server
@@ -51,45 +51,47 @@ def store(server: VersionedStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[V
 
 @pytest.fixture
 def world(store: VersionedStore, tmp_path: Path) -> Iterator[World]:
-    """A topic in a bucket with versioning, in which a compaction and a sweep have left versions."""
+    """A topic in a bucket with versioning; each of its two files holds the key."""
     store.create_versioned_bucket(BUCKET)
     with open_versioned_world(tmp_path) as opened:
-        keep_old_versions(opened)
+        ingest_twice(opened)
         yield opened
 
 
-def test_no_version_of_a_file_with_the_key_stays(world: World, store: VersionedStore) -> None:
-    """Also of those that a sweep deleted before the erasure, and of the table of the latest state."""
-    deleted_before = {key for key in find_key_versions(store) if key not in store.keys(BUCKET)}
-    assert deleted_before
-    before = world.read()
-    report = erase(world)
+def commit(world: World) -> None:
+    """Erase the key for readers alone."""
+    commit_erasure(world.installation, EraseRequest(TOPIC, [KEY], "request 4711"))
+
+
+def list_live_keys(world: World) -> set[str]:
+    return {name_in_bucket(segment.path) for segment in world.segments()}
+
+
+@pytest.mark.parametrize("status", ["Enabled", "Suspended"])
+def test_no_version_of_a_file_with_the_key_stays(store: VersionedStore, tmp_path: Path, status: str) -> None:
+    """Also of files that a sweep deleted before the erasure, and of the table of the latest state."""
+    store.create_versioned_bucket(BUCKET)
+    with open_versioned_world(tmp_path) as world:
+        keep_old_versions(world)
+        there = store.keys(BUCKET)
+        assert [key for key in find_key_versions(store) if key not in there]
+        before = world.read()
+        store.set_versioning(BUCKET, status)
+        report = erase(world)
+        found = make_certificate(world.installation, report.erasure_id)
+        assert world.read() == [each for each in before if each.key != KEY]
     assert report.deleted
     assert find_key_versions(store) == []
-    assert world.read() == [each for each in before if each.key != KEY]
-
-
-def test_versions_that_were_kept_before_versioning_was_suspended_go_as_well(
-    world: World, store: VersionedStore
-) -> None:
-    store.set_versioning(BUCKET, "Suspended")
-    assert erase(world).deleted
-    assert find_key_versions(store) == []
-
-
-def test_no_delete_marker_of_a_deleted_data_file_stays(world: World, store: VersionedStore) -> None:
-    erase(world)
+    assert {(each.is_gone, each.answer) for each in found.files} == {(True, "no version listed")}
     there = store.keys(BUCKET)
     assert [key for key, _, _ in store.list_versions(BUCKET) if key.endswith(".parquet") and key not in there] == []
 
 
-def test_certificate_says_by_which_answer_of_the_store_a_file_is_gone(world: World, store: VersionedStore) -> None:
+def test_certificate_tells_of_a_version_that_is_there_again(world: World, store: VersionedStore) -> None:
     report = erase(world)
-    found = make_certificate(world.installation, report.erasure_id)
-    assert {(each.is_gone, each.answer) for each in found.files} == {(True, "no version listed")}
-    path = found.files[0].file.path
-    store.boto.put_object(Bucket=BUCKET, Key=name_in_bucket(path), Body=b"back")
-    store.boto.delete_object(Bucket=BUCKET, Key=name_in_bucket(path))
+    key = name_in_bucket(make_certificate(world.installation, report.erasure_id).files[0].file.path)
+    store.boto.put_object(Bucket=BUCKET, Key=key, Body=b"back")
+    store.boto.delete_object(Bucket=BUCKET, Key=key)
     (again, *_) = make_certificate(world.installation, report.erasure_id).files
     assert (again.is_gone, again.answer) == (False, "2 version(s) listed")
 
@@ -97,7 +99,7 @@ def test_certificate_says_by_which_answer_of_the_store_a_file_is_gone(world: Wor
 def test_bucket_without_versions_is_asked_and_nothing_else_is_done(store: VersionedStore, tmp_path: Path) -> None:
     store.create_bucket(BUCKET)
     with open_versioned_world(tmp_path) as world:
-        keep_old_versions(world)
+        ingest_twice(world)
         report = erase(world)
         found = make_certificate(world.installation, report.erasure_id)
     assert report.deleted
@@ -105,27 +107,51 @@ def test_bucket_without_versions_is_asked_and_nothing_else_is_done(store: Versio
     assert {"versions", "versionId", "object-lock"} & store.list_parameters() == set()
 
 
-@pytest.mark.parametrize(
-    ("request_name", "right"),
-    [
-        ("versioning", "s3:GetBucketVersioning"),
-        ("object-lock", "s3:GetBucketObjectLockConfiguration"),
-        ("versions", "s3:ListBucketVersions"),
-        ("versionId", "s3:DeleteObjectVersion"),
-        ("uploads", "s3:ListBucketMultipartUploads"),
-    ],
-)
-def test_missing_right_is_said_before_anything_is_done(
-    world: World, store: VersionedStore, request_name: str, right: str
+def test_refusals_come_before_anything_is_done(
+    world: World, store: VersionedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A missing right, a store that cannot be asked, and a missing library."""
     before = store.list_versions(BUCKET)
-    store.refuse(request_name)
-    with pytest.raises(KeptVersionsError, match=right) as refused:
+    rights = {
+        "versioning": "s3:GetBucketVersioning",
+        "object-lock": "s3:GetBucketObjectLockConfiguration",
+        "versions": "s3:ListBucketVersions",
+        "versionId": "s3:DeleteObjectVersion",
+        "uploads": "s3:ListBucketMultipartUploads",
+    }
+    for parameter, right in rights.items():
+        store.refuse(parameter)
+        with pytest.raises(KeptVersionsError, match=right) as refused:
+            erase(world)
+        assert (refused.value.exit_code, refused.value.left) == (6, "Nothing was changed.")
+    store.refuse("versioning", status=501)
+    with pytest.raises(KeptVersionsError, match="WINNOW_ERASE__TRUST_BUCKET_DELETES=true"):
+        erase(world)
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    object_versions._make_client.cache_clear()
+    with pytest.raises(ConfigurationError, match=r"pip install 'winnow-log\[s3\]'"):
         erase(world)
     store.refuse()
-    assert refused.value.exit_code == 6
-    assert refused.value.left == "Nothing was changed."
     assert store.list_versions(BUCKET) == before
+
+
+def test_store_that_cannot_be_asked_serves_where_a_person_declares_it(world: World, store: VersionedStore) -> None:
+    store.refuse("versioning", status=501)
+    declared = declare_final_deletes(world)
+    report = erase(declared)
+    found = make_certificate(declared.installation, report.erasure_id)
+    assert report.deleted
+    assert any("erase.trust_bucket_deletes" in place for place in found.document.outside)
+    assert all("is declared (erase.trust_bucket_deletes)" in each.answer for each in found.files)
+
+
+def test_google_and_azure_are_refused_until_a_person_declares_it_and_disks_are_asked_nothing(world: World) -> None:
+    for place in ("gs://lake/warehouse", "abfss://lake@account.dfs.core.windows.net/warehouse"):
+        with pytest.raises(KeptVersionsError, match="soft delete"):
+            open_versions(world.installation, place)
+        assert open_versions(declare_final_deletes(world).installation, place) is None
+    for place in (f"file://{world.folder}", "hdfs://nameservice1/lake"):
+        assert open_versions(world.installation, place) is None
 
 
 def test_bucket_that_locks_every_object_refuses_with_exit_code_6(
@@ -134,14 +160,9 @@ def test_bucket_that_locks_every_object_refuses_with_exit_code_6(
     monkeypatch.setenv("WINNOW_HOME", str(tmp_path / "home"))
     for name, value in LAKE.items():
         monkeypatch.setenv(name, value)
-    store.boto.create_bucket(Bucket=BUCKET, ObjectLockEnabledForBucket=True)
-    rule = {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}
+    store.create_locked_bucket(BUCKET, {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}})
     with open_versioned_world(tmp_path) as world:
-        world.create(1)
-        world.ingest([record(0, KEY, b"value")])
-    store.boto.put_object_lock_configuration(
-        Bucket=BUCKET, ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
-    )
+        ingest_twice(world)
     before = store.list_versions(BUCKET)
     said = winnow("erase", TOPIC, "--key", KEY.decode(), "--reason", "request 1", code=6).stderr
     assert "object lock, GOVERNANCE" in said
@@ -149,46 +170,21 @@ def test_bucket_that_locks_every_object_refuses_with_exit_code_6(
     assert store.list_versions(BUCKET) == before
 
 
-@pytest.mark.parametrize("kind", ["hold", "retention"])
-def test_single_version_that_is_held_refuses(store: VersionedStore, tmp_path: Path, kind: str) -> None:
-    store.boto.create_bucket(Bucket=BUCKET, ObjectLockEnabledForBucket=True)
+def test_single_version_that_is_held_refuses(store: VersionedStore, tmp_path: Path) -> None:
+    store.create_locked_bucket(BUCKET)
     with open_versioned_world(tmp_path) as world:
-        world.create(1)
-        world.ingest([record(0, KEY, b"value")])
-        key = name_in_bucket(world.segments()[0].path)
-        if kind == "hold":
-            store.boto.put_object_legal_hold(Bucket=BUCKET, Key=key, LegalHold={"Status": "ON"})
-        else:
-            until = {"Mode": "GOVERNANCE", "RetainUntilDate": datetime(2100, 1, 1, tzinfo=UTC)}
-            store.boto.put_object_retention(Bucket=BUCKET, Key=key, Retention=until)
+        ingest_twice(world)
         before = store.list_versions(BUCKET)
-        with pytest.raises(KeptVersionsError, match=f"(legal hold|retention) keeps a version of .*{key}"):
+        key = min(list_live_keys(world))
+        store.boto.put_object_legal_hold(Bucket=BUCKET, Key=key, LegalHold={"Status": "ON"})
+        with pytest.raises(KeptVersionsError, match=f"A legal hold keeps a version of .*{key}"):
             erase(world)
-    assert store.list_versions(BUCKET) == before
-
-
-def test_store_that_cannot_be_asked_refuses_until_a_person_declares_it(world: World, store: VersionedStore) -> None:
-    store.refuse("versioning", status=501)
-    with pytest.raises(KeptVersionsError, match="WINNOW_ERASE__TRUST_BUCKET_DELETES=true"):
-        erase(world)
-    world = declare_final_deletes(world)
-    report = erase(world)
-    found = make_certificate(world.installation, report.erasure_id)
-    assert report.deleted
-    assert any("erase.trust_bucket_deletes" in place for place in found.document.outside)
-    assert all("is declared (erase.trust_bucket_deletes)" in each.answer for each in found.files)
-
-
-@pytest.mark.parametrize("place", ["gs://lake/warehouse", "abfss://lake@account.dfs.core.windows.net/warehouse"])
-def test_google_and_azure_are_refused_until_a_person_declares_it(world: World, place: str) -> None:
-    with pytest.raises(KeptVersionsError, match="soft delete"):
-        open_versions(world.installation, place)
-    assert open_versions(declare_final_deletes(world).installation, place) is None
-
-
-def test_disk_and_hdfs_are_asked_nothing(world: World) -> None:
-    assert open_versions(world.installation, f"file://{world.folder}") is None
-    assert open_versions(world.installation, "hdfs://nameservice1/lake") is None
+        store.boto.put_object_legal_hold(Bucket=BUCKET, Key=key, LegalHold={"Status": "OFF"})
+        until = {"Mode": "GOVERNANCE", "RetainUntilDate": datetime(2100, 1, 1, tzinfo=UTC)}
+        store.boto.put_object_retention(Bucket=BUCKET, Key=key, Retention=until)
+        with pytest.raises(KeptVersionsError, match=f"A retention keeps a version of .*{key}"):
+            erase(world)
+        assert store.list_versions(BUCKET) == before
 
 
 class Killed(BaseException):
@@ -209,25 +205,21 @@ def test_sweep_goes_on_where_the_removal_of_versions_was_killed(
             raise Killed
         genuine(folder, versions)  # type: ignore[arg-type]
 
-    there = set(store.keys(BUCKET))
+    holding = list_live_keys(world)
     with monkeypatch.context() as patch:
         patch.setattr(VersionedFolder, "_delete", die)
         with pytest.raises(Killed):
             erase(world)
-    came_back = {key for key in store.keys(BUCKET) if key.endswith(".parquet")} - there
-    assert [key for key in came_back if key not in list_live_keys(world)] == []
+    assert holding & store.keys(BUCKET).keys() == set()
     assert len(world.head().state.unfinished_erasures) == 1
     sweep_topics(world.installation, [TOPIC])
     assert find_key_versions(store) == []
+    assert holding & {key for key, _, _ in store.list_versions(BUCKET)} == set()
     assert world.head().state.unfinished_erasures == ()
 
 
-def list_live_keys(world: World) -> set[str]:
-    return {name_in_bucket(segment.path) for number in (0, 1) for segment in world.segments(number)}
-
-
 def test_erasure_is_not_through_while_versions_cannot_be_removed(world: World, store: VersionedStore) -> None:
-    commit_erasure(world.installation, EraseRequest(TOPIC, [KEY], "request 4711"))
+    commit(world)
     store.refuse("delete")
     (report,) = sweep_topics(world.installation, [TOPIC])
     assert "s3:DeleteObjectVersion" in report.message
@@ -239,60 +231,32 @@ def test_erasure_is_not_through_while_versions_cannot_be_removed(world: World, s
     assert find_key_versions(store) == []
 
 
-def test_live_file_that_somebody_deleted_keeps_its_versions(world: World, store: VersionedStore) -> None:
-    """The owner of the bucket can bring it back: only what Winnow deleted loses its versions."""
-    commit_erasure(world.installation, EraseRequest(TOPIC, [KEY], "request 4711"))
-    key = min(list_live_keys(world))
-    store.boto.delete_object(Bucket=BUCKET, Key=key)
-    sweep_topics(world.installation, [TOPIC])
-    assert len([each for each in store.list_versions(BUCKET) if each[0] == key]) == 2
-
-
-def test_versions_of_other_files_in_the_bucket_stay(world: World, store: VersionedStore) -> None:
+def test_only_what_winnow_deleted_loses_its_versions(world: World, store: VersionedStore) -> None:
+    """The owner of the bucket can bring back a live file that somebody else deleted, and other files."""
+    commit(world)
     folder = name_in_bucket(world.head().location)
-    others = [
-        f"{folder}/notes.txt",
-        f"{folder}/data/notes.txt",
-        "elsewhere/data/x.parquet",
-        f"{folder}2/data/x.parquet",
-    ]
+    others = [f"{folder}/notes.txt", f"{folder}/data/notes.txt", "other/data/x.parquet", f"{folder}2/data/x.parquet"]
     for key in others:
         store.boto.put_object(Bucket=BUCKET, Key=key, Body=b"mine")
+    live = min(list_live_keys(world))
+    for key in (live, *others):
         store.boto.delete_object(Bucket=BUCKET, Key=key)
-    erase(world)
-    assert {key for key, _, _ in store.list_versions(BUCKET)} >= set(others)
+    sweep_topics(world.installation, [TOPIC])
+    left = [key for key, _, _ in store.list_versions(BUCKET)]
+    assert [left.count(key) for key in (live, *others)] == [2] * 5
 
 
 def test_broken_off_uploads_of_earlier_calls_are_aborted_and_those_of_calls_at_work_go_on(
     world: World, store: VersionedStore
 ) -> None:
     folder = f"{name_in_bucket(world.head().location)}/data"
-    begun = {
-        "run": f"{folder}/{'a' * 32}/a1/t0/00000-00000000000000000000-00000.parquet",
-        "call": f"{folder}/ingest-{'b' * 32}/t0/00000-00000000000000000000-00000.parquet",
-        "other": f"{folder}/notes.txt",
-    }
-    for key in begun.values():
-        store.boto.create_multipart_upload(Bucket=BUCKET, Key=key)
-    commit_erasure(world.installation, EraseRequest(TOPIC, [KEY], "request 4711"))
+    name = "00000-00000000000000000000-00000.parquet"
+    run, call = f"{folder}/{'a' * 32}/a1/t0/{name}", f"{folder}/ingest-{'b' * 32}/t0/{name}"
+    at_work, other = f"{folder}/ingest-{'c' * 32}/t0/{name}", f"{folder}/notes.txt"
+    commit(world)
     least = world.head().state.first_valid_ingest
-    at_work = begun["call"].replace("b" * 32, "c" * 32)
     world.installation.store.ingests.open("c" * 32, TOPIC, least_number=least, holder="x", now_ms=world.clock())
-    store.boto.create_multipart_upload(Bucket=BUCKET, Key=at_work)
+    for key in (run, call, at_work, other):
+        store.boto.create_multipart_upload(Bucket=BUCKET, Key=key)
     sweep_topics(world.installation, [TOPIC])
-    assert store.list_uploads(BUCKET) == sorted([begun["other"], at_work])
-
-
-def test_missing_library_is_named_before_anything_is_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "boto3", None)
-    object_versions._make_client.cache_clear()
-    before = world.snapshot_ids()
-    with pytest.raises(ConfigurationError, match=r"pip install 'winnow-log\[s3\]'"):
-        erase(world)
-    assert world.snapshot_ids() == before
-
-
-def test_others_are_read_as_before(world: World) -> None:
-    erase(world)
-    assert [each for each in world.read() if each.key == KEY] == []
-    assert {each.key for each in world.read()} == OTHERS
+    assert store.list_uploads(BUCKET) == sorted([at_work, other])

@@ -47,6 +47,13 @@ def keep_old_versions(world: World) -> None:
     world.ingest([record(20, b"key-9", b"value"), record(21, KEY, b"value-0-21")])
 
 
+def ingest_twice(world: World) -> None:
+    """Create the topic with two files that hold the key."""
+    world.create(1, winnow_retired_grace_ms="0")
+    world.ingest(build_versions(0, 3))
+    world.ingest(build_versions(3, 3))
+
+
 def erase(world: World) -> EraseReport:
     """Erase the key."""
     return erase_keys(world.installation, EraseRequest(TOPIC, [KEY], "request 4711"))

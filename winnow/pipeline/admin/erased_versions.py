@@ -129,8 +129,9 @@ def open_versions(installation: Installation, location: str) -> VersionedFolder 
 
 
 def _list_kept_of_log(head: Head, referenced: FileReferences) -> Callable[[str], bool]:
-    waiting = {storage.find_path_below(head.location, file.path) for file in head.state.waiting_files}
-    kept = referenced.list_below(head.location) | waiting
+    """Return what tells the paths of files that may be needed: a snapshot names them, or they wait for their grace."""
+    retired = {storage.find_path_below(head.location, file.path) for file in head.state.retired}
+    kept = referenced.list_below(head.location) | retired
     return kept.__contains__
 
 
