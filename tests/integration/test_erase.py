@@ -651,6 +651,7 @@ def test_certificate_names_every_file_that_held_the_key_and_says_that_it_is_gone
         ("retired", 3, True),
     ]
     assert all(each.deleted_at_ms is not None and len(each.file.sha256) == 64 for each in found.files)
+    assert {each.answer for each in found.files} == {"no such file"}
     assert [each.file.since_ingest is None for each in found.files] == [True, True, False, False]
     assert found.document.scan is not None
     assert found.document.scan.files == 4
@@ -665,9 +666,11 @@ def test_certificate_names_what_was_not_reached(world: World) -> None:
     assert "Earlier versions" not in said
 
 
-def test_certificate_of_objects_says_that_nobody_looked_for_earlier_versions(world: World) -> None:
-    settings = world.installation.settings.model_copy(update={"warehouse": "s3://bucket/lake"})
-    places = list_outside_places(replace(world.installation, settings=settings), world.head().state)
+def test_certificate_says_that_a_person_declared_what_the_store_cannot_say(world: World) -> None:
+    settings = world.installation.settings
+    declared = settings.erase.model_copy(update={"trust_bucket_deletes": True})
+    changed = settings.model_copy(update={"warehouse": "gs://bucket/lake", "erase": declared})
+    places = list_outside_places(replace(world.installation, settings=changed), world.head().state)
     assert any(place.startswith("Earlier versions of the deleted objects") for place in places)
 
 

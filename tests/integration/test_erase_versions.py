@@ -232,18 +232,21 @@ def test_erasure_is_not_through_while_versions_cannot_be_removed(world: World, s
 
 
 def test_only_what_winnow_deleted_loses_its_versions(world: World, store: VersionedStore) -> None:
-    """The owner of the bucket can bring back a live file that somebody else deleted, and other files."""
+    """A live file that somebody else deleted can be brought back, and a file that no commit names yet is there."""
     commit(world)
     folder = name_in_bucket(world.head().location)
     others = [f"{folder}/notes.txt", f"{folder}/data/notes.txt", "other/data/x.parquet", f"{folder}2/data/x.parquet"]
     for key in others:
         store.boto.put_object(Bucket=BUCKET, Key=key, Body=b"mine")
+    attempt = f"{folder}/data/{'a' * 32}/a1/t0/00000-00000000000000000000-00000.parquet"
+    store.boto.put_object(Bucket=BUCKET, Key=attempt, Body=b"not named yet")
     live = min(list_live_keys(world))
     for key in (live, *others):
         store.boto.delete_object(Bucket=BUCKET, Key=key)
     sweep_topics(world.installation, [TOPIC])
     left = [key for key, _, _ in store.list_versions(BUCKET)]
     assert [left.count(key) for key in (live, *others)] == [2] * 5
+    assert attempt in store.keys(BUCKET)
 
 
 def test_broken_off_uploads_of_earlier_calls_are_aborted_and_those_of_calls_at_work_go_on(

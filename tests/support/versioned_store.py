@@ -204,7 +204,7 @@ def main() -> None:
     from werkzeug.serving import run_simple
 
     # Moto takes a bucket with suspended versioning for one that never had any, and loses its versions.
-    FakeBucket.is_versioned = property(lambda bucket: bool(bucket.versioning_status))  # type: ignore[method-assign]
+    FakeBucket.is_versioned = property(lambda bucket: bool(bucket.versioning_status))  # type: ignore[assignment]
     application = guard(DomainDispatcherApplication(create_backend_app))
     run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)
 
