@@ -46,7 +46,7 @@ def store(server: VersionedStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[V
 
 
 @pytest.mark.parametrize("status", ["Enabled", "Suspended"])
-def test_no_version_of_a_file_with_the_key_stays(store: VersionedStore, tmp_path: Path, status: str) -> None:
+def test_no_version_with_the_key_stays_on_minio(store: VersionedStore, tmp_path: Path, status: str) -> None:
     store.create_versioned_bucket(BUCKET)
     with open_versioned_world(tmp_path) as world:
         keep_old_versions(world)

@@ -344,6 +344,7 @@ dag_prefix = "sales_"
 secret = "a secret of sixteen"
 hmac_key_file = "keys/erase"
 roots = ["s3://privacy/requests"]
+trust_bucket_deletes = true
 [kafka]
 "log.retention.hours" = 168
 """
