@@ -92,8 +92,9 @@ def test_certificate_tells_of_a_version_that_is_there_again(world: World, store:
     key = name_in_bucket(make_certificate(world.installation, report.erasure_id).files[0].file.path)
     store.boto.put_object(Bucket=BUCKET, Key=key, Body=b"back")
     store.boto.delete_object(Bucket=BUCKET, Key=key)
-    (again, *_) = make_certificate(world.installation, report.erasure_id).files
-    assert (again.is_gone, again.answer) == (False, "2 version(s) listed")
+    found = make_certificate(world.installation, report.erasure_id)
+    assert (found.files[0].is_gone, found.files[0].answer) == (False, "2 version(s) listed")
+    assert found.open_because == "1 file(s) are there again, or the store has versions of them"
 
 
 def test_bucket_without_versions_is_asked_and_nothing_else_is_done(store: VersionedStore, tmp_path: Path) -> None:
@@ -235,10 +236,11 @@ def test_only_what_winnow_deleted_loses_its_versions(world: World, store: Versio
     """A live file that somebody else deleted can be brought back, and a file that no commit names yet is there."""
     commit(world)
     folder = name_in_bucket(world.head().location)
-    others = [f"{folder}/notes.txt", f"{folder}/data/notes.txt", "other/data/x.parquet", f"{folder}2/data/x.parquet"]
+    name = f"{'a' * 32}/a1/t0/00000-00000000000000000000-00000.parquet"
+    others = [f"{folder}/data/x.parquet", f"{folder}/{name}", f"other/data/{name}", f"{folder}2/data/{name}"]
     for key in others:
         store.boto.put_object(Bucket=BUCKET, Key=key, Body=b"mine")
-    attempt = f"{folder}/data/{'a' * 32}/a1/t0/00000-00000000000000000000-00000.parquet"
+    attempt = f"{folder}/data/{name}"
     store.boto.put_object(Bucket=BUCKET, Key=attempt, Body=b"not named yet")
     live = min(list_live_keys(world))
     for key in (live, *others):
@@ -254,8 +256,8 @@ def test_broken_off_uploads_of_earlier_calls_are_aborted_and_those_of_calls_at_w
 ) -> None:
     folder = f"{name_in_bucket(world.head().location)}/data"
     name = "00000-00000000000000000000-00000.parquet"
-    run, call = f"{folder}/{'a' * 32}/a1/t0/{name}", f"{folder}/ingest-{'b' * 32}/t0/{name}"
-    at_work, other = f"{folder}/ingest-{'c' * 32}/t0/{name}", f"{folder}/notes.txt"
+    run, call = f"{folder}/{'a' * 32}/a1/t0/{name}", f"{folder}/ingest-{'b' * 32}/app/t0/{name}"
+    at_work, other = f"{folder}/ingest-{'c' * 32}/app/t0/{name}", f"{folder}/x.parquet"
     commit(world)
     least = world.head().state.first_valid_ingest
     world.installation.store.ingests.open("c" * 32, TOPIC, least_number=least, holder="x", now_ms=world.clock())

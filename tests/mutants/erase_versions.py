@@ -42,7 +42,7 @@ ERASE_VERSIONS = (
     .changes("_list_kept_of_log", return_value("set().__contains__"))
     .caught_by("test_only_what_winnow_deleted_loses_its_versions"),
     Mutant("erase-takes-versions-of-other-programs", "files that are not Winnow's lose their versions")
-    .changes("_remove_versions", replace("is_data_file(A)", "True"))
+    .changes("_remove_versions", replace("is_written_file(path)", "True"))
     .caught_by("test_only_what_winnow_deleted_loses_its_versions"),
     Mutant("erase-takes-what-is-being-written", "a file that no commit names yet is deleted")
     .changes("VersionedFolder._group_old", replace("each.is_marker or not each.is_latest", "True"))
@@ -55,5 +55,8 @@ ERASE_VERSIONS = (
     .caught_by("test_broken_off_uploads_of_earlier_calls_are_aborted_and_those_of_calls_at_work_go_on"),
     Mutant("certificate-lists-no-versions", "the certificate says gone, and the bucket has a version")
     .changes("AbsenceProofs.ask", replace("versions == 0", "True"))
+    .caught_by("test_certificate_tells_of_a_version_that_is_there_again"),
+    Mutant("certificate-closed-with-versions", "the certificate is closed, and the bucket has a version of a file")
+    .changes("make_certificate", never("open_because", "left"))
     .caught_by("test_certificate_tells_of_a_version_that_is_there_again"),
 )

@@ -14,7 +14,7 @@ from urllib.parse import urlparse
 
 from winnow.errors import KeptVersionsError, WinnowError
 from winnow.files import object_store, storage
-from winnow.files.file_names import is_data_file
+from winnow.files.file_names import is_written_file
 from winnow.files.object_versions import OpenUpload, VersionedFolder
 from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX
 from winnow.log.head import Head
@@ -87,7 +87,7 @@ def remove_erased_versions(installation: Installation, head: Head, referenced: F
 def _remove_versions(folder: VersionedFolder, kept: Callable[[str], bool]) -> int:
     if not folder.keeps_versions:
         return 0
-    return folder.remove_old_versions(lambda path: is_data_file(f"{_DATA}/{path}") and not kept(f"{_DATA}/{path}"))
+    return folder.remove_old_versions(lambda path: is_written_file(path) and not kept(f"{_DATA}/{path}"))
 
 
 def _list_locations(installation: Installation, head: Head) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _list_locations(installation: Installation, head: Head) -> Iterator[str]:
 def _locate_latest(installation: Installation, head: Head) -> str:
     latest = installation.log.latest_table(head.state.topic, head)
     table = latest.table()
-    return latest.location if table is None else str(table.location())
+    return str(table.location()) if table is not None and latest.owns(table) else latest.location
 
 
 def open_versions(installation: Installation, location: str) -> VersionedFolder | None:
@@ -143,7 +143,7 @@ def _list_kept_of_table(installation: Installation, head: Head) -> Callable[[str
 
 def _abort_uploads(installation: Installation, folder: VersionedFolder, head: Head, *, is_log: bool) -> None:
     """Abort the uploads of data files that no run and no ingest call at work has begun."""
-    uploads = [each for each in folder.list_uploads() if is_data_file(f"{_DATA}/{each.path}")]
+    uploads = [each for each in folder.list_uploads() if is_written_file(each.path)]
     if not uploads:
         return
     # Asked after the listing: a run and an ingest call are recorded before their first file.

@@ -105,6 +105,9 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
     proofs = AbsenceProofs(installation)
     files = tuple(FileProof(each, *proofs.ask(each.path), deleted.get(each.path)) for each in document.files)
     open_because = _explain_open(head, reference, document, is_key_left=_is_key_left(head, documents, number))
+    left = sum(not each.is_gone for each in files)
+    if open_because is None and left:
+        open_because = f"{left:,} file(s) are there again, or the store has versions of them"
     return Certificate(
         document=document,
         sha256=reference.sha256,
