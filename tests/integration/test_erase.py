@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -39,6 +40,7 @@ from winnow.errors import (
 )
 from winnow.log.head import Change
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
+from winnow.pipeline.admin import erasure_progress
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
@@ -304,6 +306,23 @@ def test_any_sweep_goes_on_where_the_deletion_was_stopped(world: World, monkeypa
     assert list_holding(world, KEY)
     sweep_topics(world.installation, [TOPIC])
     assert list_holding(world, KEY) == []
+    assert world.head().state.unfinished_erasures == ()
+
+
+def test_erasure_that_comes_amid_a_sweep_is_left_to_the_next_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its key is in no file, so none waits for deletion; but the sweep looked for versions before it came."""
+    genuine = erasure_progress.remove_erased_versions
+
+    def look_and_erase(*arguments: Any) -> str:
+        found = genuine(*arguments)
+        commit_erasure(world.installation, EraseRequest(TOPIC, [b"nobody"], "request 4711"))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(erasure_progress, "remove_erased_versions", look_and_erase)
+        sweep_topics(world.installation, [TOPIC])
+    assert len(world.head().state.unfinished_erasures) == 1
+    sweep_topics(world.installation, [TOPIC])
     assert world.head().state.unfinished_erasures == ()
 
 

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 
 ERASE_VERSIONS = (
     Mutant("erase-leaves-versions", "whoever may read versions reads the erased key")
-    .changes("_sweep_topic", replace("has_open_erasures(head.state)", "False"))
+    .changes("remove_erased_versions", always("has_open_erasures"))
     .caught_by("test_no_version_of_a_file_with_the_key_stays[Enabled]"),
     Mutant("erase-leaves-versions-of-the-latest-table", "rows of the latest table stay in the bucket's versions")
     .changes("_list_locations", drop_statement("_locate_latest"))
@@ -36,8 +36,11 @@ ERASE_VERSIONS = (
     .changes("VersionedFolder.remove_old_versions", replace("(False, True)", "(True, False)"))
     .caught_by("test_sweep_goes_on_where_the_removal_of_versions_was_killed[1]"),
     Mutant("erasure-through-with-versions", "the erasure counts as deleted while the bucket has versions")
-    .changes("note_erasures", never("keeps_versions"))
+    .changes("commit_deletions", never("kept_versions"))
     .caught_by("test_erasure_is_not_through_while_versions_cannot_be_removed"),
+    Mutant("erasure-through-with-a-sweep-of-before", "a sweep that looked for no versions ends a later erasure")
+    .changes("commit_deletions", replace("swept.state.erasures", "log.head().state.erasures"))
+    .caught_by("test_erasure_that_comes_amid_a_sweep_is_left_to_the_next_one"),
     Mutant("erase-takes-versions-of-live-files", "a live file that somebody deleted by mistake cannot be brought back")
     .changes("_list_kept_of_log", return_value("set().__contains__"))
     .caught_by("test_only_what_winnow_deleted_loses_its_versions"),

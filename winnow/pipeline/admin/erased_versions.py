@@ -62,13 +62,17 @@ def has_open_erasures(state: TopicState) -> bool:
 
 
 def remove_erased_versions(installation: Installation, head: Head, referenced: FileReferences) -> str:
-    """Remove what the store keeps of data files that were deleted; return why something is left, empty: nothing is.
+    """Remove what the store keeps of data files that were deleted, where an erasure is not closed.
+
+    Returns why something is left; empty: nothing is.
 
     Args:
         installation: the topic's.
         head: the newest.
         referenced: what its kept snapshots name.
     """
+    if not has_open_erasures(head.state):
+        return ""
     try:
         left = 0
         for location in _list_locations(installation, head):
@@ -80,8 +84,8 @@ def remove_erased_versions(installation: Installation, head: Head, referenced: F
                 left += _remove_versions(folder, named)
     except WinnowError as problem:
         log.warning("Earlier versions of erased files of topic %s were not removed. %s", head.state.topic, problem)
-        return str(problem)
-    return f"{left:,} object(s) that were deleted have earlier versions." if left else ""
+        return f"Earlier versions of files with erased keys are left. {problem}"
+    return f"{left:,} earlier version(s) of deleted files are left." if left else ""
 
 
 def _remove_versions(folder: VersionedFolder, kept: Callable[[str], bool]) -> int:

@@ -8,7 +8,7 @@ commit nothing can refer to these files any more, and they are deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -35,8 +35,7 @@ from winnow.log.snapshot_expiry import (
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
-from winnow.pipeline.admin.erased_versions import has_open_erasures, remove_erased_versions
-from winnow.pipeline.admin.erasure_progress import note_erasures
+from winnow.pipeline.admin.erasure_progress import commit_deletions
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.installation import Installation
@@ -202,8 +201,7 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
             else SweptTable()
         )
         gone = {file.path for file in deleted_data}
-        kept_versions = remove_erased_versions(installation, head, referenced) if has_open_erasures(head.state) else ""
-        _commit_deletions(installation, log, gone, keeps_versions=bool(kept_versions))
+        kept_versions = commit_deletions(installation, log, gone, head, referenced)
         if gone:
             installation.store.segment_checks.forget(topic, gone)
         mended = mend_documents(installation, log)
@@ -227,7 +225,7 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         message=_format_message(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows)
         + format_unnamed(unnamed)
         + _format_mended(mended)
-        + (f" Of files with erased keys: {kept_versions}" if kept_versions else ""),
+        + f" {kept_versions}".rstrip(),
         history_rows_removed=rows,
         pages_removed=pages,
         unnamed=tuple(unnamed),
@@ -499,23 +497,3 @@ def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, reti
     paths = {file.path for file in due}
     retired = tuple(file for file in state.retired if file.path not in paths)
     return replace(state, retired=retired, condemned=(*state.condemned, *due))
-
-
-def _commit_deletions(installation: Installation, log: TopicLog, gone: set[str], *, keeps_versions: bool) -> None:
-    """Take deleted files out of the state, and note which erasures are through with that."""
-
-    def build(head: Head) -> Change:
-        state = _drop_deleted_files(head.state, gone)
-        state = note_erasures(installation, log, head, state, keeps_versions=keeps_versions)
-        if state == head.state:
-            raise _NothingToCommitError
-        return Change(state=state, summary={"winnow.operation": "sweep"})
-
-    with suppress(_NothingToCommitError):
-        log.commit(build)
-
-
-def _drop_deleted_files(state: TopicState, gone: set[str]) -> TopicState:
-    if not gone:
-        return state
-    return replace(state, condemned=tuple(file for file in state.condemned if file.path not in gone))
