@@ -62,12 +62,19 @@ def test_no_version_with_the_key_stays_on_minio(store: VersionedStore, tmp_path:
     assert {each.answer for each in found.files} == {"no version listed"}
 
 
-def test_bucket_without_versioning_loses_its_files_with_the_key(store: VersionedStore, tmp_path: Path) -> None:
+def test_bucket_without_versioning_loses_its_files_and_broken_off_uploads(
+    store: VersionedStore, tmp_path: Path
+) -> None:
     store.create_bucket(BUCKET)
     with open_versioned_world(tmp_path) as world:
         ingest_twice(world)
+        folder = world.head().location.removeprefix(f"s3://{BUCKET}/")
+        name = f"data/{'a' * 32}/a1/t0/00000-00000000000000000000-00000.parquet"
+        for key in (f"{folder}/{name}", f"elsewhere/{name}"):
+            store.boto.create_multipart_upload(Bucket=BUCKET, Key=key)
         assert erase(world).deleted
     assert find_key_versions(store) == []
+    assert store.list_uploads(BUCKET) == [f"elsewhere/{name}"]
 
 
 @pytest.mark.parametrize("rule", [None, {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}])

@@ -179,10 +179,12 @@ class VersionedFolder:
 
     def list_uploads(self) -> list[OpenUpload]:
         """List the uploads below the folder that are neither completed nor aborted."""
+        # Those of the whole bucket are asked for, which are few: MinIO lists none by a folder.
         return [
             OpenUpload(each["Key"][len(self._prefix) :], each["UploadId"])
-            for page in self._paginate("list_multipart_uploads", self._prefix, absent={})
+            for page in self._paginate("list_multipart_uploads", "", absent={})
             for each in page.get("Uploads", ())
+            if each["Key"].startswith(self._prefix)
         ]
 
     def abort_uploads(self, uploads: Iterable[OpenUpload]) -> None:
