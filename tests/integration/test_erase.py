@@ -40,7 +40,7 @@ from winnow.errors import (
 )
 from winnow.log.head import Change
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
-from winnow.pipeline.admin import erasure_progress
+from winnow.pipeline.admin import erased_versions, erasure_progress
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
@@ -311,7 +311,7 @@ def test_any_sweep_goes_on_where_the_deletion_was_stopped(world: World, monkeypa
 
 def test_erasure_that_comes_amid_a_sweep_is_left_to_the_next_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its key is in no file, so none waits for deletion; but the sweep looked for versions before it came."""
-    genuine = erasure_progress.remove_erased_versions
+    genuine = erased_versions.remove_erased_versions
 
     def look_and_erase(*arguments: Any) -> str:
         found = genuine(*arguments)
