@@ -27,6 +27,7 @@ log = logging.getLogger("winnow")
 
 _DATA = "data"
 _KEEPS_NONE = "no such object, in a bucket that keeps no versions"
+_NO_TABLE = "no such object, nor a table for which credentials are vended to ask for its versions"
 _DECLARED = "no such object; that nothing is kept of it is declared (erase.trust_bucket_deletes)"
 
 
@@ -184,7 +185,7 @@ class AbsenceProofs:
                 self._folders[parent] = open_versions(self.installation, parent)
             folder = self._folders[parent]
             if folder is None:
-                return True, _DECLARED
+                return True, _DECLARED if self.installation.settings.erase.trust_bucket_deletes else _NO_TABLE
             if not folder.keeps_versions:
                 return True, _KEEPS_NONE
             versions = sum(1 for _ in folder.list_versions(name))
