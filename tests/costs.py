@@ -39,6 +39,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "integration/test_demo_strategies.py": ("slow",),
         "integration/test_demo_survivors.py": ("spark", "slow"),
         "integration/test_doctor.py": ("spark",),
+        "integration/test_erase_versions.py": ("slow",),
         "integration/test_facts_in_spark.py": ("spark",),
         "integration/test_latest_table.py": ("slow",),
         "integration/test_state_machine.py": ("slow",),

@@ -24,7 +24,8 @@
     │   ├── OutdatedHeadError                 files of an older head were swept meanwhile
     │   └── TopicBusyError                    another run holds the topic
     └── ServiceError                 exit 6   wait for the service, then run it again
-        └── MissingFileError                  a file that the catalog names is not there
+        ├── MissingFileError                  a file that the catalog names is not there
+        └── KeptVersionsError                 the store keeps what is deleted: change the bucket first
 
 An error is a value with three parts (:class:`Explanation`): what happened to which topic partition, what was left
 behind, and what to do next. ``str()`` joins them for people; code reads the parts and never the message. A function
@@ -229,6 +230,12 @@ class ServiceError(WinnowError):
 
 class MissingFileError(ServiceError):
     """A file that the catalog names is not there."""
+
+
+class KeptVersionsError(ServiceError):
+    """The object store keeps what is deleted from it, cannot say so, or lacks a right; waiting changes nothing."""
+
+    retryable = False
 
 
 _BY_EXIT_CODE: dict[int, type[WinnowError]] = {

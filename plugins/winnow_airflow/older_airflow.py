@@ -42,6 +42,7 @@ except ImportError:  # before 3.2
 
 from winnow.errors import (
     BadInputError,
+    KeptVersionsError,
     PlanVoidError,
     UsageError,
     ValidationFailedError,
@@ -70,8 +71,8 @@ DOUBLING_DELAY: Any = 2.0 if hasattr(airflow.sdk, "CronTriggerTimetable") else T
 
 HAS_RETRY_POLICIES = hasattr(airflow.sdk, "ExceptionRetryPolicy")
 
-HOPELESS = (UsageError, BadInputError, ValidationFailedError, PlanVoidError)
-"""Errors that a retry meets again: same data, same configuration, or a log that moved on."""
+HOPELESS = (UsageError, BadInputError, ValidationFailedError, PlanVoidError, KeptVersionsError)
+"""Errors that a retry meets again: same data, same configuration, same bucket, or a log that moved on."""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from winnow.errors import (
     BadInputError,
     CommitConflictError,
     Explanation,
+    KeptVersionsError,
     PlanVoidError,
     UsageError,
     ValidationFailedError,
@@ -40,6 +41,7 @@ DEFAULT_RETRIES = 3
 HOPELESS_REASONS: dict[tuple[type[Exception], ...], str] = {
     (UsageError, BadInputError, ValidationFailedError): "A retry would meet the same data and configuration.",
     (PlanVoidError,): "The log moved on; the next run plans from where it is.",
+    (KeptVersionsError,): "The bucket, or the rights in it, have to be changed first.",
 }
 """Why errors are not retried."""
 

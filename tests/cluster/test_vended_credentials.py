@@ -445,6 +445,30 @@ def test_what_needs_the_whole_warehouse_is_done_with_a_key_of_ones_own(
     assert offsets("kept") == list(range(60))
 
 
+def test_erasing_keys_asks_the_bucket_with_a_key_of_ones_own(
+    store: GuardedObjectStore, catalog: VendingFront, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is vended for a table does not say whether the bucket keeps versions, nor go without asking."""
+    make("person", tmp_path)
+    erasing = ("erase", "person", "--key", "key-1", "--reason", "request 1")
+    refused = winnow(*erasing, code=6).stderr
+    assert "s3:GetBucketVersioning" in refused
+    assert len(offsets("person")) == 60
+    with monkeypatch.context() as patch:
+        for name, value in {
+            "WINNOW_VENDED_CREDENTIALS": "false",
+            "AWS_ENDPOINT_URL_S3": store.endpoint,
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": ADMIN_KEY,
+            "AWS_SECRET_ACCESS_KEY": ADMIN_SECRET,
+        }.items():
+            patch.setenv(name, value)
+        done = winnow_process(*erasing, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert done.document["deleted"] is True
+    assert offsets("person") == [each for each in range(60) if each % 5 != 1]
+
+
 def test_a_catalog_that_vends_nothing_is_named(catalog: VendingFront) -> None:
     """With what has to be done, and without a topic that nobody could use."""
     catalog.vends = False

@@ -20,6 +20,7 @@ from winnow.errors import (
     ForeignConfigurationError,
     ForeignTableError,
     FormatVersionError,
+    KeptVersionsError,
     LinkedFolderError,
     MissingFileError,
     OlderHeadError,
@@ -70,6 +71,7 @@ TREE: dict[type[WinnowError], str] = {
     TopicBusyError: BACKING_OFF,
     ServiceError: BACKING_OFF,
     MissingFileError: BACKING_OFF,
+    KeptVersionsError: FAIL,
 }
 """What becomes of a task that ends with each of Winnow's errors."""
 

@@ -39,6 +39,7 @@ from winnow.errors import (
 )
 from winnow.log.head import Change
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
+from winnow.pipeline.admin import erased_versions, erasure_progress
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
@@ -304,6 +305,23 @@ def test_any_sweep_goes_on_where_the_deletion_was_stopped(world: World, monkeypa
     assert list_holding(world, KEY)
     sweep_topics(world.installation, [TOPIC])
     assert list_holding(world, KEY) == []
+    assert world.head().state.unfinished_erasures == ()
+
+
+def test_erasure_that_comes_amid_a_sweep_is_left_to_the_next_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its key is in no file, so none waits for deletion; but the sweep looked for versions before it came."""
+    genuine = erased_versions.remove_erased_versions
+
+    def look_and_erase(*arguments: Any) -> str:
+        found = genuine(*arguments)
+        commit_erasure(world.installation, EraseRequest(TOPIC, [b"nobody"], "request 4711"))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(erasure_progress, "remove_erased_versions", look_and_erase)
+        sweep_topics(world.installation, [TOPIC])
+    assert len(world.head().state.unfinished_erasures) == 1
+    sweep_topics(world.installation, [TOPIC])
     assert world.head().state.unfinished_erasures == ()
 
 
@@ -651,6 +669,7 @@ def test_certificate_names_every_file_that_held_the_key_and_says_that_it_is_gone
         ("retired", 3, True),
     ]
     assert all(each.deleted_at_ms is not None and len(each.file.sha256) == 64 for each in found.files)
+    assert {each.answer for each in found.files} == {"no such file"}
     assert [each.file.since_ingest is None for each in found.files] == [True, True, False, False]
     assert found.document.scan is not None
     assert found.document.scan.files == 4
@@ -665,9 +684,11 @@ def test_certificate_names_what_was_not_reached(world: World) -> None:
     assert "Earlier versions" not in said
 
 
-def test_certificate_of_objects_says_that_nobody_looked_for_earlier_versions(world: World) -> None:
-    settings = world.installation.settings.model_copy(update={"warehouse": "s3://bucket/lake"})
-    places = list_outside_places(replace(world.installation, settings=settings), world.head().state)
+def test_certificate_says_that_a_person_declared_what_the_store_cannot_say(world: World) -> None:
+    settings = world.installation.settings
+    declared = settings.erase.model_copy(update={"trust_bucket_deletes": True})
+    changed = settings.model_copy(update={"warehouse": "gs://bucket/lake", "erase": declared})
+    places = list_outside_places(replace(world.installation, settings=changed), world.head().state)
     assert any(place.startswith("Earlier versions of the deleted objects") for place in places)
 
 

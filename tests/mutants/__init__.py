@@ -10,6 +10,7 @@ from tests.mutants.engine import ENGINE
 from tests.mutants.erase import ERASE
 from tests.mutants.erase_approval import ERASE_APPROVAL
 from tests.mutants.erase_arrivals import ERASE_ARRIVALS
+from tests.mutants.erase_versions import ERASE_VERSIONS
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
@@ -50,6 +51,7 @@ MUTANTS = (
     *ERASE,
     *ERASE_APPROVAL,
     *ERASE_ARRIVALS,
+    *ERASE_VERSIONS,
     *PAGE,
     *READERS,
     *RECOGNITION,

@@ -346,6 +346,7 @@ hmac_key_file = "keys/erase"
 roots = ["s3://privacy/requests"]
 approvals = 2
 shell_approval = true
+trust_bucket_deletes = true
 [kafka]
 "log.retention.hours" = 168
 """

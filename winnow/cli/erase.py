@@ -267,7 +267,7 @@ def _show_certificate(found: Certificate) -> None:
                 each.file.place,
                 "" if each.file.partition is None else str(each.file.partition),
                 f"{each.file.records:,}",
-                "gone" if each.is_gone else "still there",
+                each.answer,
                 format_short_time(each.deleted_at_ms) if each.deleted_at_ms is not None else "",
                 each.file.sha256[:16],
                 each.file.path,

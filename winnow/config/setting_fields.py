@@ -346,6 +346,12 @@ class EraseSettings(_Frozen):
         default=False,
         example="shell_approval = true",
     )
+    trust_bucket_deletes: bool = describe_setting(
+        "Declares that the bucket keeps nothing of what is deleted (no versions, no soft delete, no retention), for "
+        "stores that Winnow cannot ask: Google Cloud Storage, Azure, and others that do not tell. Erasures are refused "
+        "there without it.",
+        default=False,
+    )
 
 
 class AirflowSettings(_Frozen):

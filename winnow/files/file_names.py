@@ -40,6 +40,7 @@ _INGEST: Final = re.compile(
 )
 _QUARANTINED: Final = re.compile(rf"{_HEX}\.parquet")
 _PLAN_ID: Final = re.compile(_HEX)
+_INGEST_FOLDER: Final = re.compile(rf"ingest-{_HEX}")
 _FOLDER: Final = re.compile(rf"{_PART}(?:/{_PART})*")
 _TASK_FOLDER: Final = re.compile(rf"{_PART}(?:/t\d+)?")
 _TABLE_FOLDER: Final = re.compile(
@@ -106,6 +107,18 @@ def is_ingest_file(path: str, *, quarantined: bool) -> bool:
 def is_data_file(path: str) -> bool:
     """Check whether ``path``, below a table's folder, can be a data file."""
     return _DATA.fullmatch(path) is not None
+
+
+def is_written_file(path: str) -> bool:
+    """Check whether a run, an ingest call or an erasure names a data file so, below the folder ``data`` of a log.
+
+    Or an update of a side table of the latest state, below that of its own.
+    """
+    folder, _, rest = path.partition("/")
+    if is_plan_id(folder):
+        return is_attempt_file(rest, quarantined=False) or is_latest_file(f"data/{path}")
+    is_call = _INGEST_FOLDER.fullmatch(folder) is not None
+    return is_call and rest.endswith(".parquet") and is_ingest_file(rest, quarantined=False)
 
 
 def is_retired_file(path: str, kind: str) -> bool:

@@ -224,6 +224,17 @@ class VendedStores:
         self._forget(folder, filesystem)
         return act(self._open(folder)[0])
 
+    def find_properties(self, path: str) -> Mapping[str, str]:
+        """Return what was vended for the table whose folder ``path`` is in; nothing outside of the warehouse.
+
+        Raises as :meth:`run`.
+        """
+        folder = self._find_folder(path)
+        if folder is None:
+            return {}
+        self._open(folder)
+        return self._opened[folder][0].properties
+
     def _find_folder(self, path: str) -> str | None:
         """Return the table's folder that ``path`` is in; None: it is not below the warehouse."""
         if path != self._root and not path.startswith(f"{self._root}/"):
@@ -338,6 +349,10 @@ class VendedFileSystem(fs.FileSystemHandler):  # type: ignore[misc]
 
     def __hash__(self) -> int:
         return id(self._stores)
+
+    def find_properties(self, path: str) -> Mapping[str, str]:
+        """Return what was vended for the table whose folder ``path`` is in, for a client that is not Arrow's."""
+        return self._stores.find_properties(path)
 
     def get_type_name(self) -> str:
         """Return the name of this kind of file system."""

@@ -94,7 +94,7 @@ def _make_files(files: Sequence[Mapping[str, Any]]) -> list[str]:
         "<tr>"
         f"<td>{escape(each['place'])}</td>"
         f'<td class="number">{each["records"]:,}</td>'
-        f"<td>{'gone' if each['is_gone'] else 'still there'}, {_format_time(each['deleted_at_ms'])}</td>"
+        f"<td>{escape(each['answer'])}, {_format_time(each['deleted_at_ms'])}</td>"
         f'<td class="path"><code>{escape(each["sha256"])}</code><br>{escape(each["path"])}</td>'
         "</tr>"
         for each in files

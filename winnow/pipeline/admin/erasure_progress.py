@@ -1,32 +1,74 @@
-"""Notes in the state how far erasures have come: when their files were gone, and from when on none can come again."""
+"""Notes in the state what a sweep deleted, and how far erasures have come.
+
+When their files were gone, and from when on none can come again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.errors import WinnowError
-from winnow.log.head import Head
+from winnow.log.head import Change, Head
+from winnow.log.snapshot_expiry import FileReferences
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erased_versions import has_open_erasures, remove_erased_versions
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table_files import find_reflected_snapshot
 from winnow.values.topic_state import ErasureReference, TopicState
 
 
-def note_erasures(installation: Installation, log: TopicLog, head: Head, state: TopicState) -> TopicState:
+class _NothingChangedError(Exception):
+    """No file was deleted, and no erasure has come further."""
+
+
+def commit_deletions(
+    installation: Installation, log: TopicLog, gone: set[str], swept: Head, referenced: FileReferences
+) -> str:
+    """Take deleted files out of the state, and note which erasures are through with that and with their versions.
+
+    Returns why the store still has versions of files with erased keys; empty: it has none.
+    """
+    kept_versions = remove_erased_versions(installation, swept, referenced)
+    # An erasure that came since is left to the next sweep: nobody has looked for versions of its files.
+    through = () if kept_versions else tuple(each.erasure_id for each in swept.state.erasures)
+
+    def build(head: Head) -> Change:
+        state = _drop_deleted_files(head.state, gone)
+        state = note_erasures(installation, log, head, state, through)
+        if state == head.state:
+            raise _NothingChangedError
+        return Change(state=state, summary={"winnow.operation": "sweep"})
+
+    with suppress(_NothingChangedError):
+        log.commit(build)
+    return kept_versions
+
+
+def _drop_deleted_files(state: TopicState, gone: set[str]) -> TopicState:
+    if not gone:
+        return state
+    return replace(state, condemned=tuple(file for file in state.condemned if file.path not in gone))
+
+
+def note_erasures(
+    installation: Installation, log: TopicLog, head: Head, state: TopicState, through: Collection[str]
+) -> TopicState:
     """Return ``state``, what a sweep makes of that of ``head``, with the progress of its erasures.
 
-    The files of an erasure are gone if none is condemned any more, and the table of the latest state shows the log
-    after it. It is closed once no process is left that began before it: every run of the topic was found empty twice,
-    a grace apart, and no ingest call from before is open.
+    The files of an erasure are gone if none is condemned any more, it is ``through`` with their versions in the store,
+    and the table of the latest state shows the log after it. It is closed once no process is left that began before it:
+    every run of the topic was found empty twice, a grace apart, and no ingest call from before is open.
     """
-    if all(each.closed_at_ms is not None or each.lifts for each in state.erasures):
+    if not has_open_erasures(state):
         return state
     now_ms = installation.now_ms()
     reflected = _list_reflected(installation, log, head)
 
     def note(each: ErasureReference) -> ErasureReference:
-        if each.lifts or each.closed_at_ms is not None:
+        if each.lifts or each.closed_at_ms is not None or each.erasure_id not in through:
             return each
         if each.deleted_at_ms is None:
             waits = state.list_erased_files(each.erasure_id)

@@ -8,7 +8,7 @@ commit nothing can refer to these files any more, and they are deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -35,7 +35,7 @@ from winnow.log.snapshot_expiry import (
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
-from winnow.pipeline.admin.erasure_progress import note_erasures
+from winnow.pipeline.admin.erasure_progress import commit_deletions
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.installation import Installation
@@ -59,7 +59,8 @@ class SweepReport:
     ``documents_restored``: put back from their copies; ``documents_lost``: of these both are gone or damaged.
     ``history_rows_removed``: from the metadata store. ``pages_removed``: Data Docs pages of removed verdicts.
     ``unnamed``: what the sweep came across and nothing names (links, other programs' files), and what a record names
-    that is not the topic's; all of it stays.
+    that is not the topic's; all of it stays. ``kept_versions``: why the store still has versions of files with erased
+    keys; empty: it has none.
     """
 
     topic: str
@@ -75,6 +76,7 @@ class SweepReport:
     documents_restored: int = 0
     documents_copied: int = 0
     documents_lost: int = 0
+    kept_versions: str = ""
 
 
 def sweep_topics(installation: Installation, topics: Sequence[str] = ()) -> list[SweepReport]:
@@ -199,7 +201,7 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
             else SweptTable()
         )
         gone = {file.path for file in deleted_data}
-        _commit_deletions(installation, log, gone)
+        kept_versions = commit_deletions(installation, log, gone, head, referenced)
         if gone:
             installation.store.segment_checks.forget(topic, gone)
         mended = mend_documents(installation, log)
@@ -222,13 +224,15 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         bytes_waiting=sum(file.size_bytes for file in waiting),
         message=_format_message(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows)
         + format_unnamed(unnamed)
-        + _format_mended(mended),
+        + _format_mended(mended)
+        + f" {kept_versions}".rstrip(),
         history_rows_removed=rows,
         pages_removed=pages,
         unnamed=tuple(unnamed),
         documents_restored=mended.restored,
         documents_copied=mended.copied,
         documents_lost=mended.lost,
+        kept_versions=kept_versions,
     )
     log_event(
         "swept",
@@ -493,23 +497,3 @@ def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, reti
     paths = {file.path for file in due}
     retired = tuple(file for file in state.retired if file.path not in paths)
     return replace(state, retired=retired, condemned=(*state.condemned, *due))
-
-
-def _commit_deletions(installation: Installation, log: TopicLog, gone: set[str]) -> None:
-    """Take deleted files out of the state, and note which erasures are through with that."""
-
-    def build(head: Head) -> Change:
-        state = _drop_deleted_files(head.state, gone)
-        state = note_erasures(installation, log, head, state)
-        if state == head.state:
-            raise _NothingToCommitError
-        return Change(state=state, summary={"winnow.operation": "sweep"})
-
-    with suppress(_NothingToCommitError):
-        log.commit(build)
-
-
-def _drop_deleted_files(state: TopicState, gone: set[str]) -> TopicState:
-    if not gone:
-        return state
-    return replace(state, condemned=tuple(file for file in state.condemned if file.path not in gone))

@@ -22,6 +22,7 @@ from winnow.files.checked_reading import read_segment_columns, translate_read_er
 from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erased_versions import AbsenceProofs
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
@@ -36,13 +37,14 @@ _COLUMNS: Final = ("offset", "timestamp", "key")
 
 @dataclass(frozen=True, slots=True)
 class FileProof:
-    """A file that held an erased key. ``is_gone``: the store says so now; ``deleted_at_ms``: when Winnow deleted it.
+    """A file that held an erased key. ``is_gone``: the store says so now, by ``answer``.
 
-    ``deleted_at_ms`` None: it was not deleted yet, or the metadata store no longer has its row.
+    ``deleted_at_ms``: when Winnow deleted it. None: it did not yet, or the metadata store no longer has its row.
     """
 
     file: ErasedFile
     is_gone: bool
+    answer: str
     deleted_at_ms: int | None
 
 
@@ -160,8 +162,12 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
         row.path: row.deleted_at_ms
         for row in installation.store.retired_files.list_retired(log.topic, pending_only=False)
     }
-    files = tuple(FileProof(each, not storage.exists(each.path), deleted.get(each.path)) for each in document.files)
+    proofs = AbsenceProofs(installation)
+    files = tuple(FileProof(each, *proofs.ask(each.path), deleted.get(each.path)) for each in document.files)
     open_because = _explain_open(head, reference, document, is_key_left=_is_key_left(head, documents, number))
+    left = sum(not each.is_gone for each in files)
+    if open_because is None and left:
+        open_because = f"{left:,} file(s) are there again, or the store has versions of them"
     return Certificate(
         document=document,
         sha256=reference.sha256,
@@ -191,7 +197,13 @@ def make_certificate_document(found: Certificate) -> dict[str, Any]:
         "chain_length": found.chain_length,
         "hashes": found.hashes,
         "files": [
-            {**asdict(each.file), "is_gone": each.is_gone, "deleted_at_ms": each.deleted_at_ms} for each in found.files
+            {
+                **asdict(each.file),
+                "is_gone": each.is_gone,
+                "answer": each.answer,
+                "deleted_at_ms": each.deleted_at_ms,
+            }
+            for each in found.files
         ],
         "verified": None if found.verified is None else asdict(found.verified),
     }

@@ -30,6 +30,7 @@ from winnow.log.head import Change, Head
 from winnow.log.pinned_snapshots import unpin_snapshots
 from winnow.log.snapshot_expiry import list_snapshots_naming
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erased_versions import require_final_deletes
 from winnow.pipeline.admin.leftovers import apply_voided_ingests
 from winnow.pipeline.erase.approval import bind_request, find_carried_out, require_approval
 from winnow.pipeline.erase.outside import list_outside_places
@@ -99,7 +100,9 @@ def commit_erasure(
     Raises:
         EraseRefusedError: it takes an approval that is not there, the topic is deleted, a pin keeps a snapshot with
             such records, or a table of the latest state is there that nobody brings up to date. Nothing was changed.
-        ConfigurationError: the secret is missing, or is not that of the topic's earlier erasures.
+        KeptVersionsError: the object store keeps what is deleted from it, or a right is missing. Nothing was changed.
+        ConfigurationError: the secret is missing, or is not that of the topic's earlier erasures; or the library that
+            asks the object store for versions is.
         ValidationFailedError, DamagedSegmentError: the result is wrong, or a segment is damaged; nothing was changed.
         RunAgainError: another erasure came first, or a sweep took this call for dead.
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
@@ -118,6 +121,7 @@ class _Erasure:
         self._log = installation.log.open(request.topic)
         self._head = _open_head(self._log)
         _require_no_stale_table(installation, self._log, self._head)
+        require_final_deletes(installation, self._head, self._erasure_id)
         self._secret = load_secret(installation, self._head.state, left=NOTHING_ERASED, makes=True)
         digester = KeyDigester(self._secret, self._head.table_uuid)
         self._digests = frozenset(map(digester.compute, request.keys))

@@ -24,10 +24,10 @@ def list_outside_places(installation: Installation, state: TopicState) -> Iterat
         )
     if state.epochs:
         yield f"The Kafka topic that {topic} is read from: produce a tombstone for each key there."
-    if not storage.is_local(installation.settings.warehouse):
+    if installation.settings.erase.trust_bucket_deletes and not storage.is_local(installation.settings.warehouse):
         yield (
-            "Earlier versions of the deleted objects, if the bucket keeps such (versioning, object lock, soft delete): "
-            "nobody looked for them. Have a lifecycle rule of the bucket expire them."
+            "Earlier versions of the deleted objects, if the store could not be asked for them: that it keeps none is "
+            "declared (erase.trust_bucket_deletes)."
         )
     window = Window(size=MAXIMUM_ENTRIES)
     for entry in installation.store.audit.list_entries(window, topic=topic, action=AuditAction.RESTORE_RECORDS).rows:
