@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from dataclasses import replace
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.errors import WinnowError
+from winnow.log.erasure_register import ErasureRegister
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
@@ -13,12 +16,39 @@ from winnow.pipeline.latest.table_files import find_reflected_snapshot
 from winnow.values.topic_state import ErasureReference, TopicState
 
 
-def note_erasures(installation: Installation, log: TopicLog, head: Head, state: TopicState) -> TopicState:
+LOG = logging.getLogger("winnow")
+
+
+def open_register(installation: Installation) -> ErasureRegister:
+    """Open the register of erasures of ``installation``."""
+    return ErasureRegister(installation.settings.erase.register_folder)
+
+
+def register_erasures(installation: Installation, head: Head) -> frozenset[str]:
+    """Register the erasures of ``head`` as far as the register can be written; return the ids of those that it has.
+
+    What cannot be written is a warning: their certificates stay open, and the next sweep tries again.
+    """
+    try:
+        return open_register(installation).complete(head.state, head.table_uuid)
+    except (WinnowError, OSError) as problem:
+        LOG.warning(
+            "Erasures of topic %s are not in the register of erasures (%s): %s",
+            head.state.topic,
+            installation.settings.erase.register_folder,
+            problem,
+        )
+        return frozenset()
+
+
+def note_erasures(
+    installation: Installation, log: TopicLog, head: Head, state: TopicState, registered: Collection[str]
+) -> TopicState:
     """Return ``state``, what a sweep makes of that of ``head``, with the progress of its erasures.
 
     The files of an erasure are gone if none is condemned any more, and the table of the latest state shows the log
     after it. It is closed once no process is left that began before it: every run of the topic was found empty twice,
-    a grace apart, and no ingest call from before is open.
+    a grace apart, and no ingest call from before is open, and if it is among the ``registered`` ones.
     """
     if all(each.closed_at_ms is not None or each.lifts for each in state.erasures):
         return state
@@ -34,7 +64,8 @@ def note_erasures(installation: Installation, log: TopicLog, head: Head, state: 
             if waits or not shown:
                 return each
             each = replace(each, deleted_at_ms=now_ms)
-        return each if _is_any_left(installation, state, each) else replace(each, closed_at_ms=now_ms)
+        waits = each.erasure_id not in registered or _is_any_left(installation, state, each)
+        return each if waits else replace(each, closed_at_ms=now_ms)
 
     return replace(state, erasures=tuple(note(each) for each in state.erasures))
 

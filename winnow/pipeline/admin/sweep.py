@@ -7,7 +7,7 @@ commit nothing can refer to these files any more, and they are deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +35,7 @@ from winnow.log.snapshot_expiry import (
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
-from winnow.pipeline.admin.erasure_progress import note_erasures
+from winnow.pipeline.admin.erasure_progress import note_erasures, register_erasures
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.installation import Installation
@@ -199,7 +199,7 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
             else SweptTable()
         )
         gone = {file.path for file in deleted_data}
-        _commit_deletions(installation, log, gone)
+        _commit_deletions(installation, log, gone, register_erasures(installation, head))
         if gone:
             installation.store.segment_checks.forget(topic, gone)
         mended = mend_documents(installation, log)
@@ -305,7 +305,7 @@ def _record_sweep(
         )
 
 
-def _record_expiring_files(installation: Installation, topic: str, expiry: Expiry, now_ms: int) -> None:
+def record_expiring_files(installation: Installation, topic: str, expiry: Expiry, now_ms: int) -> None:
     """Record the files that expiring will leave unreferenced, so that none is forgotten after a crash."""
     for kind, paths in (
         ("manifest", expiry.manifests),
@@ -332,7 +332,7 @@ def _expire_log(installation: Installation, log: TopicLog, head: Head, config: T
         kept=() if kept is None else (kept,),
         erased={file.path for file in head.state.list_erased_files()},
     )
-    _record_expiring_files(installation, log.topic, expiry, now_ms)
+    record_expiring_files(installation, log.topic, expiry, now_ms)
     expire_snapshots(log, expiry.snapshot_ids)
     return expiry
 
@@ -342,7 +342,7 @@ def _expire_quarantine(installation: Installation, quarantine: Quarantine, now_m
     expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
     if expiry is None:
         return 0
-    _record_expiring_files(installation, quarantine.topic, expiry, now_ms)
+    record_expiring_files(installation, quarantine.topic, expiry, now_ms)
     expire_quarantine(quarantine, expiry.snapshot_ids)
     return len(expiry.snapshot_ids)
 
@@ -495,12 +495,12 @@ def _mark_files_for_deletion(state: TopicState, referenced: FileReferences, reti
     return replace(state, retired=retired, condemned=(*state.condemned, *due))
 
 
-def _commit_deletions(installation: Installation, log: TopicLog, gone: set[str]) -> None:
+def _commit_deletions(installation: Installation, log: TopicLog, gone: set[str], registered: Collection[str]) -> None:
     """Take deleted files out of the state, and note which erasures are through with that."""
 
     def build(head: Head) -> Change:
         state = _drop_deleted_files(head.state, gone)
-        state = note_erasures(installation, log, head, state)
+        state = note_erasures(installation, log, head, state, registered)
         if state == head.state:
             raise _NothingToCommitError
         return Change(state=state, summary={"winnow.operation": "sweep"})

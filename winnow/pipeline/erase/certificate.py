@@ -21,6 +21,7 @@ from winnow.files.checked_reading import read_segment_columns, translate_read_er
 from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
@@ -102,6 +103,9 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
     }
     files = tuple(FileProof(each, not storage.exists(each.path), deleted.get(each.path)) for each in document.files)
     open_because = _explain_open(head, reference, document, is_key_left=_is_key_left(head, documents, number))
+    place = open_register(installation).locate(log.topic, head.table_uuid, document.erasure_id)
+    if open_because is None and not storage.exists(place):
+        open_because = "not in the register yet; the next sweep tries again"
     return Certificate(
         document=document,
         sha256=reference.sha256,

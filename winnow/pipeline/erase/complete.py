@@ -8,6 +8,7 @@ from winnow.config.definitions import LATEST_TABLE
 from winnow.errors import RunAgainError, WinnowError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erasure_progress import register_erasures
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.erase.erase import CommittedErasure, EraseRequest, commit_erasure
 from winnow.pipeline.erase.scan import Progress
@@ -77,9 +78,14 @@ def describe_consequences(installation: Installation, topic: str) -> str:
 
 
 def complete_store(installation: Installation, log: TopicLog) -> None:
-    """Bring the metadata store in line with the newest head, and the table of the latest state with the log."""
+    """Bring register and metadata store in line with the newest head, and the table of the latest state with the log.
+
+    Raises:
+        RunAgainError: an erasure could not be registered.
+    """
     head = log.head()
     topic = log.topic
+    require_registered(installation, head)
     erased = head.state.list_erased_files()
     installation.store.retired_files.record_erased(topic, erased, table_uuid=head.table_uuid)
     installation.store.projection.record_states(
@@ -90,6 +96,23 @@ def complete_store(installation: Installation, log: TopicLog) -> None:
         from winnow.pipeline.latest.table import update_after_publish
 
         update_after_publish(installation, topic, head)
+
+
+def require_registered(installation: Installation, head: Head) -> None:
+    """Register every erasure of ``head`` that the register lacks.
+
+    Raises:
+        RunAgainError: one could not be.
+    """
+    missing = {each.erasure_id for each in head.state.erasures} - register_erasures(installation, head)
+    if missing:
+        raise RunAgainError(
+            f"{len(missing):,} erasure(s) of topic {head.state.topic} are committed, and not yet in the register of "
+            f"erasures ({installation.settings.erase.register_folder}), so an older state that is put back would not know "
+            "of them.",
+            left="No reader sees the erased records any more. Every later sweep goes on.",
+            next=f"Make the register writable, then: winnow sweep {head.state.topic}",
+        )
 
 
 def delete_erased_files(installation: Installation, topic: str) -> None:

@@ -30,6 +30,7 @@ from winnow.log.head import Change, Head
 from winnow.log.pinned_snapshots import unpin_snapshots
 from winnow.log.snapshot_expiry import list_snapshots_naming
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.admin.leftovers import apply_voided_ingests
 from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.rewriting import Rewriting
@@ -113,6 +114,7 @@ class _Erasure:
         self._log = installation.log.open(request.topic)
         self._head = _open_head(self._log)
         _require_no_stale_table(installation, self._log, self._head)
+        open_register(installation).require_writable()
         self._secret = load_secret(installation, self._head.state, left=NOTHING_ERASED, makes=True)
         digester = KeyDigester(self._secret, self._head.table_uuid)
         self._digests = frozenset(map(digester.compute, request.keys))

@@ -9,6 +9,8 @@ from winnow.arrivals.erased_records import select_counting_erasures
 from winnow.errors import UsageError
 from winnow.log.erasures import read_erasures, write_erasure
 from winnow.log.head import Change, Head
+from winnow.pipeline.admin.erasure_progress import open_register
+from winnow.pipeline.erase.complete import require_registered
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name, record_action
@@ -32,9 +34,11 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
 
     Raises:
         UsageError: none of the keys is erased.
-        ConfigurationError: the secret is missing or another one.
+        ConfigurationError: the secret is missing or another one, or the register cannot be written.
+        RunAgainError: it is lifted, and not yet in the register.
         Also the errors of :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
+    open_register(installation).require_writable()
     log = installation.log.open(topic)
     lifted: list[ErasureDocument] = []
 
@@ -72,7 +76,8 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
             state=replace(state, erasures=(*state.erasures, reference)), summary={"winnow.operation": "lift-erasure"}
         )
 
-    log.commit(build)
+    committed = log.commit(build)
+    require_registered(installation, committed.head)
     (document,) = lifted
     detail = f"{document.erasure_id}: the erasure of {document.keys:,} key(s) was lifted"
     record_action(installation, AuditAction.ERASE, topic, detail=detail, reason=reason)
