@@ -125,8 +125,8 @@ class ErasureRegister:
                 f"in {folder}. Later erasures may be missing here.",
                 left=left,
                 next=(
-                    "Set WINNOW_ERASE__REGISTER_FOLDER to where the register is. If it is lost for good, put any file into "
-                    "that folder to go on without it."
+                    "Set WINNOW_ERASE__REGISTER_FOLDER to where the register is. If it is lost for good, put any file "
+                    "into that folder to go on without it."
                 ),
             )
         return tuple(_put_in_order(found))

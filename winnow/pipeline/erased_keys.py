@@ -26,9 +26,7 @@ def load_secret(installation: Installation, state: TopicState, *, left: str, mak
     Raises:
         ConfigurationError: there is none, or it is another one.
     """
-    return load_secret_of(
-        installation, state.topic, {each.key_id for each in state.erasures}, left=left, makes=makes
-    )
+    return load_secret_of(installation, state.topic, {each.key_id for each in state.erasures}, left=left, makes=makes)
 
 
 def load_secret_of(

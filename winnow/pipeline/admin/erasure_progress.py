@@ -15,7 +15,6 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table_files import find_reflected_snapshot
 from winnow.values.topic_state import ErasureReference, TopicState
 
-
 LOG = logging.getLogger("winnow")
 
 
@@ -64,8 +63,8 @@ def note_erasures(
             if waits or not shown:
                 return each
             each = replace(each, deleted_at_ms=now_ms)
-        waits = each.erasure_id not in registered or _is_any_left(installation, state, each)
-        return each if waits else replace(each, closed_at_ms=now_ms)
+        is_open = each.erasure_id not in registered or _is_any_left(installation, state, each)
+        return each if is_open else replace(each, closed_at_ms=now_ms)
 
     return replace(state, erasures=tuple(note(each) for each in state.erasures))
 

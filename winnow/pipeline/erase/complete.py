@@ -107,9 +107,9 @@ def require_registered(installation: Installation, head: Head) -> None:
     missing = {each.erasure_id for each in head.state.erasures} - register_erasures(installation, head)
     if missing:
         raise RunAgainError(
-            f"{len(missing):,} erasure(s) of topic {head.state.topic} are committed, and not yet in the register of "
-            f"erasures ({installation.settings.erase.register_folder}), so an older state that is put back would not know "
-            "of them.",
+            f"{len(missing):,} erasure(s) of topic {head.state.topic} are committed, and not yet in the register "
+            f"({installation.settings.erase.register_folder}), so an older state that is put back would not know of "
+            "them.",
             left="No reader sees the erased records any more. Every later sweep goes on.",
             next=f"Make the register writable, then: winnow sweep {head.state.topic}",
         )
