@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -621,6 +622,8 @@ def test_backup_that_was_made_since_knows_the_erasure(world: World) -> None:
     secret = world.installation.settings.erase.hmac_key_file.read_text()
     assert list_holding(world, secret.strip().encode()) == [str(home / "erase.secret")]
     home.rename(world.folder / "aside")
+    home.mkdir()
+    shutil.copytree(world.folder / "aside" / "erasures", home / "erasures")
     with open_world(world.folder, world.clock) as restored:
         restore_backup(restored.installation, str(world.folder / "backup"))
         with pytest.raises(ConfigurationError, match="erase"):

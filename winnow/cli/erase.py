@@ -28,6 +28,7 @@ from winnow.values.typed_keys import parse_key
 if TYPE_CHECKING:
     from winnow.pipeline.erase.certificate import Certificate
     from winnow.pipeline.erase.complete import EraseReport
+    from winnow.pipeline.erase.purge import PurgedTopic
     from winnow.pipeline.erase.whereabouts import KeyWhereabouts
     from winnow.pipeline.installation import Installation
 
@@ -46,6 +47,8 @@ class _Wish:
     with_tombstone: bool
     break_pins: bool
     allow: bool
+    registered: bool = False
+    purge_deleted: bool = False
 
 
 def erase(
@@ -83,6 +86,18 @@ def erase(
     allow: Annotated[
         bool, typer.Option("--allow", help="Lift the erasure: records of these keys may come again.")
     ] = False,
+    registered: Annotated[
+        bool,
+        typer.Option(
+            "--registered",
+            help="Instead of keys: apply to the topic what the register of erasures has and the topic does not know, "
+            "after an older state of it was put back by hand.",
+        ),
+    ] = False,
+    purge_deleted: Annotated[
+        bool,
+        typer.Option("--purge-deleted", help="If the topic is deleted, remove it for good, with all its records."),
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="With certificate: read everything again now, and look for these keys.")
     ] = False,
@@ -117,7 +132,10 @@ def erase(
             "winnow erase takes one topic; --verify, --html and --for belong to: winnow erase certificate.",
             left=_NOTHING,
         )
-    wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow)
+    wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow, registered, purge_deleted)
+    if registered:
+        _apply_registered(words[0], wish, as_json=as_json)
+        return
     keys = _read_keys(wish)
     if not reason or not reason.strip():
         raise UsageError(
@@ -127,7 +145,12 @@ def erase(
         if allow:
             _lift(installation, words[0], keys, reason, as_json=as_json)
             return
-        report = _erase(installation, words[0], keys, wish)
+        purged = _purge(installation, words[0], keys, reason) if purge_deleted else None
+        report = _erase(installation, words[0], keys, wish) if purged is None else None
+    if report is None:
+        assert purged is not None
+        _show_purged(purged, as_json=as_json)
+        return
     if not report.keys_found and not report.was_erased and _may_be_base64(wish):
         print_message(MAY_BE_BASE64)
     if as_json:
@@ -147,6 +170,43 @@ def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wis
         print_message(consequences)
     with ProgressBar("Searching files") as bar:
         return erase_keys(installation, request, bar.move)
+
+
+def _apply_registered(topic: str, wish: _Wish, *, as_json: bool) -> None:
+    if wish.keys is not None or wish.keys_from is not None or wish.with_tombstone or wish.allow or wish.purge_deleted:
+        raise UsageError("--registered takes no keys, and of the other options --break-pins alone.", left=_NOTHING)
+    with open_for_command(reason=wish.reason) as installation:
+        from winnow.pipeline.erase.older_states import apply_registered
+
+        with ProgressBar("Searching files") as bar:
+            applied = apply_registered(installation, topic, break_pins=wish.break_pins, progress=bar.move)
+    if as_json:
+        write_json(asdict(applied))
+    elif applied.erasure_id is None:
+        print_lines(f"Topic {topic} knows every erasure that the register has of it; nothing was changed.")
+    else:
+        print_lines(
+            f"Applied {format_count(applied.erasures, 'erasure')} of the register to {topic}: "
+            f"{format_count(applied.records, 'record')} and {format_count(applied.files, 'file')} that held one are "
+            f"gone.\nCertificate: winnow erase certificate {applied.erasure_id}"
+        )
+
+
+def _purge(installation: Installation, topic: str, keys: list[bytes], reason: str) -> PurgedTopic | None:
+    from winnow.pipeline.erase.purge import purge_deleted_topic
+
+    return purge_deleted_topic(installation, topic, keys, reason)
+
+
+def _show_purged(removed: PurgedTopic, *, as_json: bool) -> None:
+    if as_json:
+        write_json(asdict(removed))
+        return
+    print_lines(
+        f"Topic {removed.topic} was deleted, and is removed for good: {format_count(removed.files_deleted, 'file')} "
+        f"({format_bytes(removed.bytes_deleted)}). Copies of it that are put back are without these keys; the register "
+        f"has them under {removed.erasure_id}."
+    )
 
 
 def _may_be_base64(wish: _Wish) -> bool:

@@ -104,7 +104,7 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
     files = tuple(FileProof(each, not storage.exists(each.path), deleted.get(each.path)) for each in document.files)
     open_because = _explain_open(head, reference, document, is_key_left=_is_key_left(head, documents, number))
     place = open_register(installation).locate(log.topic, head.table_uuid, document.erasure_id)
-    if open_because is None and not storage.exists(place):
+    if (open_because is None or reference.deleted_at_ms is not None) and not storage.exists(place):
         open_because = "not in the register yet; the next sweep tries again"
     return Certificate(
         document=document,

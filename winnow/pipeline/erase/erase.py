@@ -260,7 +260,10 @@ def _open_head(log: TopicLog) -> Head:
         raise EraseRefusedError(
             f"Topic {log.topic} is deleted, and its files still hold its records.",
             left=NOTHING_ERASED,
-            next=f"Remove it for good: winnow topics delete {log.topic} --now",
+            next=(
+                "Run it again with --purge-deleted, which removes the topic for good, or: winnow topics delete "
+                f"{log.topic} --now"
+            ),
         ) from problem
 
 
