@@ -114,6 +114,16 @@ def list_readable(world: World) -> set[bytes]:
     return found
 
 
+def list_erasing_operations(world: World) -> list[str]:
+    """What the commits that erased something did besides."""
+    summaries = [
+        snapshot.summary.additional_properties
+        for snapshot in world.head().table.metadata.snapshots
+        if snapshot.summary is not None
+    ]
+    return [summary["winnow.operation"] for summary in summaries if "winnow.erasure" in summary]
+
+
 @contextmanager
 def watch_catalog(world: World) -> Iterator[list[set[bytes]]]:
     """Note what can be read from the log after each change of the catalog."""
@@ -295,6 +305,7 @@ def test_accepted_older_head_is_without_what_was_erased_since(folder: Path, cloc
         shutil.copy(path, folder / "home" / path.name)
     with open_world(folder, clock) as world:
         accept_without_erased(world.installation, TOPIC, reason="the rest is gone")
+        assert list_erasing_operations(world) == ["accept-older-head"]
         require_erased(world, erasure_id)
 
 
@@ -305,6 +316,7 @@ def test_undeleted_topic_is_without_what_was_erased_since(folder: Path, clock: F
     with open_world(folder, clock) as world:
         delete_topic(world.installation, TOPIC)
         assert restore_without_erased(world.installation, TOPIC)
+        assert list_erasing_operations(world) == ["restore-topic"]
         require_erased(world, erasure_id)
 
 

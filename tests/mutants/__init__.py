@@ -9,6 +9,7 @@ from tests.mutants.durability import DURABILITY
 from tests.mutants.engine import ENGINE
 from tests.mutants.erase import ERASE
 from tests.mutants.erase_arrivals import ERASE_ARRIVALS
+from tests.mutants.erase_register import ERASE_REGISTER
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
@@ -48,6 +49,7 @@ MUTANTS = (
     *UNDO,
     *ERASE,
     *ERASE_ARRIVALS,
+    *ERASE_REGISTER,
     *PAGE,
     *READERS,
     *RECOGNITION,
