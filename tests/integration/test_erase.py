@@ -421,8 +421,10 @@ def test_what_an_erasure_would_end_is_said_before_it_begins(world: World) -> Non
     pin_snapshot(world.installation.log.open(TOPIC), "restore-1", world.head())
     with hold_lease(world.installation, TOPIC):
         assert world.plan(world.clock()) is not None
+    create_backup(world.installation, str(world.folder / "backup"))
     said = describe_consequences(world.installation, TOPIC)
     assert "1 run(s) at work become void; 1 tag(s)" in said
+    assert "1 backup(s) may hold such records" in said
 
 
 def test_deleted_topic_refuses(world: World) -> None:

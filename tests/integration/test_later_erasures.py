@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tests.integration.test_erase import FIRST, GRACE_MS, KEY, SECOND, erase, list_holding, without
 from tests.support.cli_runner import winnow
+from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
@@ -22,6 +26,7 @@ from winnow.errors import (
     EraseRefusedError,
     RunAgainError,
     UnknownTopicError,
+    UsageError,
 )
 from winnow.log.pinned_snapshots import pin_snapshot
 from winnow.log.sql_catalog import LogSqlCatalog
@@ -91,7 +96,7 @@ def bring_what_stays(folder: Path) -> None:
     for name in WHAT_STAYS:
         found = folder / "lost" / name
         if found.is_dir():
-            shutil.copytree(found, folder / "home" / name)
+            shutil.copytree(found, folder / "home" / name, dirs_exist_ok=True)
         else:
             shutil.copy(found, folder / "home" / name)
 
@@ -688,3 +693,65 @@ def test_erasure_that_could_not_be_registered_is_no_success_and_its_repetition_r
         assert report.was_erased
         sweep_topics(world.installation, [TOPIC])
         assert make_certificate(world.installation, report.erasure_id).open_because is None
+
+
+# ------------------------------------------------------------------ any history
+
+Step = tuple[str, bytes]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "erase", "lift", "compact"]), st.sampled_from([KEY, b"key-2"])), max_size=4
+)
+
+
+def take(world: World, step: Step) -> None:
+    what, key = step
+    world.clock.now_ms += 1_000
+    if what == "append":
+        world.ingest([record(world.state(0).log_end_offset, key, b"value-new", world.clock())])
+    elif what == "erase":
+        erase(world, key)
+    elif what == "lift":
+        with suppress(UsageError):  # it was not erased
+            lift_erasure(world.installation, TOPIC, [key], "withdrawn")
+    else:
+        world.compact()
+
+
+@given(before=STEPS, after=STEPS, way=st.sampled_from(["backup", "copy", "adopt"]))
+@example(before=[("erase", KEY), ("append", KEY)], after=[("erase", KEY), ("append", KEY)], way="backup")
+@example(before=[("compact", KEY)], after=[("erase", KEY), ("lift", KEY), ("erase", b"key-2")], way="adopt")
+@settings(max_examples=choose_examples(quick=2), deadline=None)
+def test_older_state_of_any_history_lacks_what_was_erased_since_and_nothing_else(
+    before: list[Step], after: list[Step], way: str
+) -> None:
+    """Appended, erased, lifted and compacted, before and after the copy that is brought back."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, clock = Path(name), FakeClock(read_wall_clock_ms())
+        with open_world(folder, clock) as world:
+            world.create(1, min_cleanable_dirty_ratio="0", segment_ms="1", winnow_retired_grace_ms=str(GRACE_MS))
+            world.ingest(FIRST)
+            for step in (*before, ("erase", b"nobody")):
+                take(world, step)
+            create_backup(world.installation, str(folder / "backup"))
+            kept, location = world.read(), world.head().location
+        shutil.copytree(folder / "home", folder / "kept")
+        with open_world(folder, clock) as world:
+            for step in after:
+                take(world, step)
+            named = {each.erasure_id for each in world.head().state.erasures}
+        last = {key: what for what, key in after if what in {"erase", "lift"}}
+        gone = [key for key, what in last.items() if what == "erase"]
+        lose_home(folder) if way == "backup" else put_kept_home_back(folder)
+        if way == "adopt":
+            (folder / "home" / "catalog.db").unlink()
+        with open_world(folder, clock) as world:
+            if way == "backup":
+                restore_backup(world.installation, str(folder / "backup"))
+            elif way == "adopt":
+                adopt_without_erased(world.installation, TOPIC, location, run=True)
+            else:
+                apply_registered(world.installation, TOPIC)
+            assert world.read() == [each for each in kept if each.key not in gone]
+            assert named <= {each.erasure_id for each in world.head().state.erasures}
+            assert not list_readable(world) & set(gone)
+            assert apply_registered(world.installation, TOPIC).erasure_id is None

@@ -11,6 +11,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erasure_progress import register_erasures
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.erase.erase import CommittedErasure, EraseRequest, commit_erasure
+from winnow.pipeline.erase.outside import count_backups
 from winnow.pipeline.erase.scan import Progress
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
@@ -66,12 +67,13 @@ def erase_keys(
 
 
 def describe_consequences(installation: Installation, topic: str) -> str:
-    """Say what an erasure from ``topic`` would end: runs and ingest calls at work, and tags; empty: nothing."""
+    """Say what an erasure from ``topic`` would end, or not reach: runs, ingest calls, tags, backups; empty: nothing."""
     refs = installation.log.open(topic).head(even_deleted=True).table.metadata.refs
     counts = (
         (len(installation.store.runs.list_open(topic)), "run(s) at work become void"),
         (len(installation.store.ingests.list_open(topic)), "ingest call(s) at work start over"),
         (len(refs) - ("main" in refs), "tag(s) or branch(es) may keep files with such records, which refuses it"),
+        (count_backups(installation), "backup(s) may hold such records until they are deleted"),
     )
     said = [f"{count:,} {what}" for count, what in counts if count]
     return f"{topic}: {'; '.join(said)}." if said else ""
