@@ -106,6 +106,7 @@ class _Restore:
         self._backup = backup
         self._watch = watch
         self._later: dict[str, LaterErasures] = {}
+        self._reading = ""
         self._note = storage.join(installation.settings.warehouse, f"{installation.log.namespaces.topics}_restore.json")
 
     def run(self) -> RestoreReport:
@@ -152,9 +153,7 @@ class _Restore:
         try:
             state = open_table_walk(partial(self._read_copy, topic.log), topic.log.metadata_location).read_state()
         except (DamagedMetadataError, FileNotFoundError) as problem:
-            if later.find(topic.log.table_uuid, {}):
-                raise make_damage_error(topic.log.metadata_location, DIFFERENT) from problem
-            return topic  # restoring its files says what is damaged
+            raise make_damage_error(self._reading, DIFFERENT) from problem
         known = {str(each["erasure_id"]): str(each["key_id"]) for each in (state or {}).get("erasures", ())}
         if not later.find(topic.log.table_uuid, known):
             return topic
@@ -163,9 +162,10 @@ class _Restore:
 
     def _read_copy(self, table: CopiedTable, path: str) -> bytes:
         found = find_copy(table, path)
+        self._reading = path if found is None else self._place.locate_file(found)
         if found is None:
             raise FileNotFoundError(path)
-        return storage.read_bytes(self._place.locate_file(found))
+        return storage.read_bytes(self._reading)
 
     def _begin(self) -> set[tuple[TableRole, str]]:
         """Check that the place is empty or this restore's own; return the tables that it has registered already."""
