@@ -267,7 +267,7 @@ def make_commands(now_ms: int) -> Mapping[str, Command]:
     late = sort_records([*BEFORE, *LATE])
     entries = [CheckpointEntry(PLAIN, 0, 4)]
     kept = [each for each in BEFORE if each.partition or each.offset >= _START]
-    erased = {TOPIC: [each for each in BEFORE if each.key != ERASED]}
+    erased: Topics = {TOPIC: [each for each in BEFORE if each.key != ERASED]}
     others = [each for each in (*CLEAN, *DIRTY) if each.key != ERASED]
 
     def lose_and_register(folder: Path) -> None:

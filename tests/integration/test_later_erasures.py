@@ -212,6 +212,20 @@ def test_restore_that_was_killed_while_it_landed_goes_on(folder: Path, clock: Fa
         assert {path.rpartition("/")[2] for path in written} <= live
 
 
+def test_restore_that_was_killed_at_its_end_copies_nothing_again_that_was_deleted(
+    folder: Path, clock: FakeClock
+) -> None:
+    erasure_id = erase_since(folder, clock)
+    lose_home(folder)
+    with open_world(folder, clock) as world, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("winnow.pipeline.backup.restore.record_action", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            restore_backup(world.installation, str(folder / "backup"))
+    with open_world(folder, clock) as world:
+        restore_backup(world.installation, str(folder / "backup"))
+        require_erased(world, erasure_id)
+
+
 def test_restore_without_the_register_is_refused_if_it_knows_erasures(folder: Path, clock: FakeClock) -> None:
     erase_since(folder, clock)
     with open_world(folder, clock) as world:

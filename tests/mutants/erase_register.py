@@ -35,6 +35,9 @@ ERASE_REGISTER = (
     Mutant("restore-forgets-what-it-wrote", "files of a restore that was killed stay for ever, and nothing names them")
     .changes("_Restore.run", replace("not (A and B.has_store)", "True"))
     .caught_by("test_restore_that_was_killed_while_it_landed_goes_on"),
+    Mutant("restore-copies-again", "a restore that goes on brings files back that were deleted as erased")
+    .changes("_Restore.run", always("LOG"))
+    .caught_by("test_restore_that_was_killed_at_its_end_copies_nothing_again_that_was_deleted"),
     Mutant("recovered-with-erased", "recovered metadata bring back what was erased since")
     .changes("recover_without_erased", set_keyword("older", "UNCHANGED"))
     .caught_by("test_recovered_metadata_are_never_readable_with_what_was_erased_since[False]"),

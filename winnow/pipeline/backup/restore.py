@@ -115,7 +115,8 @@ class _Restore:
         topics = [self._look_for_erasures(topic) for topic in self._backup.topics]
         registered = self._begin()
         for topic in topics:
-            self._restore_files(topic)
+            if (TableRole.LOG, topic.topic) not in registered:  # else all were there, and a sweep has deleted some
+                self._restore_files(topic)
         begun = self._read_note()
         if not registered and not (begun is not None and begun.has_store):
             self._watch("Restoring the metadata store", 0, 0)
@@ -253,6 +254,8 @@ class _Restore:
 
     def _register(self, topic: CopiedTopic, registered: set[tuple[TableRole, str]]) -> None:
         """Enter the tables of a topic into the catalog, its log last."""
+        if (TableRole.LOG, topic.topic) in registered:
+            return
         state = open_table_walk(storage.read_bytes, topic.log.metadata_location).read_state()
         if state is not None and state.get("deleted_at_ms") is not None:
             note_deleted(self._installation.log.deleted_notes, topic.topic)
