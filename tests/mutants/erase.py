@@ -64,7 +64,7 @@ ERASE = (
     .changes("_Erasure._build", drop_statement("delete_documents"))
     .caught_by("test_record_that_is_appended_meanwhile_is_erased_too"),
     Mutant("erase-leaves-what-it-wrote", "what a refused erasure wrote stays")
-    .changes("_Erasure._discard", replace("self._rewriting.remove_all()", "True"))
+    .changes("_Erasure._discard", replace("self._rewriting.remove_unused()", "True"))
     .caught_by("test_wrong_result_is_not_committed_and_nothing_of_it_stays"),
     Mutant("erase-of-a-deleted-topic", "a deleted topic keeps the key and the caller is told to restore it")
     .changes("_open_head", replace("log.newest_head()", "log.newest_head(even_deleted=True)"))

@@ -351,7 +351,7 @@ def _commit_expiry(table: Table, going: Sequence[int]) -> None:
     """
     head = AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": table.metadata.current_snapshot_id})
     with table.transaction() as transaction:
-        transaction._apply((RemoveSnapshotsUpdate(snapshot_ids=list(going)),), (head,))
+        transaction._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(going)}),), (head,))
 
 
 def list_quarantine_metadata_files(quarantine: Quarantine) -> set[str]:

@@ -110,6 +110,7 @@ class LaterErasures:
         self._found = FoundFiles((), ())
         self._snapshots: set[int] = set()
         self._drafts: list[str] = []
+        self._used: list[str] = []
         self._document: ErasureDocument | None = None
 
     @property
@@ -193,7 +194,8 @@ class LaterErasures:
                 # Only where certainly nothing refers to these files; after any other error they stay, for a sweep.
                 self._discard()
                 raise
-        self._row.close()
+        if self._rewriting.remove_unused(self._used):
+            self._row.close()
         voided = [each for each in self._list_open_calls() if committed.state.is_voided(each.ingest_id, each.number)]
         self._installation.store.ingests.note_voided([each.ingest_id for each in voided], self._installation.now_ms())
         if broken := list_pins(committed.head, self._snapshots):
@@ -266,6 +268,7 @@ class LaterErasures:
         if self._found.holding:
             self._row.open()
         made = self._rewriting.write(self._found.holding, {})
+        self._used = [segment.path for written in made.values() for segment in written]
         now_ms = installation.now_ms()
         delete_documents(head.documents, self._drafts)
         self._drafts = []
@@ -309,7 +312,7 @@ class LaterErasures:
     def _discard(self) -> None:
         """Remove what was written and nothing refers to; what cannot be removed is left for a sweep."""
         delete_documents(self._head.documents, self._drafts)
-        if self._rewriting.remove_all():
+        if self._rewriting.remove_unused():
             self._row.close()
 
     def _tell(self, committed: Committed) -> None:
