@@ -7,6 +7,7 @@ What the topics must hold comes from the records that went in and the oracle. A 
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -18,7 +19,16 @@ import pyarrow.parquet as pq
 from pyiceberg.table import StaticTable
 
 from tests.faults.power_cut_workload import carry_out
-from tests.support.world import TOPIC, World, build_versions, compute_survivors, open_world, record, write_jsonl
+from tests.support.world import (
+    TOPIC,
+    FakeClock,
+    World,
+    build_versions,
+    compute_survivors,
+    open_world,
+    record,
+    write_jsonl,
+)
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import UnknownTopicError
 from winnow.pipeline.admin.checkpoints import import_checkpoints
@@ -30,6 +40,7 @@ from winnow.pipeline.backup.verify import verify_backup
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
+from winnow.pipeline.erase.older_states import adopt_without_erased, apply_registered
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
@@ -47,6 +58,8 @@ from winnow.values.model import Record
 
 HOUR_MS: Final = 3_600_000
 GRACE_MS: Final = HOUR_MS
+SINCE: Final = "since"
+"""Folder with what is in no backup: the register with an erasure, and its secret."""
 DEAD: Final = "dead"
 """The attempt that died before."""
 EVENTS, GONE, PLAIN, CREATED = "events", "gone", "plain", "created"
@@ -123,6 +136,20 @@ def prepare(folder: Path, now_ms: int) -> None:
         delete_topic(world.installation, GONE)
         (newest,) = list_ingests(world.installation, TOPIC, limit=1).calls
         (folder / "newest-ingest.txt").write_text(newest.ingest_id)
+    shutil.copytree(folder / "home", folder / "kept")
+    with open_world(folder, FakeClock(now_ms)) as world:
+        erase(world)
+    (folder / SINCE).mkdir()
+    for name in ("erasures", "erase.secret"):
+        (folder / "home" / name).rename(folder / SINCE / name)
+    shutil.rmtree(folder / "home")
+    (folder / "kept").rename(folder / "home")
+
+
+def bring_register(folder: Path) -> None:
+    """The register has an erasure that the lake, an older state, does not know."""
+    for path in (folder / SINCE).iterdir():
+        path.rename(folder / "home" / path.name)
 
 
 def list_unexpired(now_ms: int) -> list[Record]:
@@ -205,6 +232,12 @@ def adopt(world: World) -> None:
     adopt_topic(world.installation, TOPIC, str(folder), run=True)
 
 
+def adopt_without(world: World) -> None:
+    """The same, without what was erased since."""
+    (folder,) = world.folder.glob(f"home/warehouse/winnow/{TOPIC}-*")
+    adopt_without_erased(world.installation, TOPIC, str(folder), run=True)
+
+
 def pause(world: World) -> None:
     """Pause a partition and go on again."""
     pause_partitions(world.installation, TOPIC, [1], by="somebody")
@@ -234,6 +267,13 @@ def make_commands(now_ms: int) -> Mapping[str, Command]:
     late = sort_records([*BEFORE, *LATE])
     entries = [CheckpointEntry(PLAIN, 0, 4)]
     kept = [each for each in BEFORE if each.partition or each.offset >= _START]
+    erased: Topics = {TOPIC: [each for each in BEFORE if each.key != ERASED]}
+    others = [each for each in (*CLEAN, *DIRTY) if each.key != ERASED]
+
+    def lose_and_register(folder: Path) -> None:
+        execute_on_catalog("DELETE FROM iceberg_tables")(folder)
+        bring_register(folder)
+
     return {
         "ingest": Command(ingest, {TOPIC: late}, [*CLEAN, *DIRTY, *LATE]),
         "compact": Command(compact, {TOPIC: cleaned}),
@@ -265,11 +305,12 @@ def make_commands(now_ms: int) -> Mapping[str, Command]:
         "store rebuild": Command(lambda world: rebuild_store(world.installation), damage=lose_store, forgets=True),
         "checkpoints import": Command(lambda world: import_checkpoints(world.installation, PLAIN, entries)),
         "ingest undo": Command(undo, {TOPIC: compute_survivors(CLEAN)}, CLEAN),
-        "erase": Command(
-            erase,
-            {TOPIC: [each for each in BEFORE if each.key != ERASED]},
-            [each for each in (*CLEAN, *DIRTY) if each.key != ERASED],
-            absent=ERASED,
+        "erase": Command(erase, erased, others, absent=ERASED),
+        "erase --registered": Command(
+            lambda world: apply_registered(world.installation, TOPIC), erased, others, bring_register, absent=ERASED
+        ),
+        "topics adopt without erased": Command(
+            adopt_without, erased, others, lose_and_register, lost=True, absent=ERASED
         ),
         "undo": Command(take_back, {TOPIC: sort_records([*CLEAN, *DIRTY])}),
         "partitions pause": Command(pause),

@@ -12,12 +12,16 @@ import pytest
 
 from tests.faults.backup_steps import FOLDER
 from tests.faults.forked_processes import ForkServer, start_fork_server
+from tests.integration.test_erase import list_holding
+from tests.integration.test_later_erasures import list_readable
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.backup_place import BackupPlace
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.backup.verify import verify_backup
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
 from winnow.values.model import Record
 
 POINTS = int(os.environ.get("BACKUP_POINTS", "3"))
@@ -122,3 +126,33 @@ def test_restore_that_dies_at_any_step_shows_no_half_topic_and_the_next_call_goe
             assert world.compact(attempt="a9") is not None
             sweep_topics(world.installation)
             assert max(found.offset for found in world.read()) == 18
+
+
+@pytest.mark.timeout(3600)
+def test_restore_that_dies_at_any_step_shows_nothing_that_was_erased_since(tmp_path: Path, server: ForkServer) -> None:
+    """No snapshot that the catalog has names a file with the key; the next call ends it, and its bytes are gone."""
+    folder, prepare, key = tmp_path / "lake", tmp_path / "prepared", b"key-1"
+    with open_world(folder) as world:
+        before = fill(world)
+        destination = str(folder / FOLDER)
+        create_backup(world.installation, destination)
+        erase_keys(world.installation, EraseRequest(TOPIC, [key], "request"))
+    prepare.mkdir()
+    shutil.copytree(folder / FOLDER, prepare / FOLDER)
+    shutil.copytree(folder / "home/erasures", prepare / "home/erasures")
+    shutil.copy(folder / "home/erase.secret", prepare / "home/erase.secret")
+    before[TOPIC] = [each for each in before[TOPIC] if each.key != key]
+    for point in kill_at_each_point(server, folder, "restore", prepare):
+        with open_world(folder) as world:
+            there = read_all(world)
+            assert there == {topic: before[topic] for topic in there}, point
+            assert TOPIC not in there or key not in list_readable(world), point
+            if (Path(folder) / "home/warehouse/winnow_restore.json").exists() or not there:
+                report = restore_backup(world.installation, destination)
+                assert [topic.notice for topic in report.topics] == ["", ""], point
+            assert read_all(world) == before, point
+            assert not [path for path in list_holding(world, key) if f"/{TOPIC}-" in path], point
+            for _ in range(2):
+                world.clock.now_ms += 30 * 86_400_000
+                sweep_topics(world.installation)
+            assert world.installation.store.ingests.list_open(TOPIC) == [], point

@@ -41,6 +41,8 @@ FEW = {
     "ingest undo": 0.5,
     "undo": 0.6,
     "erase": 0.7,
+    "erase --registered": 0.5,
+    "topics adopt without erased": 0.6,
 }
 """Where in a command's calls it is killed."""
 STOPPED = {"erase": 0.5, "undo": 0.8, "compact": 0.8, "ingest": 0.7, "ingest undo": 0.5, "latest-table update": 0.5}

@@ -111,9 +111,12 @@ def list_audit(world: World) -> list[tuple[str, str, str]]:
 
 @contextmanager
 def open_empty(folder: Path) -> Iterator[World]:
-    """The same place with nothing in it; what was there stands aside meanwhile."""
+    """The same place with nothing in it but the register of erasures; what was there stands aside meanwhile."""
     aside = folder / "aside"
     (folder / "home").rename(aside)
+    (folder / "home").mkdir()
+    if (aside / "erasures").exists():
+        shutil.copytree(aside / "erasures", folder / "home" / "erasures")
     try:
         with open_world(folder) as world:
             yield world

@@ -555,7 +555,8 @@ def test_everything_is_well_in_a_good_home(tmp_path: Path, monkeypatch: pytest.M
     assert set(found["store"]) == {"check", "status", "detail", "fix"}
     assert list(found) == [
         "python", "packages", "java", "spark", "settings", "catalog", "installation", "older-catalog",
-        "unnamed-files", "warehouse", "staging", "spill-folder", "data-docs", "store", "airflow", "webhook",
+        "erasure-register", "unnamed-files", "warehouse", "staging", "spill-folder", "data-docs", "store", "airflow",
+        "webhook",
     ]  # fmt: skip
 
 

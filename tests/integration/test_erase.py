@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -438,8 +439,10 @@ def test_what_an_erasure_would_end_is_said_before_it_begins(world: World) -> Non
     pin_snapshot(world.installation.log.open(TOPIC), "restore-1", world.head())
     with hold_lease(world.installation, TOPIC):
         assert world.plan(world.clock()) is not None
+    create_backup(world.installation, str(world.folder / "backup"))
     said = describe_consequences(world.installation, TOPIC)
     assert "1 run(s) at work become void; 1 tag(s)" in said
+    assert "1 backup(s) may hold such records" in said
 
 
 def test_deleted_topic_refuses(world: World) -> None:
@@ -639,6 +642,8 @@ def test_backup_that_was_made_since_knows_the_erasure(world: World) -> None:
     secret = world.installation.settings.erase.hmac_key_file.read_text()
     assert list_holding(world, secret.strip().encode()) == [str(home / "erase.secret")]
     home.rename(world.folder / "aside")
+    home.mkdir()
+    shutil.copytree(world.folder / "aside" / "erasures", home / "erasures")
     with open_world(world.folder, world.clock) as restored:
         restore_backup(restored.installation, str(world.folder / "backup"))
         with pytest.raises(ConfigurationError, match="erase"):

@@ -10,6 +10,7 @@ from tests.mutants.engine import ENGINE
 from tests.mutants.erase import ERASE
 from tests.mutants.erase_approval import ERASE_APPROVAL
 from tests.mutants.erase_arrivals import ERASE_ARRIVALS
+from tests.mutants.erase_register import ERASE_REGISTER
 from tests.mutants.erase_versions import ERASE_VERSIONS
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
@@ -52,6 +53,7 @@ MUTANTS = (
     *ERASE_APPROVAL,
     *ERASE_ARRIVALS,
     *ERASE_VERSIONS,
+    *ERASE_REGISTER,
     *PAGE,
     *READERS,
     *RECOGNITION,

@@ -16,7 +16,7 @@ from tests.mutants.mutant import Mutant
 
 ERASE = (
     Mutant("erase-behind-no-fence", "a plan from before the erasure brings its staged copies back")
-    .changes("_Erasure._build", assign("Change(state=after, summary={})", "make_fence_change"))
+    .changes("add_erasure", assign("Change(state=after, summary={})", "make_fence_change"))
     .caught_by("test_plan_from_before_is_void_even_where_no_key_was"),
     Mutant("erase-of-the-live-alone", "files that left the log keep the key until their grace ends")
     .changes("_Erasure._build", assign("[]", "scan_retired"))
@@ -46,10 +46,10 @@ ERASE = (
     .changes("_sweep_topic", replace("NO_GRACE_MS if erasing else config.retired_grace_ms", "config.retired_grace_ms"))
     .caught_by("test_table_of_the_latest_state_holds_the_key_in_no_snapshot"),
     Mutant("erase-beside-a-stale-table", "a table of the latest state that nobody updates keeps the key")
-    .changes("_Erasure.__init__", drop_statement("_require_no_stale_table"))
+    .changes("_Erasure.__init__", drop_statement("require_no_stale_table"))
     .caught_by("test_latest_table_that_nobody_updates_refuses_the_erasure"),
     Mutant("erase-under-a-pin", "a tag keeps the key on disk and nobody is told")
-    .changes("_Erasure._build", drop_statement("_require_no_pins"))
+    .changes("_Erasure._build", drop_statement("require_no_pins"))
     .caught_by("test_tag_that_keeps_such_a_snapshot_refuses_until_it_is_broken"),
     Mutant("erase-unjudged", "a wrong result of the rewrite is committed")
     .changes("Rewriting.write", drop_statement("_judge"))
@@ -130,7 +130,7 @@ ERASE = (
     .changes("_list_committed_ingests", replace("A | B | {erasure.erasure_id for erasure in state.erasures}", "A | B"))
     .caught_by("test_call_that_died_after_its_commit_is_closed_by_a_sweep"),
     Mutant("erase-by-another-secret", "digests of two secrets stand side by side, and old copies pass")
-    .changes("load_secret", never("others"))
+    .changes("load_secret_of", never("others"))
     .caught_by("test_another_secret_is_refused"),
     Mutant("secret-for-everybody", "others on the machine can read the secret")
     .changes("make_secret", replace("private_files.write_file(draft, A)", "draft.write_text(A)"))

@@ -49,7 +49,7 @@ ERASE_ARRIVALS = (
     .changes("_is_local", drop_operand("erasures"))
     .caught_by("test_old_copies_at_the_brokers_stay_out_however_many_could_read_them[local]"),
     Mutant("erased-under-another-secret-lands", "with another secret no old copy is told, and all land")
-    .changes("load_secret", never("others"))
+    .changes("load_secret_of", never("others"))
     .caught_by("test_another_secret_refuses_every_input_and_nothing_lands[in one pass]"),
     Mutant("lifted-erasure-counts", "a key whose erasure was lifted stays out")
     .changes("select_counting_erasures", never("lifts"))

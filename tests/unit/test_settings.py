@@ -343,6 +343,7 @@ dag_prefix = "sales_"
 [erase]
 secret = "a secret of sixteen"
 hmac_key_file = "keys/erase"
+register_folder = "s3://privacy/erasures"
 roots = ["s3://privacy/requests"]
 approvals = 2
 shell_approval = true
@@ -422,6 +423,7 @@ def test_file_sets_what_erasures_need(tmp_path: Path) -> None:
     assert erase.secret.get_secret_value() == "a secret of sixteen"
     assert "sixteen" not in str(erase)
     assert (erase.hmac_key_file, erase.roots) == (tmp_path / "keys/erase", ("s3://privacy/requests",))
+    assert erase.register_folder == "s3://privacy/erasures"
 
 
 def test_prefix_of_dags_is_read_alone_from_where_the_settings_have_it(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from winnow.values.typed_keys import parse_key
 if TYPE_CHECKING:
     from winnow.pipeline.erase.certificate import Certificate
     from winnow.pipeline.erase.complete import EraseReport
+    from winnow.pipeline.erase.purge import PurgedTopic
     from winnow.pipeline.erase.whereabouts import KeyWhereabouts
     from winnow.pipeline.installation import Installation
     from winnow.store.erase_requests import RequestedErasure
@@ -48,6 +49,8 @@ class _Wish:
     with_tombstone: bool
     break_pins: bool
     allow: bool
+    registered: bool = False
+    purge_deleted: bool = False
 
 
 def erase(
@@ -86,6 +89,18 @@ def erase(
     ] = False,
     allow: Annotated[
         bool, typer.Option("--allow", help="Lift the erasure: records of these keys may come again.")
+    ] = False,
+    registered: Annotated[
+        bool,
+        typer.Option(
+            "--registered",
+            help="Instead of keys: apply to the topic what the register of erasures has and the topic does not know, "
+            "after an older state of it was put back by hand.",
+        ),
+    ] = False,
+    purge_deleted: Annotated[
+        bool,
+        typer.Option("--purge-deleted", help="If the topic is deleted, remove it for good, with all its records."),
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="With certificate: read everything again now, and look for these keys.")
@@ -129,8 +144,15 @@ def erase(
             "winnow erase takes one topic; --verify, --html and --for belong to: winnow erase certificate.",
             left=_NOTHING,
         )
-    wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow)
-    keys = _read_keys(wish)
+    wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow, registered, purge_deleted)
+    if registered:
+        _apply_registered(words[0], wish, as_json=as_json)
+        return
+    _carry_out(words[0], wish, as_json=as_json)
+
+
+def _carry_out(topic: str, wish: _Wish, *, as_json: bool) -> None:
+    keys, reason = _read_keys(wish), wish.reason
     if not reason or not reason.strip():
         raise UsageError(
             "Why are these keys erased? The certificate says it.", left=_NOTHING, next='Add --reason "..."'
@@ -138,10 +160,14 @@ def erase(
     from winnow.pipeline.erase.complete import EraseReport
 
     with open_for_command(reason=reason) as installation:
-        if allow:
-            _lift(installation, words[0], keys, reason, as_json=as_json)
+        if wish.allow:
+            _lift(installation, topic, keys, reason, as_json=as_json)
             return
-        report = _erase(installation, words[0], keys, wish)
+        purged = _purge(installation, topic, keys, reason) if wish.purge_deleted else None
+        if purged is not None:
+            _show_purged(purged, as_json=as_json)
+            return
+        report = _erase(installation, topic, keys, wish)
         approves_at_shell, now_ms = installation.settings.erase.shell_approval, installation.now_ms()
     if not isinstance(report, EraseReport):
         tell_request(report, now_ms, approves_at_shell=approves_at_shell, as_json=as_json)
@@ -171,6 +197,43 @@ def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wis
         print_message(consequences)
     with ProgressBar("Searching files") as bar:
         return erase_or_ask(installation, request, bar.move)
+
+
+def _apply_registered(topic: str, wish: _Wish, *, as_json: bool) -> None:
+    if wish.keys is not None or wish.keys_from is not None or wish.with_tombstone or wish.allow or wish.purge_deleted:
+        raise UsageError("--registered takes no keys, and of the other options --break-pins alone.", left=_NOTHING)
+    with open_for_command(reason=wish.reason) as installation:
+        from winnow.pipeline.erase.older_states import apply_registered
+
+        with ProgressBar("Searching files") as bar:
+            applied = apply_registered(installation, topic, break_pins=wish.break_pins, progress=bar.move)
+    if as_json:
+        write_json(asdict(applied))
+    elif applied.erasure_id is None:
+        print_lines(f"Topic {topic} knows every erasure that the register has of it; nothing was changed.")
+    else:
+        print_lines(
+            f"Applied {format_count(applied.erasures, 'erasure')} of the register to {topic}: "
+            f"{format_count(applied.records, 'record')} and {format_count(applied.files, 'file')} that held one are "
+            f"gone.\nCertificate: winnow erase certificate {applied.erasure_id}"
+        )
+
+
+def _purge(installation: Installation, topic: str, keys: list[bytes], reason: str) -> PurgedTopic | None:
+    from winnow.pipeline.erase.purge import purge_deleted_topic
+
+    return purge_deleted_topic(installation, topic, keys, reason)
+
+
+def _show_purged(removed: PurgedTopic, *, as_json: bool) -> None:
+    if as_json:
+        write_json(asdict(removed))
+        return
+    print_lines(
+        f"Topic {removed.topic} was deleted, and is removed for good: {format_count(removed.files_deleted, 'file')} "
+        f"({format_bytes(removed.bytes_deleted)}). Copies of it that are put back are without these keys; the register "
+        f"has them under {removed.erasure_id}."
+    )
 
 
 def _may_be_base64(wish: _Wish) -> bool:

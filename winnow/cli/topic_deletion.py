@@ -52,9 +52,9 @@ def restore(topic: Topic, reason: Reason = None) -> None:
     Example: winnow topics restore orders
     """
     with open_for_command(reason=reason) as installation:
-        from winnow.pipeline.topics.deletion import restore_topic
+        from winnow.pipeline.erase.older_states import restore_without_erased
 
-        restored = restore_topic(installation, topic)
+        restored = restore_without_erased(installation, topic)
     done = f"Restored topic {topic}." if restored else f"Topic {topic} is not deleted; nothing was changed."
     print_lines(f"{done}\nNext: winnow topics describe {topic}")
 

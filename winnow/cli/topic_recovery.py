@@ -67,9 +67,9 @@ def recover(
     Example: winnow topics recover orders --yes --reason "catalog restored from Tuesday's backup"
     """
     with open_for_command(to_read=not yes, reason=reason) as installation:
-        from winnow.pipeline.topics.recovery import recover_topic
+        from winnow.pipeline.erase.older_states import recover_without_erased
 
-        report = recover_topic(installation, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
+        report = recover_without_erased(installation, topic, metadata=metadata, rebuild=rebuild_state, run=yes)
     _show(report, f"recover {topic}{' --rebuild-state' if rebuild_state else ''}", as_json=as_json)
 
 
@@ -111,16 +111,18 @@ def adopt(
             left="Nothing was changed.",
         )
     with open_for_command(to_read=not yes, reason=reason, any_installation=take_over) as installation:
+        from winnow.pipeline.erase.older_states import adopt_all_without_erased, adopt_without_erased
         from winnow.pipeline.installation_takeover import take_warehouse_from_others
-        from winnow.pipeline.topics.adoption import adopt_all, adopt_topic
 
         if take_over and yes:
             take_warehouse_from_others(installation)
 
         if topic is None or location is None:
-            outcomes = [each for _, each in adopt_all(installation, run=yes)]
+            outcomes = [each for _, each in adopt_all_without_erased(installation, run=yes)]
         else:
-            outcomes = [adopt_topic(installation, topic, location, metadata=metadata, rebuild=rebuild_state, run=yes)]
+            outcomes = [
+                adopt_without_erased(installation, topic, location, metadata=metadata, rebuild=rebuild_state, run=yes)
+            ]
     if every or isinstance(outcomes[0], WinnowError):
         _show_all(outcomes, as_json=as_json, was_run=yes)
         return

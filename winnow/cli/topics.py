@@ -270,9 +270,10 @@ def _accept_kafka_config(topic: str, reason: str | None) -> None:
 
 def _accept_older_head(topic: str, reason: str) -> None:
     with open_for_command(reason=reason) as installation:
-        from winnow.pipeline.admin.older_head import accept_older_head, describe_accepted
+        from winnow.pipeline.admin.older_head import describe_accepted
+        from winnow.pipeline.erase.older_states import accept_without_erased
 
-        accepted = accept_older_head(installation, topic, reason=reason)
+        accepted = accept_without_erased(installation, topic, reason=reason)
     print_lines(describe_accepted(accepted))
 
 

@@ -329,6 +329,13 @@ class EraseSettings(_Frozen):
         from_home=lambda home: str(home / "erase.secret"),
         relative_to="folder",
     )
+    register_folder: Location = describe_setting(
+        "The register of erasures: a folder or URI, outside of the warehouse and of its backups, that every host with "
+        "commands of Winnow reaches. By it a restored backup, or an older state that is put back, learns what was "
+        "erased since. Keep it for as long as any copy of the topics.",
+        from_home=lambda home: make_folder_uri(home / "erasures", f"the home folder {home}"),
+        relative_to="uri",
+    )
     roots: Folders = describe_setting(
         "Folders and URIs below which the DAG `erase_keys` may read files with keys. If not set, it reads none.",
         default=(),

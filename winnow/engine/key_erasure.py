@@ -6,7 +6,7 @@ size of a segment.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -63,6 +63,37 @@ def count_keys_in_file(uri: str, keys: pa.Array) -> int:
             if decoded != file.metadata.num_rows:
                 raise DamagedSegmentError(f"holds {decoded:,} records instead of {file.metadata.num_rows:,}")
             return found
+
+
+def list_keys_in_segment(segment: Segment) -> Iterator[list[bytes]]:
+    """Yield the keys in a live segment, some at a time, and of these none twice.
+
+    Raises:
+        DamagedSegmentError, FileNotFoundError, OSError, ServiceError: as
+            :func:`winnow.files.checked_reading.read_segment`.
+    """
+    for batch in read_segment_columns(segment, ("key",)):
+        yield _list_distinct(batch.column("key"))
+
+
+def list_keys_in_file(uri: str) -> Iterator[list[bytes]]:
+    """Yield the keys in a file that is in no manifest, as :func:`list_keys_in_segment`; none if it has no such column.
+
+    Raises:
+        DamagedSegmentError: it cannot be read.
+        FileNotFoundError, OSError, ServiceError: as :func:`winnow.files.checked_reading.read_segment`.
+    """
+    with translate_read_errors():
+        filesystem, path = storage.open_filesystem(uri)
+        with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            if "key" in file.schema_arrow.names:
+                for batch in file.iter_batches(columns=["key"]):
+                    yield _list_distinct(batch.column("key").cast(pa.binary()))
+
+
+def _list_distinct(keys: pa.Array) -> list[bytes]:
+    return [key for key in pc.unique(keys).to_pylist() if key is not None]
 
 
 def rewrite_without_keys(

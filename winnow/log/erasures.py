@@ -40,8 +40,13 @@ def read_erasure(state: TopicState, reference: ErasureReference) -> ErasureDocum
     Raises:
         DamagedMetadataError: the file and its copy are missing or differ from the committed one.
     """
+    return documents.load_json(ErasureDocument, read_erasure_bytes(state, reference))
+
+
+def read_erasure_bytes(state: TopicState, reference: ErasureReference) -> bytes:
+    """Read the bytes of the document behind a ``reference``, as they were committed; raises as :func:`read_erasure`."""
     document = Document(DocumentKind.ERASURE, reference.path, reference.sha256)
-    return documents.load_json(ErasureDocument, read_document(state.topic, document, state.copies))
+    return read_document(state.topic, document, state.copies)
 
 
 def read_erasures(state: TopicState) -> Iterator[ErasureDocument]:

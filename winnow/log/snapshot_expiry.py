@@ -192,7 +192,12 @@ def plan_expiry(
     if erased:
         replaced = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=NO_GRACE_MS)
         going |= list_snapshots_naming(table, erased, replaced)
-    going -= set(kept)
+    return plan_leaving_out(table, going - set(kept))
+
+
+def plan_leaving_out(table: Table, going: Collection[int]) -> Expiry:
+    """Plan which metadata files only the snapshots ``going`` refer to. Changes nothing."""
+    going = set(going)
     staying = {snapshot.snapshot_id for snapshot in table.metadata.snapshots} - going
     left = collect_references(table, staying)
     gone = collect_references(table, going)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     update_table_metadata,
@@ -35,11 +36,11 @@ from winnow.files import storage
 from winnow.log import reference_chains
 from winnow.log.catalog_access import translate_catalog_errors
 from winnow.log.file_checksums import ChecksumNames
-from winnow.log.head import Committed, Head
+from winnow.log.head import Head
 from winnow.log.head_checks import MAIN
 from winnow.log.manifests import list_live_manifests
 from winnow.log.places import is_below, normalize_place
-from winnow.log.raised_head import KnownNumbers, make_raised_change
+from winnow.log.snapshot_expiry import Expiry, list_snapshots_naming, plan_leaving_out
 from winnow.log.state import STATE_PROPERTY, StateReference, read_receipt, read_state
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata
@@ -69,6 +70,16 @@ class Land(Protocol):
         Raises:
             CommitFailedException: its entry is not what was seen; nothing changed.
         """
+
+
+class LeavesOut(Protocol):
+    """What no reader may find in the metadata that a commit lands."""
+
+    def list_hidden_files(self) -> Collection[str]:
+        """List the data files that no snapshot may name."""
+
+    def record_expiring(self, expiry: Expiry) -> None:
+        """Record what is left of the snapshots that are left out, before the metadata are landed."""
 
 
 @runtime_checkable
@@ -134,6 +145,7 @@ class ChosenMetadata:
         found: the chosen metadata file.
         io: access to the table's files.
         land: what a commit does; None: nothing is committed.
+        hides: what the landed metadata leave out; None: nothing.
     """
 
     def __init__(
@@ -143,8 +155,10 @@ class ChosenMetadata:
         found: FoundMetadata,
         io: FileIO,
         land: Land | None = None,
+        hides: LeavesOut | None = None,
     ) -> None:
         assert found.metadata is not None
+        self._hides = hides
         self.metadata = found.metadata
         self.properties: dict[str, str] = {}
         self._catalog, self._identifier, self._found, self._io, self._land = catalog, identifier, found, io, land
@@ -190,8 +204,23 @@ class ChosenMetadata:
             requirement.validate(self.metadata)
         made = update_table_metadata(self.metadata, updates, metadata_location=self._found.location)
         self._tried = made.current_snapshot_id
+        if self._hides is not None and (hidden := self._hides.list_hidden_files()):
+            made = self._leave_out(made, hidden, self._hides)
         location = self._land(made, requirements, updates)
         return CommitTableResponse.model_validate({"metadata": made, "metadata-location": location})
+
+    def _leave_out(self, made: TableMetadata, hidden: Collection[str], hides: LeavesOut) -> TableMetadata:
+        """Leave out the snapshots that name one of the ``hidden`` files, and tags and branches that keep one."""
+        table = Table(self._identifier, made, self._found.location, self._io, self)  # type: ignore[arg-type]
+        going = list_snapshots_naming(table, hidden) - {made.current_snapshot_id or 0}
+        hides.record_expiring(plan_leaving_out(table, going))
+        return made.model_copy(
+            update={
+                "snapshots": [each for each in made.snapshots if each.snapshot_id not in going],
+                "snapshot_log": [each for each in made.snapshot_log if each.snapshot_id not in going],
+                "refs": {name: each for name, each in made.refs.items() if each.snapshot_id not in going},
+            }
+        )
 
     @staticmethod
     def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
@@ -316,16 +345,6 @@ def find_missing_documents(head: Head) -> list[str]:
 # ------------------------------------------------------------------ landing
 
 
-def recover_log(log: TopicLog, known: KnownNumbers, *, operation: str) -> Committed:
-    """Commit the chosen metadata of ``log`` as the catalog's newest, above all numbers that are ``known``.
-
-    Raises:
-        CommitConflictError: the catalog's entry is not what was seen; nothing landed.
-        CommitUnknownError: the catalog did not say whether it landed.
-    """
-    return log.commit(lambda head: make_raised_change(head, known, operation), even_deleted=True)
-
-
 def drop_unreadable_snapshots(chosen: ChosenMetadata) -> None:
     """Leave out earlier snapshots whose metadata files a sweep has removed since; the head and named ones stay."""
     metadata = chosen.metadata
@@ -394,6 +413,10 @@ def land_through_catalog(catalog: Catalog, present: Table, chosen: FoundMetadata
         surplus = sorted(have - want)
         steps: list[TableUpdate] = [AddSnapshotUpdate(snapshot=each) for each in lacking]
         steps += updates
+        steps += [
+            RemoveSnapshotRefUpdate.model_validate({"ref-name": name})
+            for name in sorted(set(present.metadata.refs) - set(metadata.refs))
+        ]
         if surplus:
             steps.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": surplus}))
         steps.append(SetPropertiesUpdate(updates=dict(metadata.properties)))

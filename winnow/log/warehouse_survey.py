@@ -263,6 +263,11 @@ def read_metadata_number(location: str) -> int:
     return int(named[1]) if named is not None else 0
 
 
+def read_metadata(io: FileIO, location: str, path: str) -> FoundMetadata:
+    """Read the metadata file at ``path`` of the topic's table at ``location``."""
+    return _read_candidate(io, partial(find_fault, location=location), path, True)
+
+
 def _read_candidate(
     io: FileIO, find_fault_in: Callable[[TableMetadata], str | None], path: str, is_plain: bool
 ) -> FoundMetadata:

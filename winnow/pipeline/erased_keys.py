@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from winnow.arrivals.erased_records import ErasedRecords, list_lifted_keys, select_counting_erasures
 from winnow.errors import ConfigurationError
 from winnow.files.erase_secret import make_secret, read_secret
@@ -24,25 +26,32 @@ def load_secret(installation: Installation, state: TopicState, *, left: str, mak
     Raises:
         ConfigurationError: there is none, or it is another one.
     """
+    return load_secret_of(installation, state.topic, {each.key_id for each in state.erasures}, left=left, makes=makes)
+
+
+def load_secret_of(
+    installation: Installation, topic: str, key_ids: Collection[str], *, left: str, makes: bool = False
+) -> bytes:
+    """Load the secret of the erasures of ``topic`` that name their secret ``key_ids``; as :func:`load_secret`."""
     settings = installation.settings.erase
     given = None if settings.secret is None else settings.secret.get_secret_value()
     secret = read_secret(given, settings.hmac_key_file)
-    if secret is None and makes and not state.erasures:
+    if secret is None and makes and not key_ids:
         secret = make_secret(settings.hmac_key_file)
     if secret is None:
         raise ConfigurationError(
-            f"Keys of topic {state.topic} were erased, and the secret that tells their old copies is not here: neither "
+            f"Keys of topic {topic} were erased, and the secret that tells their old copies is not here: neither "
             f"erase.secret is set, nor is there the file {settings.hmac_key_file}."
-            if state.erasures
+            if key_ids
             else f"There is no secret of erasures: neither erase.secret is set, nor is there {settings.hmac_key_file}.",
             left=left,
             next="Set WINNOW_ERASE__SECRET to the secret of the installation that erased them.",
         )
     key_id = compute_key_id(secret)
-    others = sorted({each.key_id for each in state.erasures} - {key_id})
+    others = sorted(set(key_ids) - {key_id})
     if others:
         raise ConfigurationError(
-            f"Keys of topic {state.topic} were erased with another secret ({', '.join(others)}) than this "
+            f"Keys of topic {topic} were erased with another secret ({', '.join(others)}) than this "
             f"installation has ({key_id}), so their old copies cannot be told.",
             left=left,
             next="Set WINNOW_ERASE__SECRET to the secret of the installation that erased them.",

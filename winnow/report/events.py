@@ -86,6 +86,11 @@ EVENTS: tuple[EventDefinition, ...] = (
         ("erasure_id", "keys", "records", "files", "snapshot_id", "duration_ms"),
     ),
     EventDefinition(
+        "erasures_applied",
+        "erasures that only the register knew were applied to an older state, in the commit that brought it back",
+        ("erasure_id", "erasures", "records", "files", "snapshot_id"),
+    ),
+    EventDefinition(
         "assessed",
         "each partition was judged due or idle; `reasons` counts partitions per reason",
         ("partitions", "eligible", "reasons", "as_of_ms", "duration_ms"),

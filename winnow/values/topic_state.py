@@ -366,9 +366,16 @@ class TopicState:
         return tuple(each for each in self.erasures if each.deleted_at_ms is None and not each.lifts)
 
     def list_erased_files(self, erasure_id: str | None = None) -> list[RetiredFile]:
-        """List the files that an erasure (None: any) condemned and that are not deleted yet."""
-        begin = ERASURE_PREFIX if erasure_id is None else f"{ERASURE_PREFIX}{erasure_id}"
-        return [file for file in self.condemned if file.plan_id.startswith(begin)]
+        """List the files that an erasure (None: any) condemned and that are not deleted yet.
+
+        Erasures of one commit, which raised the fence to the same value, condemned the same files.
+        """
+        erased = [file for file in self.condemned if file.plan_id.startswith(ERASURE_PREFIX)]
+        if erasure_id is None:
+            return erased
+        fences = {each.fence for each in self.erasures if each.erasure_id == erasure_id and each.fence}
+        names = {each.erasure_id for each in self.erasures if each.fence in fences} | {erasure_id}
+        return [file for file in erased if file.plan_id.removeprefix(ERASURE_PREFIX) in names]
 
     def lower_erasure_ends(self, ends: Mapping[int, int]) -> tuple[ErasureReference, ...]:
         """Return the erasures as they are once partitions end at ``ends``, which is lower than before."""

@@ -5,12 +5,14 @@ When their files were gone, and from when on none can come again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS
 from winnow.errors import WinnowError
+from winnow.log.erasure_register import ErasureRegister
 from winnow.log.head import Change, Head
 from winnow.log.snapshot_expiry import FileReferences
 from winnow.log.topic_log import TopicLog
@@ -18,6 +20,30 @@ from winnow.pipeline.admin.erased_versions import has_open_erasures, remove_eras
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table_files import find_reflected_snapshot
 from winnow.values.topic_state import ErasureReference, TopicState
+
+LOG = logging.getLogger("winnow")
+
+
+def open_register(installation: Installation) -> ErasureRegister:
+    """Open the register of erasures of ``installation``."""
+    return ErasureRegister(installation.settings.erase.register_folder)
+
+
+def register_erasures(installation: Installation, head: Head) -> frozenset[str]:
+    """Register the erasures of ``head`` as far as the register can be written; return the ids of those that it has.
+
+    What cannot be written is a warning: their certificates stay open, and the next sweep tries again.
+    """
+    try:
+        return open_register(installation).complete(head.state, head.table_uuid)
+    except (WinnowError, OSError) as problem:
+        LOG.warning(
+            "Erasures of topic %s are not in the register of erasures (%s): %s",
+            head.state.topic,
+            installation.settings.erase.register_folder,
+            problem,
+        )
+        return frozenset()
 
 
 class _NothingChangedError(Exception):
@@ -34,10 +60,11 @@ def commit_deletions(
     kept_versions = remove_erased_versions(installation, swept, referenced)
     # An erasure that came since is left to the next sweep: nobody has looked for versions of its files.
     through = () if kept_versions else tuple(each.erasure_id for each in swept.state.erasures)
+    registered = register_erasures(installation, swept)
 
     def build(head: Head) -> Change:
         state = _drop_deleted_files(head.state, gone)
-        state = note_erasures(installation, log, head, state, through)
+        state = note_erasures(installation, log, head, state, through, registered)
         if state == head.state:
             raise _NothingChangedError
         return Change(state=state, summary={"winnow.operation": "sweep"})
@@ -54,13 +81,19 @@ def _drop_deleted_files(state: TopicState, gone: set[str]) -> TopicState:
 
 
 def note_erasures(
-    installation: Installation, log: TopicLog, head: Head, state: TopicState, through: Collection[str]
+    installation: Installation,
+    log: TopicLog,
+    head: Head,
+    state: TopicState,
+    through: Collection[str],
+    registered: Collection[str],
 ) -> TopicState:
     """Return ``state``, what a sweep makes of that of ``head``, with the progress of its erasures.
 
     The files of an erasure are gone if none is condemned any more, it is ``through`` with their versions in the store,
     and the table of the latest state shows the log after it. It is closed once no process is left that began before it:
-    every run of the topic was found empty twice, a grace apart, and no ingest call from before is open.
+    every run of the topic was found empty twice, a grace apart, and no ingest call from before is open, and if it is
+    among the ``registered`` ones.
     """
     if not has_open_erasures(state):
         return state
@@ -76,7 +109,8 @@ def note_erasures(
             if waits or not shown:
                 return each
             each = replace(each, deleted_at_ms=now_ms)
-        return each if _is_any_left(installation, state, each) else replace(each, closed_at_ms=now_ms)
+        is_open = each.erasure_id not in registered or _is_any_left(installation, state, each)
+        return each if is_open else replace(each, closed_at_ms=now_ms)
 
     return replace(state, erasures=tuple(note(each) for each in state.erasures))
 

@@ -26,6 +26,7 @@ from winnow.log.warehouse_survey import WarehouseSurvey
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.older_worlds import UNCHANGED, OlderWorld
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store.audit import AuditAction
 from winnow.values import documents
@@ -71,10 +72,12 @@ class AcceptedHead:
     offsets_given_up: int
 
 
-def accept_older_head(installation: Installation, topic: str, *, reason: str) -> AcceptedHead:
+def accept_older_head(
+    installation: Installation, topic: str, *, reason: str, older: OlderWorld = UNCHANGED
+) -> AcceptedHead:
     """Go on from the head of ``topic`` that the catalog names, although later commits were recorded.
 
-    Killed at any line, the next call completes it.
+    Killed at any line, the next call completes it. ``older``: what the commit does again.
 
     Raises:
         UsageError: no reason is given, or the catalog is not older than what is known.
@@ -100,13 +103,15 @@ def accept_older_head(installation: Installation, topic: str, *, reason: str) ->
                 left="Nothing was changed.",
             )
         _require_files(log, head, lost)
+        older.look(log, head)
         given_up = _describe(installation, head, lives, survey, lost, published, reason)
         # Before the commit: calls that turn out to be committed, in a newer catalog that is put back, are closed again.
         for ingest_id in given_up.ingest_ids:
             installation.store.ingests.reopen(ingest_id, topic, now_ms=installation.now_ms())
         written = write_document(head.documents, DocumentKind.GIVEN_UP, f"{uuid.uuid4().hex}.json", _dump(given_up))
         known = _find_known_numbers(installation, head, lives, survey)
-        committed = log.commit(
+        committed = older.commit(
+            log,
             lambda current: make_raised_change(_require_same(head, current), known, "accept-older-head"),
             even_deleted=True,
             over_older=True,

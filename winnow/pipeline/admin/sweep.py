@@ -309,7 +309,7 @@ def _record_sweep(
         )
 
 
-def _record_expiring_files(installation: Installation, topic: str, expiry: Expiry, now_ms: int) -> None:
+def record_expiring_files(installation: Installation, topic: str, expiry: Expiry, now_ms: int) -> None:
     """Record the files that expiring will leave unreferenced, so that none is forgotten after a crash."""
     for kind, paths in (
         ("manifest", expiry.manifests),
@@ -336,7 +336,7 @@ def _expire_log(installation: Installation, log: TopicLog, head: Head, config: T
         kept=() if kept is None else (kept,),
         erased={file.path for file in head.state.list_erased_files()},
     )
-    _record_expiring_files(installation, log.topic, expiry, now_ms)
+    record_expiring_files(installation, log.topic, expiry, now_ms)
     expire_snapshots(log, expiry.snapshot_ids)
     return expiry
 
@@ -346,7 +346,7 @@ def _expire_quarantine(installation: Installation, quarantine: Quarantine, now_m
     expiry = plan_quarantine_expiry(quarantine, now_ms=now_ms, grace_ms=grace_ms)
     if expiry is None:
         return 0
-    _record_expiring_files(installation, quarantine.topic, expiry, now_ms)
+    record_expiring_files(installation, quarantine.topic, expiry, now_ms)
     expire_quarantine(quarantine, expiry.snapshot_ids)
     return len(expiry.snapshot_ids)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from winnow.errors import UsageError, WinnowError, join_first
+from winnow.errors import DamagedMetadataError, UsageError, WinnowError, join_first
 from winnow.files import storage
 from winnow.files.file_copies import ContentDiffersError, compute_file_digest, copy_file
 from winnow.log.deleted_topics import note_deleted
@@ -20,9 +21,20 @@ from winnow.log.fence import make_fence_change
 from winnow.log.head import Change, Head
 from winnow.log.table_files import DOCUMENTS, find_path_below, open_table_walk
 from winnow.log.table_pointers import TableRole, find_namespace, list_registered, register_table
-from winnow.pipeline.backup.backup_place import Backup, BackupPlace, CopiedFile, CopiedTopic, make_damage_error
+from winnow.log.table_recovery import ChosenMetadata, land_as_new_entry
+from winnow.log.warehouse_survey import read_metadata
+from winnow.pipeline.backup.backup_place import (
+    Backup,
+    BackupPlace,
+    CopiedFile,
+    CopiedTable,
+    CopiedTopic,
+    make_damage_error,
+)
 from winnow.pipeline.backup.topic_copies import Watcher
-from winnow.pipeline.backup.verify import DIFFERENT, MISSING
+from winnow.pipeline.backup.verify import DIFFERENT, MISSING, find_copy
+from winnow.pipeline.erase.later_erasures import LaterErasures
+from winnow.pipeline.erase.older_states import finish_older_state
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import iterate_parallel
 from winnow.pipeline.topics.audit import record_action
@@ -58,9 +70,10 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """A note in the warehouse: a restore of this backup has begun and not ended."""
+    """A note in the warehouse: a restore of this backup has begun and not ended. ``has_store``: the store is there."""
 
     backup_id: str
+    has_store: bool = False
     format_version: int = 1
 
 
@@ -92,21 +105,28 @@ class _Restore:
         self._backup_id = backup_id
         self._backup = backup
         self._watch = watch
+        self._later: dict[str, LaterErasures] = {}
+        self._reading = ""
         self._note = storage.join(installation.settings.warehouse, f"{installation.log.namespaces.topics}_restore.json")
 
     def run(self) -> RestoreReport:
         """Restore everything."""
         self._require_same_warehouse()
+        topics = [self._look_for_erasures(topic) for topic in self._backup.topics]
         registered = self._begin()
-        for topic in self._backup.topics:
-            self._restore_files(topic)
-        if not registered:  # else the store was complete before
+        for topic in topics:
+            if (TableRole.LOG, topic.topic) not in registered:  # else all were there, and a sweep has deleted some
+                self._restore_files(topic)
+        begun = self._read_note()
+        if not registered and not (begun is not None and begun.has_store):
             self._watch("Restoring the metadata store", 0, 0)
             rows = ((table.table, self._place.read_rows(table)) for table in self._backup.store)
             self._installation.store.portable_rows.replace_all(rows)
-        for topic in self._backup.topics:
+            # From now on it also has rows of files that this restore writes.
+            storage.write_bytes(self._note, documents.dump_json(_Note(self._backup_id, has_store=True)))
+        for topic in topics:
             self._register(topic, registered)
-        report = self._make_report([self._open(topic) for topic in self._backup.topics])
+        report = self._make_report([self._open(topic) for topic in topics])
         detail = f"{self._backup_id}: {len(report.topics):,} topics"
         record_action(self._installation, AuditAction.RESTORE_BACKUP, "", detail=detail)
         storage.delete(self._note)
@@ -122,6 +142,31 @@ class _Restore:
                 "catalog and an empty store.",
                 left="Nothing was restored.",
             )
+
+    def _look_for_erasures(self, topic: CopiedTopic) -> CopiedTopic:
+        """Look which erasures came after the backup; such a topic's table of the latest state is not restored.
+
+        Raises:
+            ConfigurationError: the topic has erasures, and the register has none of it; or their secret is not here.
+            DamagedBackupError: a file of the backup is damaged.
+        """
+        later = LaterErasures(self._installation, topic.topic, f"winnow backup restore {self._backup_id}")
+        try:
+            state = open_table_walk(partial(self._read_copy, topic.log), topic.log.metadata_location).read_state()
+        except (DamagedMetadataError, FileNotFoundError) as problem:
+            raise make_damage_error(self._reading, DIFFERENT) from problem
+        known = {str(each["erasure_id"]): str(each["key_id"]) for each in (state or {}).get("erasures", ())}
+        if not later.find(topic.log.table_uuid, known):
+            return topic
+        self._later[topic.topic] = later
+        return replace(topic, tables=tuple(table for table in topic.tables if table.role is not TableRole.LATEST))
+
+    def _read_copy(self, table: CopiedTable, path: str) -> bytes:
+        found = find_copy(table, path)
+        self._reading = path if found is None else self._place.locate_file(found)
+        if found is None:
+            raise FileNotFoundError(path)
+        return storage.read_bytes(self._reading)
 
     def _begin(self) -> set[tuple[TableRole, str]]:
         """Check that the place is empty or this restore's own; return the tables that it has registered already."""
@@ -179,6 +224,8 @@ class _Restore:
 
     def _restore_files(self, topic: CopiedTopic) -> None:
         files = self._place.read_list(topic.files)
+        folders = tuple(f"{table.folder}/" for table in topic.tables)
+        files = {path: file for path, file in files.items() if path.startswith(folders)}
         places = {path: _list_places(topic, file) for path, file in files.items()}
         what, done_bytes = f"Restoring {topic.topic}", 0
         self._watch(what, 0, topic.size_bytes)
@@ -207,21 +254,39 @@ class _Restore:
 
     def _register(self, topic: CopiedTopic, registered: set[tuple[TableRole, str]]) -> None:
         """Enter the tables of a topic into the catalog, its log last."""
+        if (TableRole.LOG, topic.topic) in registered:
+            return
         state = open_table_walk(storage.read_bytes, topic.log.metadata_location).read_state()
         if state is not None and state.get("deleted_at_ms") is not None:
             note_deleted(self._installation.log.deleted_notes, topic.topic)
         by_role = {table.role: table for table in topic.tables}
         for role in TableRole:
-            if role in by_role and (role, topic.topic) not in registered:
+            if role not in by_role or (role, topic.topic) in registered:
+                continue
+            if role is TableRole.LOG and topic.topic in self._later:
+                self._land_without_erased(topic, self._later[topic.topic])
+            else:
                 register_table(self._installation.log, role, topic.topic, by_role[role].metadata_location)
+
+    def _land_without_erased(self, topic: CopiedTopic, later: LaterErasures) -> None:
+        """Enter a log into the catalog with its first commit made already, which applies the erasures that it lacks."""
+        logs = self._installation.log
+        identifier, io = logs.identify(topic.topic), logs.open_files(topic.log.location)
+        found = read_metadata(io, topic.log.location, topic.log.metadata_location)
+        land = land_as_new_entry(logs.catalog, identifier, io, found.number + 1)
+        log = logs.open_over(ChosenMetadata(logs.catalog, identifier, found, io, land, later), topic.topic)
+        later.look(log, log.head(even_deleted=True))
+        later.commit(log, self._make_first_change, even_deleted=True)
 
     def _open(self, topic: CopiedTopic) -> RestoredTopic:
         """Raise the fence of a restored topic and complete its rows in the store."""
         notice = ""
         try:
-            self._installation.log.open(topic.topic).commit(self._make_first_change, even_deleted=True)
+            if topic.topic not in self._later:  # else it was landed with that commit
+                self._installation.log.open(topic.topic).commit(self._make_first_change, even_deleted=True)
             if topic.topic not in self._installation.log.list_deleted():
                 rebuild_store(self._installation, [topic.topic])
+                finish_older_state(self._installation, topic.topic)
         except WinnowError as problem:  # it is as it was when the backup was made
             notice = str(problem)
         return RestoredTopic(topic.topic, topic.log.records, topic.files.entries, topic.size_bytes, notice)

@@ -23,6 +23,7 @@ from winnow.pipeline.doctor.check_runner import (
     build_warning,
     run_checks,
 )
+from winnow.pipeline.doctor.erasure_register import check_erasure_register
 from winnow.pipeline.doctor.installation import check_installation
 from winnow.pipeline.doctor.older_catalog import check_older_catalog
 from winnow.pipeline.doctor.services import check_airflow
@@ -84,6 +85,11 @@ def run_all_checks(
             "older-catalog",
             lambda: check_older_catalog(settings, now_ms),
             "Check that catalog and object store answer: winnow settings",
+        ),
+        check(
+            "erasure-register",
+            lambda: check_erasure_register(settings),
+            "Check that the register answers (WINNOW_ERASE__REGISTER_FOLDER): winnow settings",
         ),
         check("unnamed-files", lambda: check_unnamed_files(settings), again),
         check(

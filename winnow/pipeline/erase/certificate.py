@@ -23,6 +23,7 @@ from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erased_versions import AbsenceProofs
+from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
@@ -168,6 +169,9 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
     left = sum(not each.is_gone for each in files)
     if open_because is None and left:
         open_because = f"{left:,} file(s) are there again, or the store has versions of them"
+    place = open_register(installation).locate(log.topic, head.table_uuid, document.erasure_id)
+    if (open_because is None or reference.deleted_at_ms is not None) and not storage.exists(place):
+        open_because = "not in the register yet; the next sweep tries again"
     return Certificate(
         document=document,
         sha256=reference.sha256,

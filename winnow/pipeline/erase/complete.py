@@ -8,9 +8,11 @@ from winnow.config.definitions import LATEST_TABLE
 from winnow.errors import RunAgainError, WinnowError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.admin.erasure_progress import register_erasures
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.erase.approval import find_request, read_plan, require_unused
 from winnow.pipeline.erase.erase import CommittedErasure, EraseRequest, commit_erasure
+from winnow.pipeline.erase.outside import count_backups
 from winnow.pipeline.erase.scan import Progress
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
@@ -105,21 +107,27 @@ def erase_keys(
 
 
 def describe_consequences(installation: Installation, topic: str) -> str:
-    """Say what an erasure from ``topic`` would end: runs and ingest calls at work, and tags; empty: nothing."""
+    """Say what an erasure from ``topic`` would end, or not reach: runs, ingest calls, tags, backups; empty: nothing."""
     refs = installation.log.open(topic).head(even_deleted=True).table.metadata.refs
     counts = (
         (len(installation.store.runs.list_open(topic)), "run(s) at work become void"),
         (len(installation.store.ingests.list_open(topic)), "ingest call(s) at work start over"),
         (len(refs) - ("main" in refs), "tag(s) or branch(es) may keep files with such records, which refuses it"),
+        (count_backups(installation), "backup(s) may hold such records until they are deleted"),
     )
     said = [f"{count:,} {what}" for count, what in counts if count]
     return f"{topic}: {'; '.join(said)}." if said else ""
 
 
 def complete_store(installation: Installation, log: TopicLog) -> None:
-    """Bring the metadata store in line with the newest head, and the table of the latest state with the log."""
+    """Bring register and metadata store in line with the newest head, and the table of the latest state with the log.
+
+    Raises:
+        RunAgainError: an erasure could not be registered.
+    """
     head = log.head()
     topic = log.topic
+    require_registered(installation, head)
     erased = head.state.list_erased_files()
     installation.store.retired_files.record_erased(topic, erased, table_uuid=head.table_uuid)
     installation.store.projection.record_states(
@@ -130,6 +138,23 @@ def complete_store(installation: Installation, log: TopicLog) -> None:
         from winnow.pipeline.latest.table import update_after_publish
 
         update_after_publish(installation, topic, head)
+
+
+def require_registered(installation: Installation, head: Head) -> None:
+    """Register every erasure of ``head`` that the register lacks.
+
+    Raises:
+        RunAgainError: one could not be.
+    """
+    missing = {each.erasure_id for each in head.state.erasures} - register_erasures(installation, head)
+    if missing:
+        raise RunAgainError(
+            f"{len(missing):,} erasure(s) of topic {head.state.topic} are committed, and not yet in the register "
+            f"({installation.settings.erase.register_folder}), so an older state that is put back would not know of "
+            "them.",
+            left="No reader sees the erased records any more. Every later sweep goes on.",
+            next=f"Make the register writable, then: winnow sweep {head.state.topic}",
+        )
 
 
 def delete_erased_files(installation: Installation, topic: str) -> None:

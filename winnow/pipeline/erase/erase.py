@@ -23,7 +23,6 @@ from winnow.errors import (
     RunAgainError,
     ValidationFailedError,
 )
-from winnow.log import fence
 from winnow.log.document_copies import delete_documents
 from winnow.log.erasures import read_erasures, write_erasure
 from winnow.log.head import Change, Head
@@ -31,9 +30,11 @@ from winnow.log.pinned_snapshots import unpin_snapshots
 from winnow.log.snapshot_expiry import list_snapshots_naming
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erased_versions import require_final_deletes
-from winnow.pipeline.admin.leftovers import apply_voided_ingests
+from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.erase.approval import bind_request, find_carried_out, require_approval
+from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure
 from winnow.pipeline.erase.outside import list_outside_places
+from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
 from winnow.pipeline.erase.scan import KeyScans, Progress, list_newest_offsets, list_pins
 from winnow.pipeline.erased_keys import load_secret
@@ -53,11 +54,6 @@ from winnow.values.erasures import (
 )
 from winnow.values.model import Segment
 from winnow.values.topic_state import ERASURE_PREFIX, PartitionState, RetiredFile, TopicState
-
-OPERATION = "erase"
-"""Value of ``winnow.operation`` in the summary of a snapshot that erased keys."""
-ERASURE_PROPERTY = "winnow.erasure"
-"""Property of a snapshot's summary: the id of its erasure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +116,9 @@ class _Erasure:
         self._erasure_id = uuid.uuid4().hex
         self._log = installation.log.open(request.topic)
         self._head = _open_head(self._log)
-        _require_no_stale_table(installation, self._log, self._head)
+        require_no_stale_table(installation, self._log, self._head)
         require_final_deletes(installation, self._head, self._erasure_id)
+        open_register(installation).require_writable()
         self._secret = load_secret(installation, self._head.state, left=NOTHING_ERASED, makes=True)
         digester = KeyDigester(self._secret, self._head.table_uuid)
         self._digests = frozenset(map(digester.compute, request.keys))
@@ -191,9 +188,8 @@ class _Erasure:
         live = self._log.segments(head)
         holding = self._scans.scan_segments(segment for some in live.values() for segment in some)
         left_log = self._scans.scan_retired(state.waiting_files, head.location)
-        paths = [*(segment.path for segment in holding), *(file.path for file in left_log)]
-        self._snapshots = list_snapshots_naming(head.table, paths)
-        self._require_no_pins(head, self._snapshots)
+        self._snapshots = list_snapshots_naming(head.table, FoundFiles(holding, left_log).paths)
+        require_no_pins(head, self._snapshots, break_pins=self._request.break_pins)
         self._require_not_erased_before(state, holding, left_log)
         if self._attempts is None:
             self._attempts = self._scans.find_in_attempts(installation, head)
@@ -209,28 +205,12 @@ class _Erasure:
         reference = write_erasure(head.documents, document)
         self._drafts = list(head.documents.list_places(reference.path))
         installation.guard.require_own()
-        name = f"{ERASURE_PREFIX}{self._erasure_id}"
-        doomed = [
-            *(RetiredFile(segment.path, segment.size_bytes, now_ms, name) for segment in holding),
-            *(file if file.plan_id.startswith(ERASURE_PREFIX) else replace(file, plan_id=name) for file in left_log),
-        ]
-        gone = {file.path for file in left_log}
-        calls = self._list_open_calls()
-        after = replace(
-            apply_voided_ingests(state, calls, ()) if calls else state,
-            partitions={**state.partitions, **_reopen_partitions(state, tombstones)},
-            retired=tuple(file for file in state.retired if file.path not in gone),
-            condemned=(*(file for file in state.condemned if file.path not in gone), *doomed),
-            erasures=(*state.erasures, replace(reference, fence=head.fence + 1)),
+        base = Change(
+            state=replace(state, partitions={**state.partitions, **_reopen_partitions(state, tombstones)}),
+            summary={"winnow.operation": OPERATION},
         )
-        raised = fence.make_fence_change(replace(head, state=after), [], operation=OPERATION)
-        return replace(
-            raised,
-            add=[segment for after_one in made.values() for segment in after_one],
-            remove=[segment.path for segment in holding],
-            remove_from={segment.partition for segment in holding},
-            summary={**raised.summary, ERASURE_PROPERTY: self._erasure_id},
-        )
+        found = FoundFiles(holding, left_log, made)
+        return add_erasure(base, head, self._erasure_id, found, [reference], self._list_open_calls(), now_ms)
 
     def _list_open_calls(self) -> list[OpenIngest]:
         calls = self._installation.store.ingests.list_open(self._log.topic)
@@ -249,16 +229,6 @@ class _Erasure:
         if all(digest in counting for digest in self._digests) and all(each.ends == ends for each in found.values()):
             raise _ErasedBeforeError(max(found.values(), key=lambda each: each.at_ms))
 
-    def _require_no_pins(self, head: Head, snapshots: Collection[int]) -> None:
-        pins = list_pins(head, snapshots)
-        if pins and not self._request.break_pins:
-            raise EraseRefusedError(
-                f"Keys of topic {self._log.topic} were not erased: {', '.join(pins)} keep(s) a snapshot with such "
-                "records. A restore into Kafka that is at work pins the snapshot that it reads.",
-                left=NOTHING_ERASED,
-                next="Wait until it has ended, or run it again with --break-pins, which ends it.",
-            )
-
     def _make_document(
         self,
         head: Head,
@@ -268,12 +238,6 @@ class _Erasure:
         now_ms: int,
     ) -> ErasureDocument:
         state, scans = head.state, self._scans
-        erasures = {each.erasure_id for each in state.erasures}
-        files = [
-            *(scans.describe(each.path, each.size_bytes, "live", each.partition) for each in holding),
-            *(scans.describe(each.path, each.size_bytes, "retired", None) for each in left_log),
-            *(self._attempts or ()),
-        ]
         kept = {(number, offset) for number, offsets in tombstones.items() for offset in offsets}
         return ErasureDocument(
             erasure_id=self._erasure_id,
@@ -288,7 +252,7 @@ class _Erasure:
             hashes=encode_digests(self._digests),
             ends={number: part.log_end_offset for number, part in state.partitions.items()},
             records=sum(scans.live[each.path].records for each in holding),
-            files=tuple(replace(each, since_ingest=None) if each.since_ingest in erasures else each for each in files),
+            files=scans.describe_all(state, holding, left_log, self._attempts or ()),
             tombstones=tuple(RemainingTombstone(*place) for place in sorted(kept)),
             scan=AbsenceScan(scans.read_files, scans.read_bytes, scans.quarantine_files, now_ms),
             outside=tuple(list_outside_places(self._installation, state)),
@@ -310,19 +274,11 @@ def _open_head(log: TopicLog) -> Head:
         raise EraseRefusedError(
             f"Topic {log.topic} is deleted, and its files still hold its records.",
             left=NOTHING_ERASED,
-            next=f"Remove it for good: winnow topics delete {log.topic} --now",
+            next=(
+                "Run it again with --purge-deleted, which removes the topic for good, or: winnow topics delete "
+                f"{log.topic} --now"
+            ),
         ) from problem
-
-
-def _require_no_stale_table(installation: Installation, log: TopicLog, head: Head) -> None:
-    """Check that no table of the latest state is there that no update takes erased rows out of."""
-    if not log.config(head).latest_table and installation.log.latest_table(log.topic).table() is not None:
-        raise EraseRefusedError(
-            f"Topic {log.topic} has a table of its latest state that is not brought up to date any more, and may hold "
-            "such records.",
-            left=NOTHING_ERASED,
-            next=f"Drop it first: winnow latest-table drop {log.topic}",
-        )
 
 
 def _reopen_partitions(state: TopicState, tombstones: Mapping[int, set[int]]) -> dict[int, PartitionState]:

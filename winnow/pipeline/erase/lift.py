@@ -9,7 +9,10 @@ from winnow.arrivals.erased_records import select_counting_erasures
 from winnow.errors import UsageError
 from winnow.log.erasures import read_erasures, write_erasure
 from winnow.log.head import Change, Head
-from winnow.pipeline.erased_keys import load_secret
+from winnow.pipeline.admin.erasure_progress import open_register
+from winnow.pipeline.erase.complete import require_registered
+from winnow.pipeline.erase.later_erasures import read_later
+from winnow.pipeline.erased_keys import load_secret_of
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name, record_action
 from winnow.quality.erasure_facts import NOTHING_ERASED
@@ -32,18 +35,23 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
 
     Raises:
         UsageError: none of the keys is erased.
-        ConfigurationError: the secret is missing or another one.
+        ConfigurationError: the secret is missing or another one, or the register cannot be written.
+        RunAgainError: it is lifted, and not yet in the register.
         Also the errors of :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
+    open_register(installation).require_writable()
     log = installation.log.open(topic)
     lifted: list[ErasureDocument] = []
 
     def build(head: Head) -> Change:
         state = head.state
-        if not state.erasures:
+        # Also of an erasure that only the register knows, so that it can be decided against before it is applied.
+        later = read_later(installation, head)
+        if not state.erasures and not later:
             raise UsageError(f"No key was ever erased in topic {topic}.", left=NOTHING_ERASED)
-        secret = load_secret(installation, state, left=NOTHING_ERASED)
-        counting = select_counting_erasures(read_erasures(state))
+        key_ids = {each.key_id for each in state.erasures} | {each.key_id for each in later}
+        secret = load_secret_of(installation, topic, key_ids, left=NOTHING_ERASED)
+        counting = select_counting_erasures([*read_erasures(state), *later])
         digester = KeyDigester(secret, head.table_uuid)
         found = [digest for digest in map(digester.compute, keys) if digest in counting]
         if not found:
@@ -62,7 +70,7 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
             keys_found=0,
             hashes=encode_digests(found),
             ends={number: part.log_end_offset for number, part in state.partitions.items()},
-            previous=state.erasures[-1].sha256,
+            previous=state.erasures[-1].sha256 if state.erasures else None,
             lifts=True,
         )
         lifted[:] = [document]
@@ -72,7 +80,8 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
             state=replace(state, erasures=(*state.erasures, reference)), summary={"winnow.operation": "lift-erasure"}
         )
 
-    log.commit(build)
+    committed = log.commit(build)
+    require_registered(installation, committed.head)
     (document,) = lifted
     detail = f"{document.erasure_id}: the erasure of {document.keys:,} key(s) was lifted"
     record_action(installation, AuditAction.ERASE, topic, detail=detail, reason=reason)

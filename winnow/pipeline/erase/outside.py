@@ -34,3 +34,9 @@ def list_outside_places(installation: Installation, state: TopicState) -> Iterat
         yield f"A Kafka topic that records were restored to ({entry.detail}): produce a tombstone for each key there."
     for entry in installation.store.audit.list_entries(window, action=AuditAction.BACK_UP).rows:
         yield f"A backup ({entry.detail}): delete it, and make another one."
+
+
+def count_backups(installation: Installation) -> int:
+    """Count the backups that the audit log names, :data:`MAXIMUM_ENTRIES` at most."""
+    window = Window(size=MAXIMUM_ENTRIES)
+    return len(installation.store.audit.list_entries(window, action=AuditAction.BACK_UP).rows)

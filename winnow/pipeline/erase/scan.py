@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from winnow.pipeline.parallel import iterate_parallel
 from winnow.quality.erasure_facts import NOTHING_ERASED
 from winnow.values.erasures import ErasedFile
 from winnow.values.model import Segment
-from winnow.values.topic_state import RetiredFile
+from winnow.values.topic_state import RetiredFile, TopicState
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that were read so far, and with those of all files known so far."""
@@ -129,13 +129,8 @@ class KeyScans:
 
     def find_in_attempts(self, installation: Installation, head: Head) -> list[ErasedFile]:
         """Find the files of closed runs that no commit names and that hold a key; a sweep deletes all such files."""
-        named = {storage.find_path_below(head.location, file.path) for file in head.state.waiting_files}
-        named |= {storage.find_path_below(head.location, path) for path in self.live}
-        runs = leftovers.list_runs(installation, head, closed_before_ms=installation.now_ms())
         found = []
-        for file in (each for run in runs for each in run.files):
-            if file.quarantined or file.path in named:
-                continue
+        for file in list_attempt_files(installation, head, self.live):
             count = self._count(file.uri)
             if count > 0:
                 found.append(self.describe(file.uri, file.size_bytes, "attempt", None, count))
@@ -158,10 +153,34 @@ class KeyScans:
             since_ingest=find_ingest_of(path),
         )
 
+    def describe_all(
+        self,
+        state: TopicState,
+        holding: Iterable[Segment],
+        left_log: Iterable[RetiredFile],
+        attempts: Iterable[ErasedFile],
+    ) -> tuple[ErasedFile, ...]:
+        """Describe all files that held a key; a file that an erasure of ``state`` wrote is no ingest call's."""
+        erasures = {each.erasure_id for each in state.erasures}
+        files = (
+            *(self.describe(each.path, each.size_bytes, "live", each.partition) for each in holding),
+            *(self.describe(each.path, each.size_bytes, "retired", None) for each in left_log),
+            *attempts,
+        )
+        return tuple(replace(each, since_ingest=None) if each.since_ingest in erasures else each for each in files)
+
     def _move(self, size_bytes: int) -> None:
         self.read_bytes += size_bytes
         self.read_files += 1
         self.progress(self.read_bytes, self.known_bytes)
+
+
+def list_attempt_files(installation: Installation, head: Head, live: Iterable[str]) -> list[leftovers.Leftover]:
+    """List the files of closed runs that no commit names; ``live``: the paths of the log's segments."""
+    named = {storage.find_path_below(head.location, file.path) for file in head.state.waiting_files}
+    named |= {storage.find_path_below(head.location, path) for path in live}
+    runs = leftovers.list_runs(installation, head, closed_before_ms=installation.now_ms())
+    return [file for run in runs for file in run.files if not file.quarantined and file.path not in named]
 
 
 def list_newest_offsets(scans: KeyScans, holding: Sequence[Segment], starts: dict[int, int]) -> dict[int, set[int]]:

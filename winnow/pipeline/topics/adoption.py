@@ -7,7 +7,7 @@ in that folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from winnow.log.table_recovery import CatalogEntry
 from winnow.log.warehouse_survey import FoundMetadata, survey_table
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.older_worlds import UNCHANGED, OlderWorld
 from winnow.pipeline.topics.recovery import (
     RecoveryReport,
     TopicRecovery,
@@ -52,11 +53,12 @@ def adopt_topic(
     metadata: str | None = None,
     rebuild: bool = False,
     run: bool = False,
+    older: OlderWorld = UNCHANGED,
 ) -> RecoveryReport:
     """Enter the table at ``location`` into the catalog as ``topic``, above everything that is known of it.
 
     Repeating it changes nothing. ``metadata``: the metadata file to take; None: the newest that is proven. ``rebuild``:
-    if the state is gone, rebuild it. ``run`` False: only look.
+    if the state is gone, rebuild it. ``run`` False: only look. ``older``: what the commit does again.
 
     Raises:
         UsageError: the folder is not the topic's, the catalog has such a topic or a table there, or nothing could be
@@ -70,7 +72,9 @@ def adopt_topic(
     if not run:
         return describe_recovery(_look_at_folder(installation, topic, place, metadata, rebuild=rebuild))
     with hold_lease(installation, topic):
-        return run_recovery(_look_at_folder(installation, topic, place, metadata, rebuild=rebuild), AuditAction.ADOPT)
+        return run_recovery(
+            _look_at_folder(installation, topic, place, metadata, rebuild=rebuild), AuditAction.ADOPT, older
+        )
 
 
 def list_lost_folders(installation: Installation) -> list[FoundFolder]:
@@ -200,11 +204,14 @@ def _require_same_topic(found: TopicRecovery) -> None:
 
 
 def adopt_all(
-    installation: Installation, *, run: bool = False
+    installation: Installation,
+    *,
+    run: bool = False,
+    make_older: Callable[[str], OlderWorld] = lambda topic: UNCHANGED,
 ) -> Iterator[tuple[FoundFolder, RecoveryReport | WinnowError]]:
     """Adopt every table that lies among those of the topics and that the catalog does not name, one after another.
 
-    What one of them lacks does not stop the others.
+    What one of them lacks does not stop the others. ``make_older``: makes what the commit of a topic does again.
     """
     folders = list_lost_folders(installation)
     by_topic: dict[str | None, list[FoundFolder]] = {}
@@ -212,13 +219,18 @@ def adopt_all(
         by_topic.setdefault(each.topic, []).append(each)
     for folder in folders:
         try:
-            yield folder, _adopt_only(installation, folder, by_topic[folder.topic], run=run)
+            yield folder, _adopt_only(installation, folder, by_topic[folder.topic], make_older, run=run)
         except WinnowError as problem:
             yield folder, problem
 
 
 def _adopt_only(
-    installation: Installation, folder: FoundFolder, alike: list[FoundFolder], *, run: bool
+    installation: Installation,
+    folder: FoundFolder,
+    alike: list[FoundFolder],
+    make_older: Callable[[str], OlderWorld],
+    *,
+    run: bool,
 ) -> RecoveryReport:
     """Adopt ``folder`` if no other one is that of the same topic; one that nothing was committed to does not count.
 
@@ -238,4 +250,4 @@ def _adopt_only(
             f"The folder {folder.location} and {others} are of one topic, {folder.topic}; this one was left alone.",
             next=f"If it is the topic's: winnow topics adopt {folder.topic} {folder.location}",
         )
-    return adopt_topic(installation, folder.topic, folder.location, run=run)
+    return adopt_topic(installation, folder.topic, folder.location, run=run, older=make_older(folder.topic))

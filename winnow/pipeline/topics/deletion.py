@@ -30,6 +30,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.older_worlds import UNCHANGED, OlderWorld
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
@@ -150,8 +151,10 @@ def delete_topic(installation: Installation, topic: str, *, now: bool = False) -
     )
 
 
-def restore_topic(installation: Installation, topic: str) -> bool:
+def restore_topic(installation: Installation, topic: str, older: OlderWorld = UNCHANGED) -> bool:
     """Bring a deleted topic back as it was; return whether it was deleted. Repeating it changes nothing.
+
+    ``older``: what the commit does again.
 
     Raises:
         UnknownTopicError: there is no such topic, or its files are removed.
@@ -170,7 +173,8 @@ def restore_topic(installation: Installation, topic: str) -> bool:
 
     restored = True
     try:
-        committed = log.commit(build, even_deleted=True)
+        older.look(log, log.newest_head(even_deleted=True))
+        committed = older.commit(log, build, even_deleted=True)
         log_event("topic_restored", topic, snapshot_id=str(committed.snapshot_id))
         record_action(installation, AuditAction.RESTORE, topic)
     except _NothingToCommitError:

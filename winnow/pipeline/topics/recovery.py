@@ -16,13 +16,14 @@ from winnow.files import storage
 from winnow.log.deleted_topics import note_deleted
 from winnow.log.erasures import find_erasures
 from winnow.log.head import Head
-from winnow.log.raised_head import KnownNumbers
+from winnow.log.raised_head import KnownNumbers, make_raised_change
 from winnow.log.side_table_recovery import SideTable, land_side_table, plan_side_table
 from winnow.log.state_rebuild import RebuiltState, StoredKnowledge, rebuild_state, write_rebuilt
 from winnow.log.table_recovery import (
     CatalogEntry,
     ChosenMetadata,
     Land,
+    LeavesOut,
     ProvenLog,
     SwapsMetadata,
     drop_unreadable_snapshots,
@@ -30,12 +31,12 @@ from winnow.log.table_recovery import (
     land_in_entry,
     land_through_catalog,
     prove_log,
-    recover_log,
 )
 from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, read_metadata_number, survey_table
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
+from winnow.pipeline.topics.older_worlds import UNCHANGED, OlderWorld
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
@@ -140,12 +141,19 @@ _OPERATIONS: Final = (AuditAction.RECOVER.value, AuditAction.ADOPT.value)
 
 
 def recover_topic(
-    installation: Installation, topic: str, *, metadata: str | None = None, rebuild: bool = False, run: bool = False
+    installation: Installation,
+    topic: str,
+    *,
+    metadata: str | None = None,
+    rebuild: bool = False,
+    run: bool = False,
+    older: OlderWorld = UNCHANGED,
 ) -> RecoveryReport:
     """Make the newest complete metadata in the folder of ``topic`` the catalog's, above everything that is known.
 
     Repeating it changes nothing. ``metadata``: the metadata file to take, by name or location; None: the newest that is
-    proven. ``rebuild``: if the state is gone, rebuild it. ``run`` False: only look.
+    proven. ``rebuild``: if the state is gone, rebuild it. ``run`` False: only look. ``older``: what the commit does
+    again.
 
     Raises:
         UnknownTopicError: the catalog has no such topic: adopt it.
@@ -157,7 +165,7 @@ def recover_topic(
     if not run:
         return describe_recovery(_look_at_entry(installation, topic, metadata, rebuild=rebuild))
     with hold_lease(installation, topic):
-        return run_recovery(_look_at_entry(installation, topic, metadata, rebuild=rebuild), AuditAction.RECOVER)
+        return run_recovery(_look_at_entry(installation, topic, metadata, rebuild=rebuild), AuditAction.RECOVER, older)
 
 
 def _look_at_entry(installation: Installation, topic: str, metadata: str | None, *, rebuild: bool) -> TopicRecovery:
@@ -275,9 +283,9 @@ def _find(survey: WarehouseSurvey, metadata: str | None) -> FoundMetadata | None
     return next((each for each in survey.found if each.name == name), None)
 
 
-def _open_chosen(found: TopicRecovery, land: Land | None = None) -> ChosenMetadata:
+def _open_chosen(found: TopicRecovery, land: Land | None = None, hides: LeavesOut | None = None) -> ChosenMetadata:
     assert found.chosen is not None
-    return ChosenMetadata(found.installation.log.catalog, found.identifier, found.chosen, found.io, land)
+    return ChosenMetadata(found.installation.log.catalog, found.identifier, found.chosen, found.io, land, hides)
 
 
 def _plan_side_tables(
@@ -290,7 +298,7 @@ def _plan_side_tables(
     return tuple(table for table in planned if table is not None)
 
 
-def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
+def run_recovery(found: TopicRecovery, action: AuditAction, older: OlderWorld = UNCHANGED) -> RecoveryReport:
     """Do what was found to be done; raises as :func:`recover_topic`."""
     if found.chosen is None or found.proof is None:
         raise UsageError(
@@ -305,16 +313,20 @@ def run_recovery(found: TopicRecovery, action: AuditAction) -> RecoveryReport:
         _rebuild(found)
         return replace(describe_recovery(found), was_run=True)
     known = _find_known_numbers(found)
-    chosen = _open_chosen(found, _choose_landing(found, known))
+    chosen = _open_chosen(found, _choose_landing(found, known), older)
     if found.rebuilt is not None:
         found = _write_rebuilt(found, found.rebuilt, chosen)
     assert found.proof is not None
     head = found.proof.require_complete()
+    drop_unreadable_snapshots(chosen)
+    log = found.installation.log.open_over(chosen, found.topic)
+    older.look(log, log.head(even_deleted=True))
     if head.state.deleted_at_ms is not None:
         note_deleted(found.installation.log.deleted_notes, found.topic)
+    if older.is_behind:
+        found = _leave_out_latest(found)
     _enter_side_tables(found)
-    drop_unreadable_snapshots(chosen)
-    committed = recover_log(found.installation.log.open_over(chosen, found.topic), known, operation=action.value)
+    committed = older.commit(log, lambda current: make_raised_change(current, known, action.value), even_deleted=True)
     log_event(
         "topic_recovered",
         found.topic,
@@ -387,6 +399,12 @@ def _enter_side_tables(found: TopicRecovery) -> None:
     }
     for side in found.side_tables:
         land_side_table(found.installation.log.catalog, places[side.name], side)
+
+
+def _leave_out_latest(found: TopicRecovery) -> TopicRecovery:
+    """Leave out the table of the latest state, whose rows may be of what is to be done again; it is written anew."""
+    latest = found.installation.log.latest_table(found.topic).name
+    return replace(found, side_tables=tuple(each for each in found.side_tables if each.name != latest))
 
 
 def _record_head(found: TopicRecovery, head: Head) -> None:
