@@ -48,7 +48,7 @@ from winnow.pipeline.erase.older_states import (
 from winnow.pipeline.erase.purge import purge_deleted_topic
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import alter_topic
-from winnow.pipeline.topics.deletion import delete_topic
+from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.pipeline.topics.recovery import RecoveryReport
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
@@ -543,6 +543,17 @@ def test_deleted_topic_is_removed_for_good_and_its_copies_come_back_without_the_
     with open_world(folder, clock) as world:
         restore_backup(world.installation, str(folder / "backup"))
         require_erased(world, purged.erasure_id)
+
+
+def test_one_person_removes_no_deleted_topic_for_its_keys_where_an_erasure_takes_two(
+    folder: Path, clock: FakeClock
+) -> None:
+    with open_world(folder, clock, {"WINNOW_ERASE__APPROVALS": "2"}) as world:
+        delete_topic(world.installation, TOPIC)
+        with pytest.raises(EraseRefusedError, match="two persons"):
+            purge_deleted_topic(world.installation, TOPIC, [KEY], "request 4711")
+        restore_topic(world.installation, TOPIC)
+        assert KEY in {each.key for each in world.read()}
 
 
 def test_purge_that_was_killed_is_ended_by_the_next_call(folder: Path, clock: FakeClock) -> None:
