@@ -158,17 +158,18 @@ def _carry_out(topic: str, wish: _Wish, *, as_json: bool) -> None:
             "Why are these keys erased? The certificate says it.", left=_NOTHING, next='Add --reason "..."'
         )
     from winnow.pipeline.erase.complete import EraseReport
+    from winnow.pipeline.erase.purge import PurgedTopic
 
     with open_for_command(reason=reason) as installation:
         if wish.allow:
             _lift(installation, topic, keys, reason, as_json=as_json)
             return
         purged = _purge(installation, topic, keys, reason) if wish.purge_deleted else None
-        if purged is not None:
-            _show_purged(purged, as_json=as_json)
-            return
-        report = _erase(installation, topic, keys, wish)
+        report = purged or _erase(installation, topic, keys, wish)
         approves_at_shell, now_ms = installation.settings.erase.shell_approval, installation.now_ms()
+    if isinstance(report, PurgedTopic):
+        _show_purged(report, as_json=as_json)
+        return
     if not isinstance(report, EraseReport):
         tell_request(report, now_ms, approves_at_shell=approves_at_shell, as_json=as_json)
         return

@@ -167,13 +167,12 @@ def delete_erased_files(installation: Installation, topic: str) -> None:
     if not log.head().state.unfinished_erasures:
         return
     try:
-        (report,) = sweep_topics(installation, [topic])
+        reports = sweep_topics(installation, [topic])
     except WinnowError as problem:
         raise _make_unfinished_error(log, problem.what) from problem
     if log.head().state.unfinished_erasures:
-        raise _make_unfinished_error(
-            log, report.kept_versions or "A snapshot or the table of the latest state still names some."
-        )
+        kept = next((each.kept_versions for each in reports if each.kept_versions), "")
+        raise _make_unfinished_error(log, kept or "A snapshot or the table of the latest state still names some.")
 
 
 def _make_unfinished_error(log: TopicLog, why: str) -> RunAgainError:
