@@ -29,10 +29,10 @@ from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_p
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, WinnowError
 from winnow.pipeline.compaction.assess import assess_topics
+from winnow.pipeline.erase.older_states import restore_without_erased
 from winnow.pipeline.installation import Installation, open_installation
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import alter_topic
-from winnow.pipeline.topics.deletion import restore_topic
 from winnow.pipeline.topics.partitions import resume_partitions
 from winnow.pipeline.topics.stored_rows import rebuild_store
 
@@ -323,7 +323,7 @@ class History:
                 self._judge.note_foreign_commit(location)
         if self._judge.is_catalog_older:
             recover(context)
-        restore_topic(context.installation, TOPIC)
+        restore_without_erased(context.installation, TOPIC)
         rebuild_store(context.installation, [TOPIC])
         resume_partitions(context.installation, TOPIC, by="ann", everybody=True)
         alter_topic(context.installation, TOPIC, {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0"}, [])

@@ -27,18 +27,17 @@ from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.erase.lift import lift_erasure
+from winnow.pipeline.erase.older_states import adopt_without_erased, recover_without_erased, restore_without_erased
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.read.records import read_batches
-from winnow.pipeline.topics.adoption import adopt_topic
 from winnow.pipeline.topics.definition import alter_topic, create_topic
-from winnow.pipeline.topics.deletion import delete_topic, restore_topic
+from winnow.pipeline.topics.deletion import delete_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
-from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.pipeline.undo.listing import list_undoable
 from winnow.pipeline.undo.undo import undo_change
@@ -275,21 +274,21 @@ def _resume(context: StepContext) -> None:
 def _delete_topic(context: StepContext) -> None:
     """Delete the topic, and bring it back."""
     delete_topic(context.installation, TOPIC)
-    restore_topic(context.installation, TOPIC)
+    restore_without_erased(context.installation, TOPIC)
 
 
 def _restore_topic(context: StepContext) -> None:
     """Bring the topic back if it is deleted."""
-    restore_topic(context.installation, TOPIC)
+    restore_without_erased(context.installation, TOPIC)
 
 
 def recover(context: StepContext) -> None:
     """Take the newest complete metadata, as after an accident; enter them where the catalog has lost them."""
     try:
-        recover_topic(context.installation, TOPIC, run=True)
+        recover_without_erased(context.installation, TOPIC, run=True)
     except UnknownTopicError:
         for folder in context.folder.glob(f"home/warehouse/{DEFAULT_NAMESPACE}/{TOPIC}-*"):
-            adopt_topic(context.installation, TOPIC, folder.as_uri(), run=True)
+            adopt_without_erased(context.installation, TOPIC, folder.as_uri(), run=True)
 
 
 def _rebuild_store(context: StepContext) -> None:

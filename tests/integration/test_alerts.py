@@ -40,6 +40,7 @@ from winnow.pipeline.topics.partitions import pause_partitions, resume_partition
 from winnow.planning.plans import PlanReference
 from winnow.report.alert_manager import MAXIMUM_CLAIM_MS, RETRY_MS
 from winnow.report.alerts import Alert
+from winnow.store.retired_files import RetiredFiles
 from winnow.values.model import Record, Status
 
 MINUTE_MS = 60_000
@@ -274,6 +275,22 @@ def leave_erased_files(world: World) -> None:
     watch_topics(world.installation)
     world.clock.now_ms += HOUR_MS
     watch_topics(world.installation)
+
+
+def test_erasure_that_died_before_the_store_knew_of_it_is_alerted(
+    world: World, inbox: WebhookInbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RetiredFiles, "record_erased", die)
+        erase_keys(world.installation, EraseRequest(TOPIC, [b"key-1"], "request 4711"))
+    watch_topics(world.installation)
+    assert inbox.take() == []
+    world.clock.now_ms += HOUR_MS
+    watch_topics(world.installation)
+    assert [each["kind"] for each in inbox.take()] == ["erasure_unfinished"]
 
 
 def watch_again(world: World) -> None:

@@ -114,6 +114,9 @@ ERASE = (
     Mutant("unfinished-erasure-unseen", "nobody is told that erased keys are still on disk")
     .changes("_check_erasures", always("UNFINISHED_ERASURE_MS"))
     .caught_by("test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recovered[erasure_unfinished]"),
+    Mutant("dead-erasure-unseen", "nobody is told of an erasure that died before the store knew of it")
+    .changes("_check_erasures", assign("[]", "list_idle_topics"))
+    .caught_by("test_erasure_that_died_before_the_store_knew_of_it_is_alerted"),
     Mutant("why-knows-no-erasure", "why says that a run removed what an erasure took")
     .changes("explain_absence", never("erasures"))
     .caught_by("test_why_says_that_an_erasure_may_have_taken_a_record"),

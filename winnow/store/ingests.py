@@ -81,6 +81,13 @@ class Ingests(StorePart):
             for some in bulk_statements.split_chunks(sorted(ingest_ids)):
                 bulk_statements.execute_change(session, delete(row).where(row.ingest_id.in_(some)))
 
+    def list_idle_topics(self, before_ms: int) -> list[str]:
+        """List the topics that have an open call which has not reported since ``before_ms``."""
+        row = tables.Ingest
+        statement = select(row.topic).where(row.renewed_at_ms <= before_ms).distinct().order_by(row.topic)
+        with self._database.reading() as session:
+            return list(session.scalars(statement))
+
     def list_open(self, topic: str) -> list[OpenIngest]:
         """List ingest calls of ``topic`` whose end is not recorded, in the order of opening."""
         row = tables.Ingest

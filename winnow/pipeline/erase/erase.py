@@ -32,7 +32,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erased_versions import require_final_deletes
 from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.erase.approval import bind_request, find_carried_out, require_approval
-from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure
+from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure, note_committed
 from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
@@ -151,16 +151,11 @@ class _Erasure:
                 # Only where certainly nothing refers to these files; after any other error they stay, for a sweep.
                 self._discard()
                 raise
-        if committed is not None and self._rewriting.remove_unused(self._used):
-            self._row.close()
         assert document is not None
         if committed is not None:
-            voided = [
-                each for each in self._list_open_calls() if committed.state.is_voided(each.ingest_id, each.number)
-            ]
-            self._installation.store.ingests.note_voided(
-                [each.ingest_id for each in voided], self._installation.now_ms()
-            )
+            note_committed(self._installation, committed.head, self._list_open_calls())
+            if self._rewriting.remove_unused(self._used):
+                self._row.close()
         if self._request.break_pins and self._snapshots:
             broken = list_pins(self._log.head(), self._snapshots)
             unpin_snapshots(self._log, lambda tag: tag in broken)
@@ -195,7 +190,7 @@ class _Erasure:
             self._attempts = self._scans.find_in_attempts(installation, head)
         starts = {number: part.log_start_offset for number, part in state.partitions.items()}
         tombstones = list_newest_offsets(self._scans, holding, starts) if self._request.with_tombstone else {}
-        if holding:
+        if holding or left_log:
             self._row.open()
         made = self._rewriting.write(holding, tombstones)
         self._used = [segment.path for written in made.values() for segment in written]

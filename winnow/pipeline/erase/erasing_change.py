@@ -10,6 +10,7 @@ from winnow.log import fence
 from winnow.log.head import Change, Head
 from winnow.log.table import FENCE_PROPERTY
 from winnow.pipeline.admin.leftovers import apply_voided_ingests
+from winnow.pipeline.installation import Installation
 from winnow.store import OpenIngest
 from winnow.values.model import Segment
 from winnow.values.topic_state import ERASURE_PREFIX, ErasureReference, RetiredFile
@@ -77,3 +78,14 @@ def add_erasure(
         summary={**raised.summary, **base.summary, ERASURE_PROPERTY: erasure_id},
         properties={**base.properties, **raised.properties},
     )
+
+
+def note_committed(installation: Installation, head: Head, calls: Sequence[OpenIngest]) -> None:
+    """Record in the store the files that a committed erasure condemned, and which of the open ``calls`` it voided.
+
+    Before its own row goes: whoever watches erasures looks where such files, or a call that died, are recorded.
+    """
+    state, store = head.state, installation.store
+    store.retired_files.record_erased(state.topic, state.list_erased_files(), table_uuid=head.table_uuid)
+    voided = [each.ingest_id for each in calls if state.is_voided(each.ingest_id, each.number)]
+    store.ingests.note_voided(voided, installation.now_ms())

@@ -30,7 +30,7 @@ from winnow.log.snapshot_expiry import Expiry, list_snapshots_naming
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.admin.sweep import record_expiring_files
-from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure
+from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure, note_committed
 from winnow.pipeline.erase.key_search import KeySearch
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
@@ -194,10 +194,9 @@ class LaterErasures:
                 # Only where certainly nothing refers to these files; after any other error they stay, for a sweep.
                 self._discard()
                 raise
+        note_committed(self._installation, committed.head, self._list_open_calls())
         if self._rewriting.remove_unused(self._used):
             self._row.close()
-        voided = [each for each in self._list_open_calls() if committed.state.is_voided(each.ingest_id, each.number)]
-        self._installation.store.ingests.note_voided([each.ingest_id for each in voided], self._installation.now_ms())
         if broken := list_pins(committed.head, self._snapshots):
             unpin_snapshots(log, lambda tag: tag in broken)
         self._tell(committed)
@@ -265,7 +264,7 @@ class LaterErasures:
                 next="Run it again.",
             )
         self._find_files(log, head)
-        if self._found.holding:
+        if self._found.paths:
             self._row.open()
         made = self._rewriting.write(self._found.holding, {})
         self._used = [segment.path for written in made.values() for segment in written]

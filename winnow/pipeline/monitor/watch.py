@@ -224,21 +224,24 @@ def _check_sweeps(installation: Installation, known: set[str], now_ms: int, watc
 
 
 def _check_erasures(installation: Installation, known: set[str], now_ms: int, watched: WatchReport) -> None:
-    """Alert where files of erased keys are still there; the store says in which topics to look."""
-    for found in installation.store.retired_files.list_waiting(now_ms, plan_prefix=ERASURE_PREFIX):
-        if found.topic not in known:
-            continue
+    """Alert where files of erased keys are still there; the store says in which topics to look.
+
+    One that died between its commit and the store has left its row as a call that does not report any more.
+    """
+    waiting = installation.store.retired_files.list_waiting(now_ms, plan_prefix=ERASURE_PREFIX)
+    idle = installation.store.ingests.list_idle_topics(now_ms - UNFINISHED_ERASURE_MS)
+    for topic in sorted({*(found.topic for found in waiting), *idle} & known):
         try:
-            state = installation.log.open(found.topic).head().state
+            state = installation.log.open(topic).head().state
         except WinnowError as problem:
-            log.warning("Topic %s could not be watched: %s", found.topic, problem)
-            watched.problems.append(found.topic)
+            log.warning("Topic %s could not be watched: %s", topic, problem)
+            watched.problems.append(topic)
             continue
         began_ms = min((each.at_ms for each in state.unfinished_erasures), default=now_ms)
         if began_ms > now_ms - UNFINISHED_ERASURE_MS:
             continue
         situation = alert_kinds.make_erasure_unfinished(
-            found.topic,
+            topic,
             began_ms,
             len(state.list_erased_files()),
             dag_id=installation.settings.name_dag("sweep_topics"),
