@@ -12,8 +12,8 @@ import pytest
 
 from tests.faults.backup_steps import FOLDER
 from tests.faults.forked_processes import ForkServer, start_fork_server
-from tests.integration.test_erase import list_holding
 from tests.integration.test_later_erasures import list_readable
+from tests.support.erasing import list_holding
 from tests.support.world import NOW_MS, TOPIC, World, build_versions, open_world, record
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.backup_place import BackupPlace

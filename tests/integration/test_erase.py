@@ -3,123 +3,59 @@
 from __future__ import annotations
 
 import json
-import shutil
 import stat
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cli_runner import b64, winnow
+from tests.support.erasing import (
+    FIRST,
+    KEY,
+    SECOND,
+    certify,
+    compact,
+    define_erasing_world,
+    erase,
+    list_holding,
+    without,
+)
 from tests.support.world import (
     TOPIC,
     World,
-    build_versions,
-    define_world,
-    open_world,
     record,
-    run_between_head_and_commit,
 )
 from winnow.config.settings import load_settings
 from winnow.engine import key_erasure
 from winnow.errors import (
     BadInputError,
     ConfigurationError,
-    DamagedMetadataError,
     DamagedSegmentError,
     EraseRefusedError,
-    PlanVoidError,
-    RunAgainError,
-    TopicBusyError,
     UndoRefusedError,
-    UsageError,
     ValidationFailedError,
 )
-from winnow.log.head import Change
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
-from winnow.pipeline.admin import erased_versions, erasure_progress
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
-from winnow.pipeline.backup.restore import restore_backup
-from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.erase import complete, rewriting
-from winnow.pipeline.erase.certificate import Certificate, make_certificate, make_certificate_document
-from winnow.pipeline.erase.complete import EraseReport, describe_consequences, erase_keys
+from winnow.pipeline.erase import rewriting
+from winnow.pipeline.erase.complete import describe_consequences
 from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 from winnow.pipeline.erase.key_files import read_key_file
-from winnow.pipeline.erase.lift import lift_erasure
-from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.whereabouts import find_key
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow.pipeline.topics.leases import hold_lease
-from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.undo.listing import list_undoable
 from winnow.pipeline.undo.undo import undo_change
-from winnow.report.certificate_page import render_certificate
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
-from winnow.values.model import Record
 
-GRACE_MS = 3_600_000
-KEY = b"key-1"
-FIRST = build_versions(0, 9)
-SECOND = build_versions(0, 6, partition=1)
-
-world = define_world(
-    2,
-    [*FIRST, *SECOND],
-    in_the_present=True,
-    min_cleanable_dirty_ratio="0",
-    segment_ms="1",
-    winnow_retired_grace_ms=str(GRACE_MS),
-)
+world = define_erasing_world()
 """Two partitions with records of three keys each."""
-
-
-def erase(world: World, *keys: bytes, **options: Any) -> EraseReport:
-    return erase_keys(world.installation, EraseRequest(TOPIC, keys or (KEY,), "request 4711", **options))
-
-
-def certify(world: World, report: EraseReport, *, verify: bool = False) -> Certificate:
-    return make_certificate(world.installation, report.erasure_id, verify=verify)
-
-
-def without(records: list[Record], *keys: bytes) -> list[Record]:
-    return [each for each in records if each.key not in (keys or (KEY,))]
-
-
-def list_holding(world: World, *texts: bytes) -> list[str]:
-    """Every file of the installation in which one of these byte strings can be found, inputs aside."""
-    return sorted(
-        str(path)
-        for path in (world.folder / "home").rglob("*")
-        if path.is_file() and any(text in data for data in read_contents(path) for text in texts)
-    )
-
-
-def read_contents(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, and those of its keys and values if it is Parquet, which is compressed."""
-    yield path.read_bytes()
-    if path.suffix == ".parquet":
-        table = pq.read_table(path)
-        for name in {"key", "value"} & set(table.column_names):
-            yield b"\n".join(each for each in table.column(name).to_pylist() if each is not None)
-
-
-def compact(world: World) -> str:
-    world.clock.now_ms += 1_000
-    receipt = world.compact()
-    assert receipt is not None
-    assert receipt.plan_id is not None
-    return receipt.plan_id
 
 
 def test_readers_see_every_other_record_as_before(world: World) -> None:
@@ -205,207 +141,6 @@ def test_latest_table_that_nobody_updates_refuses_the_erasure(world: World) -> N
     with pytest.raises(EraseRefusedError, match="winnow latest-table drop"):
         erase(world)
     assert world.listing() == before
-
-
-def test_plan_from_before_is_void_and_what_it_staged_goes_with_the_key(world: World) -> None:
-    with hold_lease(world.installation, TOPIC):
-        plan = world.plan(world.clock())
-        assert plan is not None
-        world.stage(plan)
-        world.accept(plan)
-    assert any("/a1/" in path for path in list_holding(world, KEY))
-    report = erase(world)
-    with pytest.raises(PlanVoidError):
-        publish_attempt(world.installation, plan.plan_id, "a1")
-    assert list_holding(world, KEY) == []
-    assert report.deleted
-
-
-def test_plan_from_before_is_void_even_where_no_key_was(world: World) -> None:
-    """Whatever was begun before is behind the fence, so it can be said when the last of it has ended."""
-    world.ingest([record(9, b"solo", b"x")])
-    compact(world)
-    world.ingest([record(6, b"key-0", b"x", partition=1)])
-    with hold_lease(world.installation, TOPIC):
-        plan = world.plan(world.clock())
-        assert plan is not None
-        world.stage(plan)
-        world.accept(plan)
-    before = world.head().fence
-    commit_erasure(world.installation, EraseRequest(TOPIC, [b"solo"], "request 4711"))
-    (erasure,) = world.head().state.erasures
-    assert (world.head().fence, erasure.fence) == (before + 1, before + 1)
-    with pytest.raises(PlanVoidError):
-        publish_attempt(world.installation, plan.plan_id, "a1")
-
-
-def test_certificate_stays_open_until_the_files_of_earlier_runs_were_looked_for_twice(world: World) -> None:
-    """A Spark task that goes on after the commit writes a file with the key: it is found, and only then it ends."""
-    with hold_lease(world.installation, TOPIC):
-        plan = world.plan(world.clock())
-        assert plan is not None
-        world.stage(plan)
-        kept = {path: (world.folder / "home" / "warehouse" / path).read_bytes() for path in list_staged(world)}
-    assert kept
-    report = erase(world)
-    assert not report.closed
-    for path, data in kept.items():
-        late = world.folder / "home" / "warehouse" / path
-        late.parent.mkdir(parents=True, exist_ok=True)
-        late.write_bytes(data)
-    for _ in range(3):
-        assert certify(world, report).open_because is not None
-        world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.installation, [TOPIC])
-    assert list_holding(world, KEY) == []
-    assert certify(world, report).open_because is None
-
-
-def test_certificate_stays_open_while_an_ingest_from_before_is_at_work(world: World) -> None:
-    """It was opened just before the commit, which did not know of it yet, and may write what it had read by then."""
-    ingests = world.installation.store.ingests
-
-    def open_call() -> None:
-        state = world.head().state
-        ingests.open("ab" * 16, TOPIC, least_number=state.first_valid_ingest, holder="elsewhere", now_ms=world.clock())
-
-    with run_between_head_and_commit(open_call):
-        report = erase(world)
-    assert not report.closed
-    ingests.close(["ab" * 16])
-    sweep_topics(world.installation, [TOPIC])
-    assert certify(world, report).open_because is None
-
-
-def list_staged(world: World) -> list[str]:
-    return [path for path in world.listing() if "/a1/" in path and path.endswith(".parquet")]
-
-
-def test_run_that_is_at_work_lets_readers_forget_at_once_and_disk_when_it_has_ended(world: World) -> None:
-    with (
-        open_installation(world.installation.settings, now_ms=world.clock, holder="elsewhere:17:night") as other,
-        hold_lease(other, TOPIC),
-        pytest.raises(RunAgainError, match=r"not yet from disk: 2 file\(s\)"),
-    ):
-        erase(world)
-    assert without(world.read()) == world.read()
-    assert list_holding(world, KEY)
-    report = erase(world)
-    assert (report.was_erased, report.deleted) == (True, True)
-    assert list_holding(world, KEY) == []
-
-
-def test_any_sweep_goes_on_where_the_deletion_was_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def die(*_: object) -> None:
-        raise TopicBusyError("It was stopped here.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(complete, "sweep_topics", die)
-        with pytest.raises(RunAgainError):
-            erase(world)
-    assert list_holding(world, KEY)
-    sweep_topics(world.installation, [TOPIC])
-    assert list_holding(world, KEY) == []
-    assert world.head().state.unfinished_erasures == ()
-
-
-def test_erasure_that_comes_amid_a_sweep_is_left_to_the_next_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its key is in no file, so none waits for deletion; but the sweep looked for versions before it came."""
-    genuine = erased_versions.remove_erased_versions
-
-    def look_and_erase(*arguments: Any) -> str:
-        found = genuine(*arguments)
-        commit_erasure(world.installation, EraseRequest(TOPIC, [b"nobody"], "request 4711"))
-        return found
-
-    with monkeypatch.context() as patch:
-        patch.setattr(erasure_progress, "remove_erased_versions", look_and_erase)
-        sweep_topics(world.installation, [TOPIC])
-    assert len(world.head().state.unfinished_erasures) == 1
-    sweep_topics(world.installation, [TOPIC])
-    assert world.head().state.unfinished_erasures == ()
-
-
-def test_record_that_is_appended_meanwhile_is_erased_too(world: World) -> None:
-    late = record(9, KEY, b"meanwhile")
-    with run_between_head_and_commit(lambda: world.ingest([late])):
-        report = erase(world)
-    assert report.records == 6
-    assert len([path for path in world.listing(below=world.log_folder()) if "/erasures/" in path]) == 1
-    assert world.read() == without([*FIRST, *SECOND])
-    assert list_holding(world, b"meanwhile") == []
-
-
-def test_erasure_that_a_sweep_took_for_dead_commits_nothing(world: World) -> None:
-    """It was paused, and its files are gone; run again, it ends."""
-    before = world.read()
-
-    def sweep_much_later() -> None:
-        world.clock.now_ms += world.installation.settings.lease_ms + 10 * GRACE_MS
-        sweep_topics(world.installation, [TOPIC])
-
-    with run_between_head_and_commit(sweep_much_later), pytest.raises(RunAgainError, match="took it for dead"):
-        erase(world)
-    assert world.read() == before
-    assert erase(world).records == 5
-    assert world.read() == without(before)
-
-
-def test_two_erasures_at_once_end_one_after_the_other(world: World) -> None:
-    with run_between_head_and_commit(lambda: erase(world, b"key-2")), pytest.raises(RunAgainError):
-        erase(world)
-    erase(world)
-    assert {each.key for each in world.read()} == {b"key-0"}
-    assert list_holding(world, KEY, b"key-2") == []
-
-
-def test_topic_that_is_created_again_meanwhile_keeps_its_records(world: World) -> None:
-    def create_again() -> None:
-        delete_topic(world.installation, TOPIC, now=True)
-        world.create(2)
-        world.ingest(FIRST)
-
-    with run_between_head_and_commit(create_again), pytest.raises((RunAgainError, EraseRefusedError)):
-        erase(world)
-    assert world.read() == FIRST
-
-
-def test_compaction_meanwhile_makes_it_begin_again(world: World) -> None:
-    with run_between_head_and_commit(lambda: compact(world)):
-        erase(world)
-    assert [each.key for each in world.read()] == [b"key-0", b"key-2"] * 2
-    assert list_holding(world, KEY) == []
-
-
-def test_what_it_wrote_of_a_segment_that_was_replaced_meanwhile_goes(world: World) -> None:
-    """Nothing names such a file, and it may hold what the other process erased."""
-    with run_between_head_and_commit(lambda: compact(world)):
-        report = erase(world)
-    assert list_unused(world, report) == []
-
-
-def test_sweep_removes_what_an_erasure_that_died_after_its_commit_had_written_in_vain(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(rewriting.Rewriting, "remove_unused", lambda *_: False)
-        with run_between_head_and_commit(lambda: compact(world)):
-            report = erase(world)
-    assert list_unused(world, report)
-    before = world.read()
-    for _ in range(2):
-        world.clock.now_ms += 2 * GRACE_MS
-        sweep_topics(world.installation, [TOPIC])
-    assert list_unused(world, report) == []
-    assert world.installation.store.ingests.list_open(TOPIC) == []
-    assert world.read() == before
-
-
-def list_unused(world: World, report: EraseReport) -> list[str]:
-    """The files that an erasure wrote and the log does not name."""
-    live = [segment.path for partition in range(2) for segment in world.segments(partition)]
-    written = [path for path in world.listing(below=world.log_folder()) if f"ingest-{report.erasure_id}" in path]
-    return [path for path in written if not any(each.endswith(path) for each in live)]
 
 
 def test_tag_that_keeps_such_a_snapshot_refuses_until_it_is_broken(world: World) -> None:
@@ -499,14 +234,6 @@ def test_run_whose_files_held_the_key_cannot_be_taken_back(world: World) -> None
     assert list_holding(world, KEY) == []
 
 
-def test_undo_meanwhile_brings_nothing_back(world: World) -> None:
-    plan_id = compact(world)
-    with run_between_head_and_commit(lambda: undo_change(world.installation, TOPIC, plan_id)):
-        erase(world)
-    assert world.read() == without([*FIRST, *SECOND])
-    assert list_holding(world, KEY) == []
-
-
 def test_tombstone_takes_the_place_of_the_newest_record_of_each_key(world: World) -> None:
     compact(world)
     world.ingest([record(9, b"key-0", b"newer")])
@@ -530,21 +257,6 @@ def test_tombstone_waits_for_its_delete_horizon_from_the_next_compaction_on(worl
     world.clock.now_ms += 200_000_000
     compact(world)
     assert (0, 7) not in {(each.partition, each.offset) for each in world.read()}
-
-
-def test_certificate_with_a_tombstone_is_open_until_it_is_erased_as_well(world: World) -> None:
-    report = erase(world, with_tombstone=True)
-    assert "key bytes remain" in (certify(world, report).open_because or "")
-    assert certify(world, report, verify=True).verified == replace_counts(certify(world, report, verify=True), 2)
-    again = erase(world)
-    assert (again.was_erased, again.tombstones) == (False, 0)
-    assert list_holding(world, KEY) == []
-    assert (certify(world, report).open_because, certify(world, again).open_because) == (None, None)
-
-
-def replace_counts(found: Certificate, tombstones: int) -> object:
-    assert found.verified is not None
-    return replace(found.verified, old_records=0, later_records=0, tombstones=tombstones)
 
 
 def test_wrong_result_is_not_committed_and_nothing_of_it_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,107 +306,6 @@ def test_retired_file_that_cannot_be_read_goes_because_it_may_hold_the_key(world
     other.write_bytes(b"torn")
     erase(world)
     assert not other.exists()
-
-
-def test_erasures_name_one_another_and_a_changed_one_is_found(world: World) -> None:
-    first, second = erase(world, b"key-1"), erase(world, b"key-2")
-    found = certify(world, second)
-    assert (found.number, found.chain_length) == (2, 2)
-    assert found.document.previous == certify(world, first).sha256
-    for path in (world.folder / "home").rglob(f"{first.erasure_id}-*.json"):
-        document = json.loads(path.read_text())
-        path.write_text(json.dumps({**document, "reason": "another"}))
-    with pytest.raises(DamagedMetadataError):
-        certify(world, second)
-
-
-def test_erasure_that_does_not_name_the_one_before_is_found(world: World) -> None:
-    erase(world, b"key-1")
-    report = erase(world, b"key-2")
-    log = world.installation.log.open(TOPIC)
-    log.commit(lambda head: Change(state=replace(head.state, erasures=head.state.erasures[1:]), summary={}))
-    with pytest.raises(DamagedMetadataError, match="chain of erasures"):
-        certify(world, report)
-
-
-@pytest.mark.parametrize("place", ["/winnow/", "/winnow_copies/"])
-def test_erasures_are_known_again_after_a_state_was_rebuilt(world: World, place: str) -> None:
-    """The states are gone, and the erasures' documents are in one of their two places."""
-    first, second = erase(world, b"key-1"), erase(world, b"key-2")
-    for path in (world.folder / "home" / "warehouse").rglob("*.json"):
-        is_document = f"/{TOPIC}-" in str(path) and path.parent.name in {"state", "erasures"}
-        is_kept = path.parent.name == "erasures" and place in str(path)
-        if is_document and not is_kept:
-            path.unlink()
-    recover_topic(world.installation, TOPIC, rebuild=True, run=True)
-    assert [each.erasure_id for each in world.head().state.erasures] == [first.erasure_id, second.erasure_id]
-    report = world.ingest([record(20, KEY, b"old copy"), record(21, b"other", b"x")])
-    assert (report.records_appended, report.records_erased) == (1, 1)
-    sweep_topics(world.installation, [TOPIC])
-    assert certify(world, second).open_because is None
-
-
-def test_backup_that_was_made_since_knows_the_erasure(world: World) -> None:
-    """The secret is in no backup: whoever restores one brings it along."""
-    report = erase(world)
-    create_backup(world.installation, str(world.folder / "backup"))
-    home = world.folder / "home"
-    secret = world.installation.settings.erase.hmac_key_file.read_text()
-    assert list_holding(world, secret.strip().encode()) == [str(home / "erase.secret")]
-    home.rename(world.folder / "aside")
-    home.mkdir()
-    shutil.copytree(world.folder / "aside" / "erasures", home / "erasures")
-    with open_world(world.folder, world.clock) as restored:
-        restore_backup(restored.installation, str(world.folder / "backup"))
-        with pytest.raises(ConfigurationError, match="erase"):
-            restored.ingest([record(9, KEY, b"old copy")])
-        restored.installation.settings.erase.hmac_key_file.write_text(secret)
-        assert restored.ingest([record(9, KEY, b"old copy")]).records_erased == 1
-        assert certify(restored, report, verify=True).open_because is None
-        assert restored.read() == without([*FIRST, *SECOND])
-
-
-def test_old_record_that_is_back_is_found_by_a_verification(world: World) -> None:
-    report = erase(world)
-    assert certify(world, report, verify=True).verified == replace_counts(certify(world, report, verify=True), 0)
-    lift_erasure(world.installation, TOPIC, [KEY], "a mistake")
-    world.ingest([record(9, KEY, b"old copy", 1_000)])
-    verified = certify(world, report, verify=True).verified
-    assert verified is not None
-    assert (verified.old_records, verified.later_records) == (1, 0)
-
-
-def test_certificate_names_every_file_that_held_the_key_and_says_that_it_is_gone(world: World) -> None:
-    compact(world)
-    found = certify(world, erase(world))
-    assert sorted((each.file.place, each.file.records, each.is_gone) for each in found.files) == [
-        ("live", 1, True),
-        ("live", 1, True),
-        ("retired", 2, True),
-        ("retired", 3, True),
-    ]
-    assert all(each.deleted_at_ms is not None and len(each.file.sha256) == 64 for each in found.files)
-    assert {each.answer for each in found.files} == {"no such file"}
-    assert [each.file.since_ingest is None for each in found.files] == [True, True, False, False]
-    assert found.document.scan is not None
-    assert found.document.scan.files == 4
-
-
-def test_certificate_names_what_was_not_reached(world: World) -> None:
-    create_backup(world.installation, str(world.folder / "backup"))
-    said = " ".join(certify(world, erase(world)).document.outside)
-    assert f"What was ingested into {TOPIC}" in said
-    assert "A backup (" in said
-    assert f"{world.folder}/backup" in said
-    assert "Earlier versions" not in said
-
-
-def test_certificate_says_that_a_person_declared_what_the_store_cannot_say(world: World) -> None:
-    settings = world.installation.settings
-    declared = settings.erase.model_copy(update={"trust_bucket_deletes": True})
-    changed = settings.model_copy(update={"warehouse": "gs://bucket/lake", "erase": declared})
-    places = list_outside_places(replace(world.installation, settings=changed), world.head().state)
-    assert any(place.startswith("Earlier versions of the deleted objects") for place in places)
 
 
 def test_key_without_an_erasure_is_found_in_every_file_that_holds_it(world: World) -> None:
@@ -750,20 +361,6 @@ def test_another_secret_is_refused(world: World) -> None:
     with pytest.raises(ConfigurationError, match="another secret"):
         erase(world, b"key-2")
     assert world.snapshot_ids() == before
-
-
-def test_call_that_died_after_its_commit_is_closed_by_a_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from winnow.store.ingests import Ingests
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ingests, "close", lambda *_: None)
-        report = erase(world)
-    assert [each.ingest_id for each in world.installation.store.ingests.list_open(TOPIC)] == [report.erasure_id]
-    world.clock.now_ms += 2 * GRACE_MS
-    before = world.read()
-    sweep_topics(world.installation, [TOPIC])
-    assert world.installation.store.ingests.list_open(TOPIC) == []
-    assert world.read() == before
 
 
 @pytest.mark.parametrize(
@@ -822,20 +419,6 @@ def test_commands_erase_certify_and_tell_where_a_key_is(tmp_path: Path, monkeypa
     assert winnow("erase", "certificate", "--for", "orders", "--key", "k2", "--json").document["is_gone"] is False
     winnow("erase", "certificate", "nothing", code=2)
     assert load_settings().erase.hmac_key_file == tmp_path / "home" / "erase.secret"
-
-
-def test_page_to_print_shows_what_a_person_typed_as_text(world: World) -> None:
-    report = erase_keys(world.installation, EraseRequest(TOPIC, [KEY], "<script>alert(1)</script> & more", True))
-    page = render_certificate(make_certificate_document(certify(world, report, verify=True)))
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
-    assert "<script" not in page
-    assert "Open: key bytes remain in 2 tombstone(s)" in page
-    assert page.count("<tr><td>live</td>") == 2
-
-
-def test_unknown_erasure_is_a_usage_error(world: World) -> None:
-    with pytest.raises(UsageError, match="no erasure"):
-        make_certificate(world.installation, "abcdef")
 
 
 def test_offsets_that_an_undone_ingest_gave_back_do_not_tell_an_old_copy(world: World) -> None:

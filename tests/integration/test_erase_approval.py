@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_erase import FIRST, GRACE_MS, KEY, SECOND, without
 from tests.support.cli_runner import b64, winnow
+from tests.support.erasing import FIRST, GRACE_MS, KEY, SECOND, without
 from tests.support.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
 from winnow.clock import DAY_MS, read_wall_clock_ms
 from winnow.config.settings import load_settings

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from oracle.log_model import LogModel
-from tests.integration.test_erase import read_contents
 from tests.integration.test_state_machine import HOUR_MS, PARTITIONS, LogMachine
+from tests.support.erasing import read_contents
 from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, write_jsonl
 from winnow.pipeline.erase.certificate import make_certificate

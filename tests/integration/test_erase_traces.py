@@ -12,8 +12,8 @@ import psutil  # type: ignore[import-untyped]
 import psycopg
 import pytest
 
-from tests.integration.test_erase import read_contents
 from tests.support.cli_runner import b64, record, winnow, winnow_process, write_lines
+from tests.support.erasing import read_contents
 
 KEY, VALUE = "customer-zx81-4711", "secret-of-zx81-4711"
 OTHER = "customer-other-0815"

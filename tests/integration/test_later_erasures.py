@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.integration.test_erase import FIRST, GRACE_MS, KEY, SECOND, erase, list_holding, without
 from tests.support.cli_runner import winnow
+from tests.support.erasing import FIRST, GRACE_MS, KEY, SECOND, erase, list_holding, without
 from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, FakeClock, World, open_world, record, run_between_head_and_commit
 from winnow.clock import read_wall_clock_ms
