@@ -249,6 +249,7 @@ def test_sweep_with_nothing_to_remove_reports_zero(tmp_path: Path) -> None:
     assert list(report) == [
         "topic", "files_deleted", "bytes_deleted", "snapshots_expired", "files_waiting", "bytes_waiting", "message",
         "history_rows_removed", "pages_removed", "unnamed", "documents_restored", "documents_copied", "documents_lost",
+        "kept_versions",
     ]  # fmt: skip
     assert (report["topic"], report["files_deleted"], report["bytes_deleted"]) == ("orders", 0, 0)
     assert winnow("sweep", "orders").stdout.startswith("orders: 0 file(s) removed.")

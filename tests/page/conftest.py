@@ -167,3 +167,12 @@ def nobody(airflow_client: TestClient, read_from: ReadFrom, home_store: Store) -
     read_from(home_store)
     airflow_client.cookies.clear()
     return Visitor(airflow_client, None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_reader_left(airflow_client: TestClient) -> Iterator[None]:
+    """The process that waits for the next question about a log ends with the module whose questions began it."""
+    yield
+    from winnow_airflow.page.reader_process import readers
+
+    airflow_client.portal.call(readers.close)  # type: ignore[union-attr]
