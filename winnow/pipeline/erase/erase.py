@@ -32,7 +32,7 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erased_versions import require_final_deletes
 from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.erase.approval import bind_request, find_carried_out, require_approval
-from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure, note_committed
+from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure, list_other_calls, note_committed
 from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
@@ -42,7 +42,6 @@ from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name
 from winnow.quality.erasure_facts import NOTHING_ERASED
-from winnow.store import OpenIngest
 from winnow.values.erasures import (
     AbsenceScan,
     ErasedFile,
@@ -153,7 +152,7 @@ class _Erasure:
                 raise
         assert document is not None
         if committed is not None:
-            note_committed(self._installation, committed.head, self._list_open_calls())
+            note_committed(self._installation, committed.head, self._erasure_id)
             if self._rewriting.remove_unused(self._used):
                 self._row.close()
         if self._request.break_pins and self._snapshots:
@@ -205,11 +204,15 @@ class _Erasure:
             summary={"winnow.operation": OPERATION},
         )
         found = FoundFiles(holding, left_log, made)
-        return add_erasure(base, head, self._erasure_id, found, [reference], self._list_open_calls(), now_ms)
-
-    def _list_open_calls(self) -> list[OpenIngest]:
-        calls = self._installation.store.ingests.list_open(self._log.topic)
-        return [call for call in calls if call.ingest_id != self._erasure_id]
+        return add_erasure(
+            base,
+            head,
+            self._erasure_id,
+            found,
+            [reference],
+            list_other_calls(self._installation, self._log.topic, self._erasure_id),
+            now_ms,
+        )
 
     def _require_not_erased_before(
         self, state: TopicState, holding: Collection[Segment], left_log: Collection[RetiredFile]

@@ -80,12 +80,18 @@ def add_erasure(
     )
 
 
-def note_committed(installation: Installation, head: Head, calls: Sequence[OpenIngest]) -> None:
-    """Record in the store the files that a committed erasure condemned, and which of the open ``calls`` it voided.
+def list_other_calls(installation: Installation, topic: str, erasure_id: str) -> list[OpenIngest]:
+    """List the open ingest calls of ``topic`` but the row of the erasure itself."""
+    return [call for call in installation.store.ingests.list_open(topic) if call.ingest_id != erasure_id]
+
+
+def note_committed(installation: Installation, head: Head, erasure_id: str) -> None:
+    """Record in the store the files that a committed erasure condemned, and which of the open ingest calls it voided.
 
     Before its own row goes: whoever watches erasures looks where such files, or a call that died, are recorded.
     """
     state, store = head.state, installation.store
     store.retired_files.record_erased(state.topic, state.list_erased_files(), table_uuid=head.table_uuid)
+    calls = list_other_calls(installation, state.topic, erasure_id)
     voided = [each.ingest_id for each in calls if state.is_voided(each.ingest_id, each.number)]
     store.ingests.note_voided(voided, installation.now_ms())

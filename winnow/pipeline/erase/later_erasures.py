@@ -30,7 +30,7 @@ from winnow.log.snapshot_expiry import Expiry, list_snapshots_naming
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.admin.sweep import record_expiring_files
-from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure, note_committed
+from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure, list_other_calls, note_committed
 from winnow.pipeline.erase.key_search import KeySearch
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
@@ -41,7 +41,6 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name, record_action
 from winnow.quality.erasure_facts import NOTHING_ERASED
 from winnow.report.events import log_event
-from winnow.store import OpenIngest
 from winnow.store.audit import AuditAction
 from winnow.values.erasures import (
     AbsenceScan,
@@ -194,7 +193,7 @@ class LaterErasures:
                 # Only where certainly nothing refers to these files; after any other error they stay, for a sweep.
                 self._discard()
                 raise
-        note_committed(self._installation, committed.head, self._list_open_calls())
+        note_committed(self._installation, committed.head, self._erasure_id)
         if self._rewriting.remove_unused(self._used):
             self._row.close()
         if broken := list_pins(committed.head, self._snapshots):
@@ -280,7 +279,11 @@ class LaterErasures:
             self._document = chained
         installation.guard.require_own()
         found = replace(self._found, made=made)
-        calls = [each for each in self._list_open_calls() if not change.state.is_voided(each.ingest_id, each.number)]
+        calls = [
+            each
+            for each in list_other_calls(self._installation, self._topic, self._erasure_id)
+            if not change.state.is_voided(each.ingest_id, each.number)
+        ]
         return add_erasure(change, head, self._erasure_id, found, references, calls, now_ms)
 
     def _make_document(self, head: Head, erasures: int, now_ms: int) -> ErasureDocument:
@@ -303,10 +306,6 @@ class LaterErasures:
             files=scans.describe_all(head.state, found.holding, found.left_log, self._attempts or ()),
             scan=AbsenceScan(scans.read_files, scans.read_bytes, scans.quarantine_files, now_ms),
         )
-
-    def _list_open_calls(self) -> list[OpenIngest]:
-        calls = self._installation.store.ingests.list_open(self._topic)
-        return [call for call in calls if call.ingest_id != self._erasure_id]
 
     def _discard(self) -> None:
         """Remove what was written and nothing refers to; what cannot be removed is left for a sweep."""
