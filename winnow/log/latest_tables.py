@@ -36,6 +36,7 @@ _SNAPSHOT: Final = "winnow.latest.snapshot-id"
 _COMMITTED: Final = "winnow.latest.snapshot-timestamp-ms"
 _UUID: Final = "winnow.latest.table-uuid"
 _ORDER: Final = "winnow.latest.order"
+_SHAPE: Final = "winnow.latest.shape"
 _OPERATION: Final = "winnow.operation"
 
 _BY_OFFSET = operator.attrgetter("first_offset")
@@ -46,13 +47,15 @@ class ReflectedLog:
     """The state of the log that a snapshot of the side table shows.
 
     ``snapshot_id`` and ``committed_ms``: the log's snapshot, and its time. ``table_uuid``: identity of the log's table.
-    ``order``: the order by which winners were chosen.
+    ``order``: the order by which winners were chosen. ``shape``: tells how columns are made of records
+    (:meth:`winnow.values.row_shape.RowShape.compute_digest`).
     """
 
     snapshot_id: int
     committed_ms: int
     table_uuid: str
     order: str
+    shape: str = ""
 
     def to_summary(self) -> dict[str, str]:
         """Return the properties of a snapshot that shows this."""
@@ -61,13 +64,14 @@ class ReflectedLog:
             _COMMITTED: str(self.committed_ms),
             _UUID: self.table_uuid,
             _ORDER: self.order,
+            **({_SHAPE: self.shape} if self.shape else {}),
         }
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, str]) -> ReflectedLog | None:
         """Read it from a snapshot's properties; None if another program wrote them."""
         try:
-            return cls(int(summary[_SNAPSHOT]), int(summary[_COMMITTED]), summary[_UUID], summary[_ORDER])
+            return cls(int(summary[_SNAPSHOT]), int(summary[_COMMITTED]), summary[_UUID], summary[_ORDER], summary.get(_SHAPE, ""))
         except (KeyError, ValueError):
             return None
 

@@ -18,7 +18,8 @@ from itertools import chain
 from winnow.clock import format_ms
 from winnow.engine.key_changes import LogExtent
 from winnow.engine.latest_records import read_latest_records
-from winnow.engine.latest_update import PartitionUpdate, RowWriter, update_partition
+from winnow.engine.latest_rows import RecordForm, TypedForm, write_rows
+from winnow.engine.latest_update import PartitionUpdate, update_partition
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import (
     CommitConflictError,
@@ -34,8 +35,10 @@ from winnow.files import storage
 from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
+from winnow.log.table import LOG_SCHEMA
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.row_maker import RowMaker, make_row_maker
 from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, get_present_order
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog
@@ -57,7 +60,8 @@ class LatestUpdate:
 
     ``reflects``: the log's snapshot that the table shows now; None: the log is empty and there is no table.
     ``snapshot_id``: the table's. ``rebuilt``: why the table was rewritten as a whole, None if it was not. Of such a
-    table every row counts as inserted.
+    table every row counts as inserted. ``rows_not_decoded``: how many of the written rows could not be decoded.
+    ``columns_added``: columns that the table did not have before.
     """
 
     topic: str
@@ -73,6 +77,8 @@ class LatestUpdate:
     files_written: int = 0
     files_replaced: int = 0
     bytes_written: int = 0
+    rows_not_decoded: int = 0
+    columns_added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +232,14 @@ def _update_from(
     if snapshot is None:
         return LatestUpdate(topic, table.name, False, None, None)
     order = get_present_order(view.rules)
-    reflected = ReflectedLog(snapshot.snapshot_id, snapshot.timestamp_ms, view.head.table_uuid, _name_order(order))
+    shape = view.config.row_shape
+    reflected = ReflectedLog(
+        snapshot.snapshot_id,
+        snapshot.timestamp_ms,
+        view.head.table_uuid,
+        _name_order(order),
+        shape.compute_digest(),
+    )
     rows = {} if present is None else table.segments(present)
     base, why = _find_base(view, present, reflected)
     if base is not None and present is not None and _shows_same(view, base):
@@ -239,10 +252,12 @@ def _update_from(
         present = table.create()
         if present is None:
             return None
+    maker = make_row_maker(installation, view, present, goes_on=base is not None)
+    form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
     change = _write_change(
-        installation, view, order, rows, base, storage.join(table.location, "data", uuid.uuid4().hex)
+        installation, view, order, form, rows, base, storage.join(table.location, "data", uuid.uuid4().hex)
     )
-    return _commit(table, present, reflected, rows, change, None if base is not None else why)
+    return _commit(table, present, reflected, rows, change, None if base is not None else why, maker)
 
 
 def _name_order(order: RecordOrder) -> str:
@@ -258,6 +273,8 @@ def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog
         return None, "the topic was created anew"
     if shown.order != wanted.order:
         return None, "the topic's strategy is another one"
+    if shown.shape != wanted.shape:
+        return None, "its columns are made in another way"
     if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
         return None, "the snapshot of the log that it reflected has expired"
     try:
@@ -286,6 +303,7 @@ def _write_change(
     installation: Installation,
     view: TopicView,
     order: RecordOrder,
+    form: RecordForm | TypedForm,
     rows: Mapping[int, tuple[Segment, ...]],
     base: Head | None,
     folder: str,
@@ -297,11 +315,10 @@ def _write_change(
         for each in view.partitions:
             mine = rows.get(each.partition, ())
             if base is None:
-                parts.append(_rewrite_partition(installation, view, each, order, mine, folder))
+                parts.append(_rewrite_partition(installation, view, each, order, form, mine, folder))
             else:
-                parts.append(
-                    _update_partition(installation, view, each, order, mine, _get_extent(base, former, each), folder)
-                )
+                extent = _get_extent(base, former, each)
+                parts.append(_update_partition(installation, view, each, order, form, mine, extent, folder))
         if base is None:
             known = {each.partition for each in view.partitions}
             parts += [PartitionUpdate(removed=files) for number, files in rows.items() if number not in known]
@@ -326,6 +343,7 @@ def _update_partition(
     view: TopicView,
     each: PartitionLog,
     order: RecordOrder,
+    form: RecordForm | TypedForm,
     rows: Sequence[Segment],
     before: LogExtent,
     folder: str,
@@ -335,7 +353,9 @@ def _update_partition(
         return PartitionUpdate()
     try:
         with explain_scan_errors(view.log, each):
-            return update_partition(rows, before, after, each.partition, order, installation.budget, folder=folder)
+            return update_partition(
+                rows, before, after, each.partition, order, installation.budget, folder=folder, form=form
+            )
     except DamagedSegmentError as problem:
         damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
         if damaged is None:
@@ -356,15 +376,15 @@ def _rewrite_partition(
     view: TopicView,
     each: PartitionLog,
     order: RecordOrder,
+    form: RecordForm | TypedForm,
     rows: Sequence[Segment],
     folder: str,
 ) -> PartitionUpdate:
     added: tuple[Segment, ...] = ()
     if each.segments:
         with explain_scan_errors(view.log, each):
-            added = RowWriter(each.partition, folder).write(
-                read_latest_records(build_partition_plan(each), order, installation.budget)
-            )
+            records = read_latest_records(build_partition_plan(each), order, installation.budget)
+            added = write_rows(form, each.partition, folder, form.make_rows(records))
     return PartitionUpdate(added, tuple(rows), rows_inserted=sum(segment.records for segment in added))
 
 
@@ -375,6 +395,7 @@ def _commit(
     rows: Mapping[int, tuple[Segment, ...]],
     change: _TableChange,
     rebuilt: str | None,
+    maker: RowMaker | None,
 ) -> LatestUpdate | None:
     try:
         snapshot_id = table.commit(
@@ -383,6 +404,7 @@ def _commit(
             add=change.added,
             remove=change.removed,
             operation="update-latest" if rebuilt is None else "rebuild-latest",
+            schema=LOG_SCHEMA if maker is None else maker.table_schema,
         )
     except CommitUnknownError:
         raise  # the table may name the files
@@ -408,4 +430,6 @@ def _commit(
         files_written=len(change.added),
         files_replaced=len(change.removed),
         bytes_written=sum(segment.size_bytes for segment in change.added),
+        rows_not_decoded=0 if maker is None else maker.rows_not_decoded,
+        columns_added=() if maker is None else maker.list_added_columns(),
     )
