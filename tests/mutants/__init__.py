@@ -33,6 +33,7 @@ from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
 from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
+from tests.mutants.typed_columns import TYPED_COLUMNS
 from tests.mutants.undo import UNDO
 from tests.mutants.validation import VALIDATION
 from tests.mutants.vended import VENDED
@@ -72,4 +73,5 @@ MUTANTS = (
     *KAFKA_PARITY,
     *KAFKA_CERTIFICATE,
     *VENDED,
+    *TYPED_COLUMNS,
 )

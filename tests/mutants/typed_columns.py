@@ -1,0 +1,47 @@
+"""Mutants of typed columns: what becomes of the fields of keys and values, and what of them may be seen."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import (
+    drop_operand,
+    never,
+    replace,
+    set_keyword,
+)
+from tests.mutants.mutant import Mutant
+
+TYPED_COLUMNS = (
+    Mutant("null-rows-become-rows", "a struct that is null becomes one whose fields are null")
+    .changes("project_rows", set_keyword("mask", "None"))
+    .caught_by("test_rows_of_any_type_lose_no_value_in_whatever_order_types_arrive"),
+    Mutant("lost-field-unnoticed", "rows with a field that has no place are written without it")
+    .changes("project_rows", never("equals"))
+    .caught_by("test_rows_of_a_type_that_was_never_merged_are_refused"),
+    Mutant("one-column-twice", "two fields of one row type get the same column")
+    .changes("_Placement.fits", drop_operand("taken"))
+    .caught_by("test_two_fields_of_one_row_never_share_a_column"),
+    Mutant("kinds-mixed", "a field goes into a column of another kind")
+    .changes("_Placement.fits", drop_operand("_is_same_kind"))
+    .caught_by("test_another_kind_becomes_a_second_column_named_after_it"),
+    Mutant("key-in-value-column", "a key's field goes into the column of the value's field of that name")
+    .changes("_Placement.fits", drop_operand("find_side"))
+    .caught_by("test_a_field_that_value_and_key_both_have_is_two_columns"),
+    Mutant("columns-narrow", "a column becomes as narrow as what arrives")
+    .changes("_merge_types", replace("max(A, B, key=C)", "B"))
+    .caught_by("test_a_column_widens_as_iceberg_can"),
+    Mutant("column-case-kept", "names that differ only in case are two columns of almost the same name")
+    .changes("_Placement.is_free", replace("A.casefold()", "A"))
+    .caught_by("test_names_that_differ_only_in_case_are_two_columns"),
+    Mutant("alias-takes-living-field", "a field with an alias takes the column of a field that is still there")
+    .changes("_find_renamed", drop_operand("arriving_names"))
+    .caught_by("test_an_alias_of_a_field_that_is_still_there_or_of_another_kind_renames_nothing"),
+    Mutant("late-former-name", "rows under a former name that arrive after the rename get a column of their own")
+    .changes("_note_aliases", never("is_free"))
+    .caught_by("test_an_alias_renames_a_column_and_rows_under_its_former_name_still_find_it"),
+    Mutant("system-names-taken", "a field may be called as a column of the table itself")
+    .changes("_name_column", drop_operand("startswith"))
+    .caught_by("test_names_that_a_table_or_iceberg_uses_are_changed"),
+    Mutant("iceberg-names-taken", "a field may be called as a metadata column of Iceberg")
+    .changes("_name_column", drop_operand("_RESERVED"))
+    .caught_by("test_names_that_a_table_or_iceberg_uses_are_changed"),
+)
