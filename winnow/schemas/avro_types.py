@@ -19,6 +19,7 @@ from winnow.schemas.scalars import (
     make_binary,
     make_date,
     make_decimal,
+    make_enum,
     make_int32,
     make_json_text,
     make_nanosecond_text,
@@ -244,7 +245,7 @@ def _make_primitive(schema: Mapping[str, Any]) -> Scalar:
         case "fixed":
             return make_binary(schema["size"])
         case "enum":
-            return Scalar(pa.string(), collect_each(pa.string(), lambda index: _find_symbol(schema, index)))
+            return make_enum(schema["symbols"])
         case _:
             raise UnusableSchemaError("has a type that Avro does not know")
 

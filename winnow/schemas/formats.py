@@ -7,11 +7,12 @@ from winnow.schemas.avro import make_avro_reader
 from winnow.schemas.decoder import Decoder
 from winnow.schemas.documents import SchemaDocument, SchemaSource, UnusableSchemaError
 from winnow.schemas.framing import BareDecoder, FramedDecoder, MakeReader, MessagePath
+from winnow.schemas.json_schema import make_json_schema_reader
 from winnow.schemas.reader import DatumReader
 from winnow.schemas.text import BytesDecoder, TextDecoder
 from winnow.values.formats import Format
 
-KINDS = {Format.AVRO: "AVRO"}
+KINDS = {Format.AVRO: "AVRO", Format.JSON_SCHEMA: "JSON"}
 """Formats with a schema, and what registries call their documents."""
 
 
@@ -50,4 +51,8 @@ def _make_avro_reader(document: SchemaDocument, _path: MessagePath) -> DatumRead
     return make_avro_reader(document)
 
 
-_READERS: dict[Format, MakeReader] = {Format.AVRO: _make_avro_reader}
+def _make_json_schema_reader(document: SchemaDocument, _path: MessagePath) -> DatumReader:
+    return make_json_schema_reader(document)
+
+
+_READERS: dict[Format, MakeReader] = {Format.AVRO: _make_avro_reader, Format.JSON_SCHEMA: _make_json_schema_reader}

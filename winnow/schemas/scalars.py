@@ -61,6 +61,12 @@ def make_date() -> Scalar:
     return Scalar(pa.date32(), convert)
 
 
+def make_enum(symbols: list[Any]) -> Scalar:
+    """Make a column of the texts of an enum; values are indices."""
+    texts = pa.array(list(map(str, symbols)), pa.string())
+    return Scalar(pa.string(), _collect_between(0, len(symbols) - 1, texts.take))
+
+
 def make_timestamp(per_second: int, zone: str | None) -> Scalar:
     """Make a column of timestamps; values are counted since 1970, ``per_second`` of them a second, 10^6 at most."""
     kind = pa.timestamp("us", zone)
@@ -138,8 +144,11 @@ def make_json_text(convert: Callable[[Any], Any]) -> Scalar:
 
 
 def write_json(value: Any) -> str:
-    """Write ``value`` as JSON without white space."""
-    return msgspec.json.encode(value).decode()
+    """Write ``value`` as JSON without white space; a Decimal is a number with all of its digits."""
+    return _ENCODER.encode(value).decode()
+
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def write_decimal(value: bytes, precision: int, scale: int) -> str | None:
