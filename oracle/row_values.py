@@ -67,4 +67,6 @@ def is_same_json(expected: Any, value: Any) -> bool:
             )
         case list():
             return len(expected) == len(value) and all(map(is_same_json, expected, value))
+    if isinstance(expected, int | float) and not isinstance(expected, bool):
+        return not isinstance(value, bool) and bool(expected == value)
     return type(expected) is type(value) and bool(expected == value)
