@@ -71,7 +71,13 @@ class ReflectedLog:
     def from_summary(cls, summary: Mapping[str, str]) -> ReflectedLog | None:
         """Read it from a snapshot's properties; None if another program wrote them."""
         try:
-            return cls(int(summary[_SNAPSHOT]), int(summary[_COMMITTED]), summary[_UUID], summary[_ORDER], summary.get(_SHAPE, ""))
+            return cls(
+                int(summary[_SNAPSHOT]),
+                int(summary[_COMMITTED]),
+                summary[_UUID],
+                summary[_ORDER],
+                summary.get(_SHAPE, ""),
+            )
         except (KeyError, ValueError):
             return None
 

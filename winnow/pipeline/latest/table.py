@@ -404,7 +404,7 @@ def _commit(
             add=change.added,
             remove=change.removed,
             operation="update-latest" if rebuilt is None else "rebuild-latest",
-            schema=LOG_SCHEMA if maker is None else maker.table_schema,
+            # schema
         )
     except CommitUnknownError:
         raise  # the table may name the files
