@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from winnow.engine.key_changes import LogExtent
+from winnow.engine.task_resources import TaskBudget, open_connection
 from winnow.engine.winners import build_scan_sql
 from winnow.files import storage
-from winnow.files.duckdb_connection import quote_file_list
+from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
 from winnow.files.page_checksums import check_local_pages
 from winnow.files.segments import ARROW_SCHEMA, FIELD_IDS, SegmentWriter, cast_to_segment_schema
 from winnow.files.typed_files import OFFSET_COLUMN, TypedFileWriter, fit_rows, read_typed_rows
@@ -93,7 +94,8 @@ class TypedForm:
     get_schema: Callable[[], pa.Schema]
     dropped: list[int] = field(default_factory=list)
 
-    def build_offsets_sql(self, rows: Sequence[Segment]) -> str:
+    @staticmethod
+    def build_offsets_sql(rows: Sequence[Segment]) -> str:
         """Build a query for ``offset`` of the rows in the files ``rows``."""
         return f'SELECT "offset" FROM {_scan_offsets(rows)}'
 
@@ -245,3 +247,23 @@ def write_rows(
     except BaseException:
         storage.delete_unreferenced(writer.abandon(), below=find_root(folder))
         raise
+
+
+def count_rows_without_record(rows: Sequence[Segment], log: LogExtent, budget: TaskBudget) -> int:
+    """Count the rows of a partition's files of typed columns whose record is not in ``log``, or a tombstone there.
+
+    Raises:
+        DamagedSegmentError: a file on a local disk is not what was written.
+        duckdb.Error, OSError: a file cannot be read.
+    """
+    readable = log.list_readable()
+    check_local_pages((segment.path for segment in rows), (OFFSET_COLUMN,))
+    check_local_pages((segment.path for segment in readable), ("offset", "value"))
+    query = f"SELECT count(*) FROM ({TypedForm.build_offsets_sql(rows)}) AS held"
+    if readable:
+        values = f'{build_scan_sql(readable)} WHERE {log.condition} AND value IS NOT NULL'
+        query += f' ANTI JOIN (SELECT "offset" FROM {values}) AS log USING ("offset")'
+    with open_connection(budget, [*rows, *readable]) as connection:
+        row = fetch_one_row(connection, query)
+    assert row is not None
+    return int(row[0])

@@ -6,31 +6,28 @@ written; Iceberg finds columns by their ids, so older files need not be written 
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from winnow.log.table import LOG_SCHEMA
-from winnow.log.typed_schema import build_arrow_schema, evolve_schema
+from winnow.log.typed_schema import build_arrow_schema, evolve_schema, read_columns
 from winnow.schemas.column_names import name_rows
 from winnow.schemas.decoder import DecodedBatch, Decoder
 from winnow.schemas.row_types import find_side, merge_row_types, project_rows
 from winnow.values.typed_columns import Side, SystemColumn
 
-_NO_COLUMNS: Final = pa.struct([])
+_RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
 
 
 class RowMaker:
     """Makes rows of one table.
 
-    ``key``, ``value``: decode them. ``columns``: those that the table has, as :func:`pack_columns` wrote them; empty:
-    none. ``present``: the table's schema; None: it is made anew. ``last_column_id``: the highest that it ever gave out.
-    ``keeps_raw``: bytes that are not decoded, and headers, are shown.
+    ``key``, ``value``: decode them. ``present``: the schema with whose columns it goes on. ``last_column_id``: the
+    highest id that the table ever gave out. ``shows_raw``: bytes that are not decoded, and headers, are shown.
     """
 
     def __init__(
@@ -38,23 +35,17 @@ class RowMaker:
         key: Decoder,
         value: Decoder,
         *,
-        columns: str = "",
-        present: Schema | None = None,
+        present: Schema,
         last_column_id: int,
-        keeps_raw: bool = True,
+        shows_raw: bool = True,
     ) -> None:
         self._decoders = {Side.KEY: key, Side.VALUE: value}
-        self._keeps_raw = keeps_raw
-        self._columns = unpack_columns(columns)
+        self._shows_raw = shows_raw
+        self._columns = read_columns(present)
         self._last_column_id = last_column_id
         self._known = {field.name for field in self._columns}
         self.rows_not_decoded = 0
-        self._set_schema(present or LOG_SCHEMA)
-
-    @property
-    def columns(self) -> str:
-        """The columns so far, as :func:`pack_columns` writes them."""
-        return pack_columns(self._columns)
+        self._set_schema(present)
 
     @property
     def table_schema(self) -> Schema:
@@ -84,14 +75,14 @@ class RowMaker:
         for side in (Side.VALUE, Side.KEY):
             for _, rows in groups[side]:
                 columns = merge_row_types(columns, rows.type)
-        if columns != self._columns or [field.metadata for field in columns] != [f.metadata for f in self._columns]:
+        if not columns.equals(self._columns, check_metadata=True):
             self._columns = columns
             self._set_schema(self._table_schema)
         fields = {side: _gather(groups[side], columns, records.num_rows) for side in Side}
         values = {field.name: fields[find_side(field)].field(number) for number, field in enumerate(columns)}
         values.update(self._make_system_columns(records, decoded))
         arrays = [
-            _cast(values[field.name], field.type) if field.name in values else pa.nulls(records.num_rows, field.type)
+            values[field.name] if field.name in values else pa.nulls(records.num_rows, field.type)
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -110,28 +101,18 @@ class RowMaker:
             SystemColumn.OFFSET: records.column("offset"),
             SystemColumn.TIMESTAMP: records.column("timestamp"),
         }
-        if self._keeps_raw:
+        if self._shows_raw:
             made[SystemColumn.RAW] = _keep_at(records.column("value"), decoded[Side.VALUE].errors)
             made[SystemColumn.RAW_KEY] = _keep_at(records.column("key"), decoded[Side.KEY].errors)
             made[SystemColumn.HEADERS] = records.column("headers")
         return {column.value: array for column, array in made.items()}
 
     def _set_schema(self, present: Schema) -> None:
-        self._table_schema = evolve_schema(present, self._last_column_id, self._columns)
+        self._table_schema = evolve_schema(
+            present, self._last_column_id, self._columns, omit=() if self._shows_raw else _RAW
+        )
         self._last_column_id = max(self._last_column_id, self._table_schema.highest_field_id)
         self._schema = build_arrow_schema(self._table_schema)
-
-
-def pack_columns(columns: pa.StructType) -> str:
-    """Write columns, with what is noted of each, as text."""
-    return base64.b64encode(zlib.compress(pa.schema(list(columns)).serialize().to_pybytes())).decode()
-
-
-def unpack_columns(text: str) -> pa.StructType:
-    """Read what :func:`pack_columns` wrote; no columns if ``text`` is empty."""
-    if not text:
-        return _NO_COLUMNS
-    return pa.struct(list(pa.ipc.read_schema(pa.BufferReader(zlib.decompress(base64.b64decode(text))))))
 
 
 def _gather(groups: Sequence[tuple[pa.Array, pa.StructArray]], columns: pa.StructType, rows: int) -> pa.StructArray:
@@ -147,8 +128,4 @@ def _gather(groups: Sequence[tuple[pa.Array, pa.StructArray]], columns: pa.Struc
 def _keep_at(datums: pa.Array, positions: dict[int, str]) -> pa.Array:
     kept = np.zeros(len(datums), np.bool_)
     kept[list(positions)] = True
-    return pa.compute.if_else(pa.array(kept), datums, None)
-
-
-def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return array
+    return pc.if_else(pa.array(kept), datums, None)

@@ -38,7 +38,8 @@ from winnow.log.reference_chains import contains_history
 from winnow.log.table import LOG_SCHEMA
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.latest.row_maker import RowMaker, make_row_maker
+from winnow.pipeline.latest.decoders import make_row_maker
+from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, get_present_order
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog
@@ -136,6 +137,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
             files_written=done.files_written,
             files_replaced=done.files_replaced,
             bytes_written=done.bytes_written,
+            rows_not_decoded=done.rows_not_decoded,
+            columns_added=len(done.columns_added),
             duration_ms=installation.now_ms() - started_ms,
         )
     return done
@@ -252,7 +255,7 @@ def _update_from(
         present = table.create()
         if present is None:
             return None
-    maker = make_row_maker(installation, view, present, goes_on=base is not None)
+    maker = make_row_maker(installation, view, present, goes_on=_has_shape(present, reflected.shape))
     form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
     change = _write_change(
         installation, view, order, form, rows, base, storage.join(table.location, "data", uuid.uuid4().hex)
@@ -284,6 +287,10 @@ def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog
     if not contains_history(view.head.state, base.state):
         return None, "records that it reflected were taken back"
     return base, ""
+
+
+def _has_shape(present: LatestHead | None, shape: str) -> bool:
+    return present is not None and present.reflected is not None and present.reflected.shape == shape
 
 
 def _shows_same(view: TopicView, base: Head) -> bool:

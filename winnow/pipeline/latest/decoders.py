@@ -1,0 +1,67 @@
+"""Opens what decodes a topic's keys and values and makes rows of them, as its configuration says."""
+
+from __future__ import annotations
+
+from winnow.config.definitions import KEY_SCHEMA, VALUE_SCHEMA
+from winnow.errors import ConfigurationError
+from winnow.files import storage
+from winnow.log.latest_tables import LatestHead
+from winnow.log.table import LOG_SCHEMA
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.row_maker import RowMaker
+from winnow.pipeline.topics.topic_view import TopicView
+from winnow.schemas.decoder import Decoder
+from winnow.schemas.formats import make_decoder
+from winnow.values.formats import Format
+from winnow.values.row_shape import RowShape
+from winnow.values.typed_columns import Side
+
+
+def open_decoder(installation: Installation, topic: str, shape: RowShape, side: Side) -> Decoder:
+    """Open the decoder of the keys or the values of ``topic``.
+
+    Raises:
+        ConfigurationError: a schema is needed, and there is neither a registry nor a file that can be read as one.
+        ServiceError: the store of the file does not answer.
+    """
+    kind, place, name = {
+        Side.KEY: (shape.key_format, shape.key_schema, KEY_SCHEMA),
+        Side.VALUE: (shape.value_format, shape.value_schema, VALUE_SCHEMA),
+    }[side]
+    if kind in {Format.BYTES, Format.STRING, Format.JSON}:
+        return make_decoder(kind)
+    text = None if not place else _read_schema(topic, name, place)
+    return make_decoder(kind, source=None, schema_text=text)
+
+
+def make_row_maker(
+    installation: Installation, view: TopicView, present: LatestHead | None, *, goes_on: bool
+) -> RowMaker | None:
+    """Make what makes the rows of the table ``present``, None: of a new one; None: rows are the records.
+
+    ``goes_on``: the table's columns are of the topic's present shape.
+
+    Raises:
+        ConfigurationError, ServiceError: as :func:`open_decoder`.
+    """
+    shape = view.config.row_shape
+    if not shape.is_typed:
+        return None
+    key, value = (open_decoder(installation, view.log.topic, shape, side) for side in (Side.KEY, Side.VALUE))
+    return RowMaker(
+        key,
+        value,
+        present=LOG_SCHEMA if present is None or not goes_on else present.table.schema(),
+        last_column_id=LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id,
+    )
+
+
+def _read_schema(topic: str, name: str, place: str) -> str:
+    try:
+        return storage.read_bytes(place).decode()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigurationError(
+            f"The schema of topic {topic} at {place} cannot be read ({type(problem).__name__}).",
+            left="The table of its latest state is as before.",
+            next=f"Put the file there, or name another one: winnow topics alter {topic} --config {name}=PLACE",
+        ) from problem
