@@ -164,8 +164,8 @@ def update_table(topic: Topic) -> None:
         print_lines(f"New columns: {', '.join(done.columns_added)}.")
     if done.rows_not_decoded:
         print_lines(
-            f"{format_count(done.rows_not_decoded, 'row')} of what was written could not be decoded: their __error says "
-            f"why, and __raw has the bytes."
+            f"{format_count(done.rows_not_decoded, 'row')} of what was written could not be decoded: their __error "
+            "says why, and __raw has the bytes."
         )
 
 

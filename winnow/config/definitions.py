@@ -315,8 +315,8 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.STRING,
         Format.BYTES,
         OneOf(tuple(Format)),
-        "What values are, for the columns of winnow_latest.TOPIC: with a format other than bytes, each field of a value "
-        "is a column. Schemas come from the registry of the settings, or from the file of winnow.value.schema.",
+        "What values are, for the columns of winnow_latest.TOPIC: with a format other than bytes, each field of a "
+        "value is a column. Schemas come from the registry of the settings, or from the file of winnow.value.schema.",
     ),
     Definition(
         KEY_SCHEMA,
@@ -337,16 +337,16 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.STRING,
         Envelope.NONE,
         OneOf(tuple(Envelope)),
-        "What is around the row in a value. debezium: the columns of winnow_latest.TOPIC are those of the database's row "
-        "after the change, and a row that was deleted there is no row.",
+        "What is around the row in a value. debezium: the columns of winnow_latest.TOPIC are those of the database's "
+        "row after the change, and a row that was deleted there is no row.",
     ),
     Definition(
         LATEST_FIELDS,
         ValueType.LIST,
         "",
         FieldEntry(),
-        "The fields of which winnow_latest.TOPIC has columns, NAME or NAME:hmac (a keyed digest) or NAME:drop, nested ones "
-        "as NAME.NAME; others are hidden until they are named. Empty: all.",
+        "The fields of which winnow_latest.TOPIC has columns, NAME or NAME:hmac (a keyed digest) or NAME:drop, nested "
+        "ones as NAME.NAME; others are hidden until they are named. Empty: all.",
     ),
     Definition(
         FOLLOW,

@@ -21,7 +21,7 @@ from winnow.engine.winners import build_scan_sql
 from winnow.files import storage
 from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
 from winnow.files.page_checksums import check_local_pages
-from winnow.files.segments import ARROW_SCHEMA, FIELD_IDS, SegmentWriter, cast_to_segment_schema
+from winnow.files.segments import FIELD_IDS, SegmentWriter, cast_to_segment_schema
 from winnow.files.typed_files import OFFSET_COLUMN, TypedFileWriter, fit_rows, read_typed_rows
 from winnow.values.model import Segment
 
@@ -261,7 +261,7 @@ def count_rows_without_record(rows: Sequence[Segment], log: LogExtent, budget: T
     check_local_pages((segment.path for segment in readable), ("offset", "value"))
     query = f"SELECT count(*) FROM ({TypedForm.build_offsets_sql(rows)}) AS held"
     if readable:
-        values = f'{build_scan_sql(readable)} WHERE {log.condition} AND value IS NOT NULL'
+        values = f"{build_scan_sql(readable)} WHERE {log.condition} AND value IS NOT NULL"
         query += f' ANTI JOIN (SELECT "offset" FROM {values}) AS log USING ("offset")'
     with open_connection(budget, [*rows, *readable]) as connection:
         row = fetch_one_row(connection, query)

@@ -313,9 +313,7 @@ def _verify(installation: Installation, log: TopicLog, head: Head, document: Era
     for partition, rows in _list_typed_rows(installation, log).items():
         files, size_bytes = files + len(rows), size_bytes + sum(segment.size_bytes for segment in rows)
         state = head.state.partitions[partition]
-        extent = LogExtent(
-            log.segments(head).get(partition, ()), state.log_start_offset, state.log_end_offset
-        )
+        extent = LogExtent(log.segments(head).get(partition, ()), state.log_start_offset, state.log_end_offset)
         old += count_rows_without_record(rows, extent, installation.budget)
     return VerifiedAbsence(installation.now_ms(), files, size_bytes, old, later, tombstones)
 

@@ -6,7 +6,7 @@ written; Iceberg finds columns by their ids, so older files need not be written 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -87,9 +87,7 @@ class RowMaker:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _make_system_columns(
-        self, records: pa.RecordBatch, decoded: dict[Side, DecodedBatch]
-    ) -> dict[str, pa.Array]:
+    def _make_system_columns(self, records: pa.RecordBatch, decoded: dict[Side, DecodedBatch]) -> dict[str, pa.Array]:
         errors: list[str | None] = [None] * records.num_rows
         for side in (Side.KEY, Side.VALUE):
             for position, sentence in decoded[side].errors.items():
@@ -125,7 +123,7 @@ def _gather(groups: Sequence[tuple[pa.Array, pa.StructArray]], columns: pa.Struc
     return projected.take(pa.array(places, mask=places < 0))
 
 
-def _keep_at(datums: pa.Array, positions: dict[int, str]) -> pa.Array:
+def _keep_at(datums: pa.Array, positions: Collection[int]) -> pa.Array:
     kept = np.zeros(len(datums), np.bool_)
     kept[list(positions)] = True
     return pc.if_else(pa.array(kept), datums, None)

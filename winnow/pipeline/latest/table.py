@@ -11,15 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from winnow.clock import format_ms
-from winnow.engine.key_changes import LogExtent
-from winnow.engine.latest_records import read_latest_records
-from winnow.engine.latest_rows import RecordForm, TypedForm, write_rows
-from winnow.engine.latest_update import PartitionUpdate, update_partition
+from winnow.engine.latest_rows import RecordForm, TypedForm
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import (
     CommitConflictError,
@@ -40,11 +38,14 @@ from winnow.log.topics import TopicLogs
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import make_row_maker
 from winnow.pipeline.latest.row_maker import RowMaker
-from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, get_present_order
+from winnow.pipeline.latest.state import get_present_order
+from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
-from winnow.planning.cleanable import PartitionLog
 from winnow.report.events import log_event
 from winnow.values.model import Segment
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
 
 log = logging.getLogger("winnow")
 
@@ -80,23 +81,6 @@ class LatestUpdate:
     bytes_written: int = 0
     rows_not_decoded: int = 0
     columns_added: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _TableChange:
-    """What an update changes in each partition."""
-
-    parts: Sequence[PartitionUpdate]
-
-    @property
-    def added(self) -> list[Segment]:
-        """The files that go into the table."""
-        return [segment for part in self.parts for segment in part.added]
-
-    @property
-    def removed(self) -> list[Segment]:
-        """The files that leave it."""
-        return [segment for part in self.parts for segment in part.removed]
 
 
 def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
@@ -257,9 +241,8 @@ def _update_from(
             return None
     maker = make_row_maker(installation, view, present, goes_on=_has_shape(present, reflected.shape))
     form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
-    change = _write_change(
-        installation, view, order, form, rows, base, storage.join(table.location, "data", uuid.uuid4().hex)
-    )
+    folder = storage.join(table.location, "data", uuid.uuid4().hex)
+    change = ChangeWriter(installation, view, order, form, folder).write(rows, base)
     return _commit(table, present, reflected, rows, change, None if base is not None else why, maker)
 
 
@@ -306,93 +289,11 @@ def _list_bounds(head: Head) -> dict[int, tuple[int, int]]:
     return {number: (each.log_start_offset, each.log_end_offset) for number, each in head.state.partitions.items()}
 
 
-def _write_change(
-    installation: Installation,
-    view: TopicView,
-    order: RecordOrder,
-    form: RecordForm | TypedForm,
-    rows: Mapping[int, tuple[Segment, ...]],
-    base: Head | None,
-    folder: str,
-) -> _TableChange:
-    """Write the files of an update from ``base``, or of all rows if there is none; on a failure delete them again."""
-    parts: list[PartitionUpdate] = []
-    former = {} if base is None else view.log.segments(base)
-    try:
-        for each in view.partitions:
-            mine = rows.get(each.partition, ())
-            if base is None:
-                parts.append(_rewrite_partition(installation, view, each, order, form, mine, folder))
-            else:
-                extent = _get_extent(base, former, each)
-                parts.append(_update_partition(installation, view, each, order, form, mine, extent, folder))
-        if base is None:
-            known = {each.partition for each in view.partitions}
-            parts += [PartitionUpdate(removed=files) for number, files in rows.items() if number not in known]
-        change = _TableChange(parts)
-        storage.sync(segment.path for segment in change.added)
-    except BaseException:
-        written = (segment.path for part in parts for segment in part.added)
-        storage.delete_unreferenced(written, below=folder.rsplit("/", 2)[0])
-        raise
-    return change
-
-
-def _get_extent(head: Head, segments: Mapping[int, tuple[Segment, ...]], each: PartitionLog) -> LogExtent:
-    state = head.state.partitions.get(each.partition)
-    if state is None:  # the partition was added since
-        return LogExtent((), 0, 0)
-    return LogExtent(segments.get(each.partition, ()), state.log_start_offset, state.log_end_offset)
-
-
-def _update_partition(
-    installation: Installation,
-    view: TopicView,
-    each: PartitionLog,
-    order: RecordOrder,
-    form: RecordForm | TypedForm,
-    rows: Sequence[Segment],
-    before: LogExtent,
-    folder: str,
-) -> PartitionUpdate:
-    after = LogExtent(each.segments, each.state.log_start_offset, each.state.log_end_offset)
-    if before == after:
-        return PartitionUpdate()
-    try:
-        with explain_scan_errors(view.log, each):
-            return update_partition(
-                rows, before, after, each.partition, order, installation.budget, folder=folder, form=form
-            )
-    except DamagedSegmentError as problem:
-        damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
-        if damaged is None:
-            raise
-        topic = each.topic
-        raise DamagedSegmentError(
-            f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}.",
-            left="The log is not concerned.",
-            next=(
-                f"Drop the table and have it written anew: winnow latest-table drop {topic}, then winnow latest-table "
-                f"update {topic}"
-            ),
-        ) from problem
-
-
-def _rewrite_partition(
-    installation: Installation,
-    view: TopicView,
-    each: PartitionLog,
-    order: RecordOrder,
-    form: RecordForm | TypedForm,
-    rows: Sequence[Segment],
-    folder: str,
-) -> PartitionUpdate:
-    added: tuple[Segment, ...] = ()
-    if each.segments:
-        with explain_scan_errors(view.log, each):
-            records = read_latest_records(build_partition_plan(each), order, installation.budget)
-            added = write_rows(form, each.partition, folder, form.make_rows(records))
-    return PartitionUpdate(added, tuple(rows), rows_inserted=sum(segment.records for segment in added))
+def _choose_schema(present: LatestHead | None, maker: RowMaker | None) -> Schema | None:
+    """Return the schema that the table is to become; None: it has it, or is created with it."""
+    wanted = LOG_SCHEMA if maker is None else maker.table_schema
+    is_there = LOG_SCHEMA if present is None else present.table.schema()
+    return None if wanted.fields == is_there.fields else wanted
 
 
 def _commit(
@@ -400,7 +301,7 @@ def _commit(
     present: LatestHead | None,
     reflected: ReflectedLog,
     rows: Mapping[int, tuple[Segment, ...]],
-    change: _TableChange,
+    change: TableChange,
     rebuilt: str | None,
     maker: RowMaker | None,
 ) -> LatestUpdate | None:
@@ -411,7 +312,7 @@ def _commit(
             add=change.added,
             remove=change.removed,
             operation="update-latest" if rebuilt is None else "rebuild-latest",
-            # schema
+            schema=_choose_schema(present, maker),
         )
     except CommitUnknownError:
         raise  # the table may name the files

@@ -1,0 +1,99 @@
+"""The table of the latest state with typed columns: its rows are the oracle's winners, decoded by other code."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+from tests.support.world import TOPIC, World, define_world, record
+from winnow.log.topic_configuration import set_config
+from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
+
+KEEPS = {"winnow.latest.table": "true"}
+ALWAYS_DUE = {"segment_ms": "1", "min_cleanable_dirty_ratio": "0"}
+SYSTEM = ("__raw", "__raw_key", "__error", "__partition", "__offset", "__timestamp", "__headers")
+CUSTOMER = {
+    "type": "record",
+    "name": "Customer",
+    "fields": [{"name": "city", "type": "string"}, {"name": "visits", "type": "int"}],
+}
+
+world = define_world(in_the_present=True)
+"""At the present, since snapshots have the real time."""
+
+
+def create(world: World, **config: str) -> None:
+    world.create(2, **ALWAYS_DUE)
+    alter(world, **config)
+
+
+def alter(world: World, **config: str) -> None:
+    named = {name.replace("_", "."): text for name, text in config.items()}
+    set_config(world.installation.log.open(TOPIC), {**KEEPS, **named}, [])
+
+
+def update(world: World) -> LatestUpdate:
+    return update_latest_table(world.installation, TOPIC)
+
+
+def read_table(world: World) -> list[dict[str, Any]]:
+    rows = world.installation.log.catalog.load_table(("winnow_latest", TOPIC)).scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["__partition"], row["__offset"]))
+
+
+def read_topic_columns(world: World) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name not in SYSTEM} for row in read_table(world)]
+
+
+def encode(schema: dict[str, Any], value: Any) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return stream.getvalue()
+
+
+def write_schema(folder: Path, schema: dict[str, Any]) -> str:
+    path = folder / "customer.avsc"
+    path.write_text(json.dumps(schema))
+    return path.as_uri()
+
+
+def test_fields_of_values_are_columns_and_the_record_s_place_follows(world: World, tmp_path: Path) -> None:
+    create(
+        world,
+        winnow_key_format="string",
+        winnow_value_format="avro",
+        winnow_value_schema=write_schema(tmp_path, CUSTOMER),
+    )
+    world.ingest(
+        [
+            record(0, b"anna", encode(CUSTOMER, {"city": "Ulm", "visits": 1})),
+            record(1, b"bert", encode(CUSTOMER, {"city": "Bonn", "visits": 2})),
+            record(2, b"anna", encode(CUSTOMER, {"city": "Kiel", "visits": 3})),
+        ]
+    )
+    update(world)
+    rows = read_table(world)
+    assert list(rows[0]) == ["city", "visits", "key", *SYSTEM]
+    assert [(row["city"], row["visits"], row["key"], row["__offset"]) for row in rows] == [
+        ("Bonn", 2, "bert", 1),
+        ("Kiel", 3, "anna", 2),
+    ]
+    world.ingest([record(3, b"bert", None), record(4, b"carl", encode(CUSTOMER, {"city": "Hof", "visits": 4}))])
+    world.compact()
+    assert [(row["city"], row["key"]) for row in read_topic_columns(world)] == [("Kiel", "anna"), ("Hof", "carl")]
+
+
+def test_a_value_that_cannot_be_decoded_is_a_row_with_its_bytes_and_an_error(world: World, tmp_path: Path) -> None:
+    create(world, winnow_value_format="avro", winnow_value_schema=write_schema(tmp_path, CUSTOMER))
+    world.ingest([record(0, b"a", b"\xff\xff secret"), record(1, b"b", encode(CUSTOMER, {"city": "Ulm", "visits": 1}))])
+    assert update(world).rows_not_decoded == 1
+    broken, fine = read_table(world)
+    assert broken["__raw"] == b"\xff\xff secret"
+    assert broken["__error"].startswith("value: ")
+    assert "secret" not in broken["__error"]
+    assert (broken["city"], broken["key"]) == (None, b"a")
+    assert (fine["city"], fine["__raw"], fine["__error"]) == ("Ulm", None, None)
