@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pytest
 
 from tests.support.world import TOPIC, World, define_world, record
+from winnow.engine.latest_rows import TypedForm
+from winnow.errors import ValidationFailedError
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
 
@@ -97,3 +102,25 @@ def test_a_value_that_cannot_be_decoded_is_a_row_with_its_bytes_and_an_error(wor
     assert "secret" not in broken["__error"]
     assert (broken["city"], broken["key"]) == (None, b"a")
     assert (fine["city"], fine["__raw"], fine["__error"]) == ("Ulm", None, None)
+
+
+def test_every_update_is_judged_before_its_commit(world: World) -> None:
+    """Of a row that is lost on the way nobody reads: the table stays as it was, without the files."""
+    create(world, winnow_value_format="string")
+    world.ingest([record(0, b"a", b"1"), record(1, b"b", b"1")])
+    update(world)
+    world.ingest([record(2, b"b", b"2"), record(3, b"c", b"1")])
+    genuine = TypedForm.make_rows
+
+    def lose_the_last(form: TypedForm, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in genuine(form, records):
+            form.dropped.append(3)
+            yield rows.slice(0, rows.num_rows - 1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TypedForm, "make_rows", lose_the_last)
+        with pytest.raises(ValidationFailedError, match="greatest record of every key"):
+            update(world)
+    assert [row["value"] for row in read_table(world)] == ["1", "1"]
+    update(world)
+    assert [row["value"] for row in read_table(world)] == ["1", "2", "1"]

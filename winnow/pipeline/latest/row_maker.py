@@ -45,12 +45,18 @@ class RowMaker:
         self._last_column_id = last_column_id
         self._known = {field.name for field in self._columns}
         self.rows_not_decoded = 0
+        self.drops_rows = False
         self._set_schema(present)
 
     @property
     def table_schema(self) -> Schema:
         """The table's schema so far."""
         return self._table_schema
+
+    @property
+    def error_column_id(self) -> int:
+        """The field id of the column that says why a row was not decoded."""
+        return self._table_schema.find_field(SystemColumn.ERROR.value).field_id
 
     def get_schema(self) -> pa.Schema:
         """Return the schema of rows, with field ids."""

@@ -37,6 +37,7 @@ from winnow.log.table import LOG_SCHEMA
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import make_row_maker
+from winnow.pipeline.latest.judgement import require_sound_change
 from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.latest.state import get_present_order
 from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
@@ -92,6 +93,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
         CommitUnknownError: the catalog did not confirm the commit.
         ForeignTableError: another program created or changed the table.
         DamagedSegmentError: a segment or a file of the table is missing or cannot be read.
+        ConfigurationError: the schema of keys or values cannot be had.
+        ValidationFailedError, ValidationBrokenError: what was written was judged wrong, or could not be judged.
         RunAgainError: a segment was swept meanwhile.
         ServiceError: catalog or object store do not answer, or disk or memory are exhausted.
     """
@@ -243,6 +246,12 @@ def _update_from(
     form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
     folder = storage.join(table.location, "data", uuid.uuid4().hex)
     change = ChangeWriter(installation, view, order, form, folder).write(rows, base)
+    if maker is not None:
+        try:
+            require_sound_change(installation, view, order, maker, rows, change, reflected)
+        except BaseException:
+            storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
+            raise
     return _commit(table, present, reflected, rows, change, None if base is not None else why, maker)
 
 
