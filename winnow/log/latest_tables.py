@@ -24,11 +24,13 @@ from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY, make_table_properties
+from winnow.log.typed_schema import list_required_columns, stage_schema
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
 
@@ -168,10 +170,12 @@ class LatestTable:
         add: Sequence[Segment],
         remove: Collection[Segment],
         operation: str,
+        schema: Schema | None = None,
     ) -> int | None:
         """Replace files by others in one snapshot over exactly ``head``; return its id, None if another came first.
 
-        ``head`` None: there was no table, and it is created.
+        ``head`` None: there was no table, and it is created. ``schema``: what the table's becomes in the same commit,
+        the one of the files in ``add``.
 
         Raises:
             CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
@@ -183,6 +187,8 @@ class LatestTable:
                 return None
             table = head.table
             transaction = StagedTransaction(table)
+            if schema is not None:
+                stage_schema(transaction, schema)
             producer = LogUpdate(
                 transaction,
                 table,
@@ -236,7 +242,7 @@ class LatestTable:
     def _make_head(self, table: Table) -> LatestHead:
         if not self.owns(table):
             raise self.make_foreign_table_error()
-        wrong = find_contradiction(table.metadata)
+        wrong = find_contradiction(table.metadata, list_required_columns(table.schema()))
         if wrong is not None:
             raise DamagedMetadataError(
                 f"The metadata of {self.name} are damaged, or another tool changed them: {wrong}.",
