@@ -44,4 +44,22 @@ TYPED_COLUMNS = (
     Mutant("iceberg-names-taken", "a field may be called as a metadata column of Iceberg")
     .changes("_name_column", drop_operand("_RESERVED"))
     .caught_by("test_names_that_a_table_or_iceberg_uses_are_changed"),
+    Mutant("column-ids-not-kept", "a column gets a new id with each change of the schema")
+    .changes("_evolve_fields", replace("A.pop(B, None)", "None"))
+    .caught_by("test_no_id_is_ever_given_to_two_columns_and_none_changes"),
+    Mutant("column-ids-given-again", "a new column gets the id of one that the table had before")
+    .changes("evolve_schema", replace("max(A, B)", "B"))
+    .caught_by("test_no_id_is_ever_given_to_two_columns_and_none_changes"),
+    Mutant("rename-loses-values", "a renamed column is a new one, without the values of before")
+    .changes("_evolve_fields", replace("A.pop(B[-1]) if C else None", "None"))
+    .caught_by("test_every_step_is_read_right_by_pyiceberg_and_duckdb"),
+    Mutant("schema-raced", "a commit's schema replaces one that another process made meanwhile")
+    .changes("stage_schema", replace("(unchanged,)", "()"))
+    .caught_by("test_a_commit_fails_if_another_process_changed_the_schema_meanwhile"),
+    Mutant("undecoded-nulls-counted", "readers are told that a typed file has no nulls in __raw, and leave it out")
+    .changes("make_data_file", never("SystemColumn"))
+    .caught_by("test_rows_without_undecoded_bytes_are_found_by_a_query_for_them"),
+    Mutant("bounds-of-user-columns", "a field named as a column of the log gets bounds in the metadata")
+    .changes("stage_schema", never("outdated"))
+    .caught_by("test_no_program_is_told_to_write_bounds_of_what_comes_from_keys_and_values"),
 )

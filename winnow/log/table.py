@@ -138,10 +138,10 @@ def make_data_file(metadata: TableMetadata, segment: Segment) -> DataFile:
     Bounds are given for partition, offset and timestamp only: key and value appear as counts. Of a typed table, where
     their ids are those of what could not be decoded, they do not appear.
     """
-    counted = (_PARTITION, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _KEY, _VALUE)
+    counted = [_PARTITION, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _KEY, _VALUE]
     nulls = {_PARTITION: 0, _OFFSET: 0, _KEY: segment.keyless, _VALUE: segment.tombstones}
     if metadata.schema().find_column_name(_PARTITION) == SystemColumn.PARTITION:
-        counted = (_PARTITION, _OFFSET, _TIMESTAMP)
+        counted = [_PARTITION, _OFFSET, _TIMESTAMP]
         nulls = {_PARTITION: 0, _OFFSET: 0}
     counts = dict.fromkeys(counted, segment.records)
     lower = {
