@@ -92,8 +92,8 @@ def encoded(draw: st.DrawFn, schema: Any) -> bytes:
     match schema:
         case {"type": "array" | "map" as kind}:
             items = []
-            for _ in range(draw(st.integers(0, 3))):
-                key = draw(encoded("string")) if kind == "map" else b""
+            for number in range(draw(st.integers(0, 3))):
+                key = write_data(f"{number}{draw(st.text(max_size=2))}".encode()) if kind == "map" else b""
                 items.append(key + draw(encoded(schema["items" if kind == "array" else "values"])))
             return (write_number(len(items)) if items else b"") + b"".join(items) + b"\0"
         case {"type": "record"}:

@@ -33,6 +33,7 @@ from winnow.config.setting_types import (
     RecreatedTopics,
     Regex,
     Regexes,
+    RegistryUrl,
     Secret,
     SizeBytes,
     SparkConf,
@@ -240,6 +241,51 @@ class SourceSettings(_Frozen):
     )
     interval_ms: Count = describe_setting(
         "How often the DAG `ingest_topics` reads the topics that it follows, in ms.", default=300_000
+    )
+
+
+class SchemaRegistrySettings(_Frozen):
+    """The registry that knows the schemas of keys and values."""
+
+    url: RegistryUrl = describe_setting(
+        "The address of a schema registry with Confluent's API, with its path if it has one: Apicurio's is "
+        "`https://HOST/apis/ccompat/v7`. A user and password in it are refused.",
+        default=None,
+        example='url = "https://registry.example.com"',
+    )
+    user: Text | None = describe_setting(
+        "The user at the registry, or the name of an API key.", default=None, example='user = "winnow"'
+    )
+    password: Secret = describe_setting(
+        "The user's password, or the secret of the API key; set it in the environment.",
+        default=None,
+        secret=True,
+        example='password = "from a password manager"',
+    )
+    token: Secret = describe_setting(
+        "A bearer token instead of user and password; set it in the environment.",
+        default=None,
+        secret=True,
+        example='token = "from a password manager"',
+    )
+    ca_file: FolderPath | None = describe_setting(
+        "Certificates (PEM) that the registry's certificate has to stand on; if not set, the system's.",
+        default=None,
+        relative_to="folder",
+        example='ca_file = "ca.pem"',
+    )
+    certificate_file: FolderPath | None = describe_setting(
+        "The client's certificate (PEM), for a registry that asks for one.",
+        default=None,
+        relative_to="folder",
+        example='certificate_file = "client.pem"',
+    )
+    key_file: FolderPath | None = describe_setting(
+        "The key of the client's certificate (PEM, without a password); if not set, it is in the same file. Keep it "
+        "readable for Winnow's user only.",
+        default=None,
+        relative_to="folder",
+        example='key_file = "client.key"',
     )
 
 
@@ -482,6 +528,7 @@ class SettingFields(BaseSettings):
     facts: FactsSettings
     ingest: IngestSettings
     source: SourceSettings = Field(default_factory=SourceSettings)
+    schema_registry: SchemaRegistrySettings = Field(default_factory=SchemaRegistrySettings)
     expectations: FolderPath | None = describe_setting(
         "Folder with content suites of your own.",
         default=None,

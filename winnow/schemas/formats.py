@@ -12,7 +12,9 @@ from winnow.schemas.reader import DatumReader
 from winnow.schemas.text import BytesDecoder, TextDecoder
 from winnow.values.formats import Format
 
-KINDS = {Format.AVRO: "AVRO", Format.JSON_SCHEMA: "JSON"}
+_FIRST_MESSAGE: MessagePath = (0,)
+
+KINDS = {Format.AVRO: "AVRO", Format.JSON_SCHEMA: "JSON", Format.PROTOBUF: "PROTOBUF"}
 """Formats with a schema, and what registries call their documents."""
 
 
@@ -22,7 +24,8 @@ def make_decoder(kind: Format, *, source: SchemaSource | None = None, schema_tex
     Args:
         kind: the format; JSON without a schema has its decoder elsewhere.
         source: of a format with a schema: what knows the schemas by the ids that datums begin with.
-        schema_text: of a format with a schema: the one document of all datums, which then begin with no id.
+        schema_text: of a format with a schema: the one document of all datums, which then begin with no id; they are
+            Protobuf's first message in it.
 
     Raises:
         ConfigurationError: neither of both is given, or the document is not valid.
@@ -34,7 +37,9 @@ def make_decoder(kind: Format, *, source: SchemaSource | None = None, schema_tex
     make_reader = _READERS[kind]
     if schema_text is not None:
         try:
-            return BareDecoder(make_reader(SchemaDocument(KINDS[kind], schema_text), ()))
+            return BareDecoder(
+                make_reader(SchemaDocument(KINDS[kind], schema_text), _FIRST_MESSAGE if kind is Format.PROTOBUF else ())
+            )
         except UnusableSchemaError as error:
             raise ConfigurationError(
                 f"The schema of the format {kind} cannot be used: it {error}.", next="Correct its document."
@@ -44,7 +49,7 @@ def make_decoder(kind: Format, *, source: SchemaSource | None = None, schema_tex
             f"The format {kind} needs schemas, and there is neither a registry nor a document.",
             next="Set schema_registry.url, or name the document of the schema in the topic's configuration.",
         )
-    return FramedDecoder(source, KINDS[kind], make_reader)
+    return FramedDecoder(source, KINDS[kind], make_reader, has_paths=kind is Format.PROTOBUF)
 
 
 def _make_avro_reader(document: SchemaDocument, _path: MessagePath) -> DatumReader:
@@ -55,4 +60,19 @@ def _make_json_schema_reader(document: SchemaDocument, _path: MessagePath) -> Da
     return make_json_schema_reader(document)
 
 
-_READERS: dict[Format, MakeReader] = {Format.AVRO: _make_avro_reader, Format.JSON_SCHEMA: _make_json_schema_reader}
+def _make_protobuf_reader(document: SchemaDocument, path: MessagePath) -> DatumReader:
+    # Protobuf's runtime and compiler come with an extra.
+    try:
+        from winnow.schemas.protobuf import make_protobuf_reader
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "Protobuf is not installed.", next="Install 'winnow-log[schemas]' wherever schemas are read."
+        ) from None
+    return make_protobuf_reader(document, path)
+
+
+_READERS: dict[Format, MakeReader] = {
+    Format.AVRO: _make_avro_reader,
+    Format.JSON_SCHEMA: _make_json_schema_reader,
+    Format.PROTOBUF: _make_protobuf_reader,
+}

@@ -71,8 +71,14 @@ class FramedDecoder:
     def list_row_types(self) -> Sequence[pa.StructType]:
         """List the row types of what was surveyed or decoded, by the ids of their schemas."""
         readers = [reader for _, reader in sorted(self._readers.items(), key=lambda entry: entry[0])]
-        types = [make_arrow_type(reader.record) for reader in readers if isinstance(reader, DatumReader)]
-        return list(dict.fromkeys(types))
+        types: list[pa.StructType] = []
+        for reader in readers:
+            if isinstance(reader, DatumReader):
+                row_type = make_arrow_type(reader.record)
+                # By default types are equal whose fields have other former names.
+                if not any(row_type.equals(listed, check_metadata=True) for listed in types):
+                    types.append(row_type)
+        return types
 
     def decode(self, datums: pa.Array) -> DecodedBatch:
         """Decode ``datums``; raises ServiceError where the source of their schemas does not answer."""
