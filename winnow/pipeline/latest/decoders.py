@@ -11,7 +11,9 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.schemas.decoder import Decoder
+from winnow.schemas.documents import SchemaSource
 from winnow.schemas.formats import make_decoder
+from winnow.schemas.schema_cache import SchemaCache
 from winnow.values.formats import Format
 from winnow.values.row_shape import RowShape
 from winnow.values.typed_columns import Side
@@ -28,10 +30,9 @@ def open_decoder(installation: Installation, topic: str, shape: RowShape, side: 
         Side.KEY: (shape.key_format, shape.key_schema, KEY_SCHEMA),
         Side.VALUE: (shape.value_format, shape.value_schema, VALUE_SCHEMA),
     }[side]
-    if kind in {Format.BYTES, Format.STRING, Format.JSON}:
-        return make_decoder(kind)
-    text = None if not place else _read_schema(topic, name, place)
-    return make_decoder(kind, source=None, schema_text=text)
+    if place:
+        return make_decoder(kind, schema_text=_read_schema(topic, name, place))
+    return make_decoder(kind, source=open_schemas(installation))
 
 
 def make_row_maker(
@@ -54,6 +55,20 @@ def make_row_maker(
         present=LOG_SCHEMA if present is None or not goes_on else present.table.schema(),
         last_column_id=LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id,
     )
+
+
+def open_schemas(installation: Installation) -> SchemaSource | None:
+    """Open what knows the schemas whose ids records bear; None: the settings name no registry.
+
+    Raises:
+        ConfigurationError: a file of certificates cannot be read.
+    """
+    settings = installation.settings.schema_registry
+    if settings.url is None:
+        return None
+    from winnow.schemas.registry import SchemaRegistry  # its client takes a while to import
+
+    return SchemaCache([SchemaRegistry(settings)])
 
 
 def _read_schema(topic: str, name: str, place: str) -> str:
