@@ -12,10 +12,13 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from tests.support.erasing import certify, list_holding
 from tests.support.world import TOPIC, World, define_world, record
 from winnow.engine.latest_rows import TypedForm
 from winnow.errors import ValidationFailedError
 from winnow.log.topic_configuration import set_config
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
 
 KEEPS = {"winnow.latest.table": "true"}
@@ -105,7 +108,7 @@ def test_a_value_that_cannot_be_decoded_is_a_row_with_its_bytes_and_an_error(wor
 
 
 def test_every_update_is_judged_before_its_commit(world: World) -> None:
-    """Of a row that is lost on the way nobody reads: the table stays as it was, without the files."""
+    """A row that was lost on the way is found: the table stays as it was, without the new files."""
     create(world, winnow_value_format="string")
     world.ingest([record(0, b"a", b"1"), record(1, b"b", b"1")])
     update(world)
@@ -124,3 +127,34 @@ def test_every_update_is_judged_before_its_commit(world: World) -> None:
     assert [row["value"] for row in read_table(world)] == ["1", "1"]
     update(world)
     assert [row["value"] for row in read_table(world)] == ["1", "2", "1"]
+
+
+def test_an_erased_key_leaves_the_typed_table_with_all_of_its_files(world: World) -> None:
+    """Of a typed row no key can be read: it is proven gone because every row is that of a record of the log."""
+    create(world, winnow_key_format="string", winnow_value_format="string")
+    world.ingest([record(0, b"anna", b"anna lives in Ulm"), record(1, b"bert", b"bert lives in Bonn")])
+    update(world)
+    assert list_holding(world, b"anna lives")
+    report = erase_keys(world.installation, EraseRequest(TOPIC, (b"anna",), "request 4711"))
+    assert [row["key"] for row in read_table(world)] == ["bert"]
+    assert not list_holding(world, b"anna lives")
+    verified = certify(world, report, verify=True).verified
+    assert verified is not None
+    assert (verified.old_records, verified.later_records) == (0, 0)
+    rows = world.installation.log.latest_table(TOPIC)
+    head = rows.load()
+    assert head is not None
+    assert verified.files >= 1 + sum(map(len, rows.segments(head).values()))
+
+
+def test_another_form_of_columns_rewrites_the_table_and_no_form_makes_it_one_of_records_again(world: World) -> None:
+    create(world, winnow_value_format="string")
+    world.ingest([record(0, b"a", b"1")])
+    assert update(world).rebuilt == "it is new"
+    alter(world, winnow_key_format="string")
+    assert update(world).rebuilt == "its columns are made in another way"
+    assert [(row["key"], row["value"]) for row in read_table(world)] == [("a", "1")]
+    alter(world, winnow_key_format="bytes", winnow_value_format="bytes")
+    assert update(world).rebuilt == "its columns are made in another way"
+    rows = world.installation.log.catalog.load_table(("winnow_latest", TOPIC)).scan().to_arrow().to_pylist()
+    assert [(row["key"], row["value"], row["offset"]) for row in rows] == [(b"a", b"1", 0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,30 +74,28 @@ def make_avro_schema(fields: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
+LEAVES: dict[str, Callable[[int], Any]] = {
+    "int": lambda number: number - 3,
+    "long": lambda number: 2**40 + number,
+    "float": lambda number: number + 0.5,
+    "double": lambda number: number + 0.1,
+    "boolean": lambda number: number % 2 == 0,
+    "string": lambda number: f"s{number}",
+}
+
+
 def make_value(kind: Any, number: int) -> Any:
     """A value of that type, or null; the number makes it differ from others."""
     if number % 5 == 4:
         return None
     match kind:
-        case "int":
-            return number - 3
-        case "long":
-            return 2**40 + number
-        case "float":
-            return number + 0.5
-        case "double":
-            return number + 0.1
-        case "boolean":
-            return number % 2 == 0
-        case "string":
-            return f"s{number}"
         case {"items": item}:
             return [make_value(item, 2) for _ in range(number % 3)]
         case {"values": item}:
             return {f"k{place}": make_value(item, 2) for place in range(number % 3)}
         case ("record", fields):
             return {name: make_value(inner, number + place) for place, (name, inner) in enumerate(fields.items())}
-    raise AssertionError(kind)
+    return LEAVES[kind](number)
 
 
 class TypedHistory(History):
