@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.changes import (
+    always,
     drop_operand,
     never,
     replace,
@@ -62,4 +63,16 @@ TYPED_COLUMNS = (
     Mutant("bounds-of-user-columns", "a field named as a column of the log gets bounds in the metadata")
     .changes("stage_schema", never("outdated"))
     .caught_by("test_no_program_is_told_to_write_bounds_of_what_comes_from_keys_and_values"),
+    Mutant("large-integers-rounded", "an integer that a float64 does not hold goes into a column of fractions")
+    .changes("_find_integer", always("_EXACT_IN_DOUBLE"))
+    .caught_by("test_documents_in_conflict_are_rows_of_different_types"),
+    Mutant("json-columns-unlimited", "documents without end of new names make columns without end")
+    .changes("JsonDecoder._note", always("MAXIMUM_COLUMNS"))
+    .caught_by("test_columns_and_row_types_of_all_documents_together_are_limited"),
+    Mutant("json-depth-unlimited", "a document is taken however deep it is nested")
+    .changes("_find_shape", never("MAXIMUM_DEPTH"))
+    .caught_by("test_what_is_no_document_is_an_error_of_that_datum_that_quotes_nothing_of_it"),
+    Mutant("whole-numbers-apart", "numbers that happen to be whole get a column beside that of fractions")
+    .changes("json_values._make_type", never("_LONG"))
+    .caught_by("test_whole_numbers_go_into_a_column_of_fractions_that_there_is"),
 )
