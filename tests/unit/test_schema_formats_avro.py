@@ -180,7 +180,7 @@ def test_rows_of_any_schema_equal_those_of_the_plain_decoder(data: st.DataObject
 
 
 @given(st.data())
-def test_damaged_datums_are_errors_of_those_datums_only(data: st.DataObject) -> None:
+def test_damaged_datums_of_avro_are_errors_of_those_datums_only(data: st.DataObject) -> None:
     """Cut off, longer, with a byte changed, or any bytes at all: the others of the batch are decoded."""
     schema = data.draw(schemas())
     datum = data.draw(encoded(schema))
@@ -279,7 +279,7 @@ def test_references_are_resolved_through_other_references() -> None:
     assert make_arrow_type(reader.record) == pa.struct([("f0", pa.struct([("f0", pa.string())]))])
 
 
-def test_hostile_schemas_are_refused() -> None:
+def test_hostile_schemas_of_avro_are_refused() -> None:
     """Too large, wide or deep, names that multiply, lists that grow from no bytes, names given twice, nonsense."""
     assert refuse(record(*["int"] * 2_000)) == "has more than 2,000 columns"
     assert refuse(record(*["int"] * 1_000_000)) == "is larger than 4,194,304 bytes"

@@ -134,7 +134,7 @@ def test_rows_of_any_schema_equal_those_of_the_plain_reading(data: st.DataObject
 
 
 @given(st.data())
-def test_damaged_datums_are_errors_of_those_datums_only(data: st.DataObject) -> None:
+def test_damaged_datums_of_json_are_errors_of_those_datums_only(data: st.DataObject) -> None:
     """Cut off, longer, or any bytes at all: the others of the batch are decoded."""
     schema = data.draw(SCHEMAS)
     datum = json.dumps(data.draw(fitting(schema))).encode()
@@ -207,7 +207,7 @@ def test_errors_name_the_field_and_quote_nothing() -> None:
     }
 
 
-def test_hostile_schemas_are_refused() -> None:
+def test_hostile_schemas_of_json_are_refused() -> None:
     """Too large, too wide, too deep, properties that multiply by references."""
 
     def refuse(schema: Any) -> str:

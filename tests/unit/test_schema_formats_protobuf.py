@@ -276,7 +276,7 @@ def refuse(text: str, *references: SchemaReference) -> str:
     return str(refused.value)
 
 
-def test_hostile_documents_are_refused() -> None:
+def test_hostile_documents_of_protobuf_are_refused() -> None:
     """No Protobuf, too large, too wide, too deep, imports of what is not there, names that lead out of the folder."""
     head = 'syntax = "proto3"; '
     wide = "".join(f"int32 f{number} = {number};" for number in range(1, 2_002))
