@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from winnow.config.definitions import KEY_SCHEMA, VALUE_SCHEMA
 from winnow.errors import ConfigurationError
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead
 from winnow.log.table import LOG_SCHEMA
+from winnow.log.typed_schema import read_columns
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.schemas.decoder import Decoder
 from winnow.schemas.documents import SchemaSource
 from winnow.schemas.formats import make_decoder
+from winnow.schemas.json_values import JsonDecoder
+from winnow.schemas.row_types import find_side
 from winnow.schemas.schema_cache import SchemaCache
 from winnow.values.formats import Format
 from winnow.values.row_shape import RowShape
 from winnow.values.typed_columns import Side
 
 
-def open_decoder(installation: Installation, topic: str, shape: RowShape, side: Side) -> Decoder:
-    """Open the decoder of the keys or the values of ``topic``.
+def open_decoder(
+    installation: Installation, topic: str, shape: RowShape, side: Side, columns: pa.StructType
+) -> Decoder:
+    """Open the decoder of the keys or the values of ``topic``, whose table has ``columns`` already.
 
     Raises:
         ConfigurationError: a schema is needed, and there is neither a registry nor a file that can be read as one.
@@ -30,6 +37,8 @@ def open_decoder(installation: Installation, topic: str, shape: RowShape, side: 
         Side.KEY: (shape.key_format, shape.key_schema, KEY_SCHEMA),
         Side.VALUE: (shape.value_format, shape.value_schema, VALUE_SCHEMA),
     }[side]
+    if kind is Format.JSON:
+        return JsonDecoder(pa.struct([field for field in columns if find_side(field) is side]))
     if place:
         return make_decoder(kind, schema_text=_read_schema(topic, name, place))
     return make_decoder(kind, source=open_schemas(installation))
@@ -48,11 +57,13 @@ def make_row_maker(
     shape = view.config.row_shape
     if not shape.is_typed:
         return None
-    key, value = (open_decoder(installation, view.log.topic, shape, side) for side in (Side.KEY, Side.VALUE))
+    schema = LOG_SCHEMA if present is None or not goes_on else present.table.schema()
+    columns = read_columns(schema)
+    key, value = (open_decoder(installation, view.log.topic, shape, side, columns) for side in (Side.KEY, Side.VALUE))
     return RowMaker(
         key,
         value,
-        present=LOG_SCHEMA if present is None or not goes_on else present.table.schema(),
+        present=schema,
         last_column_id=LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id,
     )
 

@@ -72,7 +72,7 @@ class RowMaker:
         Raises:
             ServiceError: a registry that is needed does not answer.
         """
-        decoded = {side: decoder.decode(records.column(side.value)) for side, decoder in self._decoders.items()}
+        decoded = {side: self._decode(side, records.column(side.value)) for side in self._decoders}
         groups = {
             side: [(group.positions, name_rows(group.rows, side)) for group in batch.groups]
             for side, batch in decoded.items()
@@ -92,6 +92,10 @@ class RowMaker:
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _decode(self, side: Side, datums: pa.Array) -> DecodedBatch:
+        self._decoders[side].survey(datums)
+        return self._decoders[side].decode(datums)
 
     def _make_system_columns(self, records: pa.RecordBatch, decoded: dict[Side, DecodedBatch]) -> dict[str, pa.Array]:
         errors: list[str | None] = [None] * records.num_rows
