@@ -13,7 +13,7 @@ from tests.mutants.mutant import Mutant
 
 TYPED_COLUMNS = (
     Mutant("null-rows-become-rows", "a struct that is null becomes one whose fields are null")
-    .changes("project_rows", set_keyword("mask", "None"))
+    .changes("build_rows", set_keyword("mask", "None"))
     .caught_by("test_rows_of_any_type_lose_no_value_in_whatever_order_types_arrive"),
     Mutant("lost-field-unnoticed", "rows with a field that has no place are written without it")
     .changes("project_rows", never("equals"))
@@ -75,4 +75,25 @@ TYPED_COLUMNS = (
     Mutant("whole-numbers-apart", "numbers that happen to be whole get a column beside that of fractions")
     .changes("json_values._make_type", never("_LONG"))
     .caught_by("test_whole_numbers_go_into_a_column_of_fractions_that_there_is"),
+    Mutant("unnamed-fields-shown", "a field that no rule names is written")
+    .changes("_choose_fields", always("visible"))
+    .caught_by("test_no_byte_of_a_value_that_is_not_shown_is_written"),
+    Mutant("dropped-fields-shown", "a field to be dropped is written where what it is in is shown")
+    .changes("_choose_fields", never("DROP"))
+    .caught_by("test_no_byte_of_a_value_that_is_not_shown_is_written"),
+    Mutant("masked-fields-shown", "a field to be masked is written as it is where what it is in is shown")
+    .changes("_choose_fields", never("HMAC"))
+    .caught_by("test_no_byte_of_a_value_that_is_not_shown_is_written"),
+    Mutant("renamed-fields-shown", "a rule for a former name is not asked for records that have it no more")
+    .changes("_list_names", replace("{A, *list_aliases(field)}", "{A}"))
+    .caught_by("test_a_rule_for_one_name_of_a_renamed_field_holds_for_all"),
+    Mutant("digests-comparable", "equal values of two fields have equal digests")
+    .changes("_digest", replace("[path, value]", "[value]"))
+    .caught_by("test_a_digest_is_the_hmac_of_path_and_value"),
+    Mutant("digests-without-secret", "without a secret anybody can compute the digests")
+    .changes("mask_rows", never("needs_secret"))
+    .caught_by("test_without_entries_every_field_is_shown_and_a_digest_needs_a_secret"),
+    Mutant("rules-contradict", "a rule inside a masked field is taken, and then does nothing")
+    .changes("parse_fields", never("startswith"))
+    .caught_by("test_entries_that_say_nothing_or_contradict_each_other_are_refused"),
 )

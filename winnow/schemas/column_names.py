@@ -10,6 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from winnow.schemas.row_types import build_rows
 from winnow.values.typed_columns import SIDE, Side
 
 _RESERVED: Final = frozenset(
@@ -34,7 +35,7 @@ def name_columns(row_type: pa.StructType, side: Side) -> pa.StructType:
 def name_rows(rows: pa.StructArray, side: Side) -> pa.StructArray:
     """Return ``rows``, none of them null, with the type that :func:`name_columns` gives."""
     columns = [rows.field(number) for number in range(rows.type.num_fields)]
-    return pa.StructArray.from_arrays(columns, fields=list(name_columns(rows.type, side)))
+    return build_rows(columns, list(name_columns(rows.type, side)), rows)
 
 
 def _name_column(field: pa.Field, side: Side) -> pa.Field:

@@ -66,8 +66,7 @@ def project_rows(rows: pa.StructArray, target: pa.StructType) -> pa.StructArray:
         else pa.nulls(len(rows), column.type)
         for number, column in enumerate(target)
     ]
-    mask = rows.is_null() if rows.null_count else None
-    return pa.StructArray.from_arrays(columns, fields=list(target), mask=mask)
+    return build_rows(columns, list(target), rows)
 
 
 def list_aliases(column: pa.Field) -> list[str]:
@@ -218,7 +217,7 @@ def _list_second_names(placement: _Placement, arriving: pa.Field) -> Iterator[st
             name = f"{name}__{find_side(arriving)}"
             yield name
         elif not _is_same_kind(column.type, arriving.type):
-            name = f"{name}__{_find_kind(arriving.type)}"
+            name = f"{name}__{find_kind(arriving.type)}"
             yield name
     count = 2
     while True:
@@ -251,8 +250,12 @@ def _keep_notes(column: pa.Field) -> pa.Field:
     return pa.field(column.name, column.type, metadata=notes or None)
 
 
-def _find_kind(kind: pa.DataType) -> str:
-    """Name what a column of a type stays for ever; its second column is named after it."""
+def find_kind(kind: pa.DataType) -> str:
+    """Name what a column of a type stays for ever; its second column is named after it.
+
+    Raises:
+        ValueError: no column has such a type.
+    """
     if kind in _WIDTHS:
         return _WIDTHS[kind][0]
     if kind in _KINDS:
@@ -268,7 +271,7 @@ def _find_kind(kind: pa.DataType) -> str:
 
 
 def _is_same_kind(present: pa.DataType, arriving: pa.DataType) -> bool:
-    if _find_kind(present) != _find_kind(arriving):
+    if find_kind(present) != find_kind(arriving):
         return False
     if pa.types.is_list(present):
         return _is_same_kind(present.value_type, arriving.value_type)
@@ -282,9 +285,9 @@ def _merge_types(present: pa.DataType, arriving: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(present):
         return merge_row_types(present, arriving)
     if pa.types.is_list(present):
-        return _make_list(_merge_types(present.value_type, arriving.value_type))
+        return make_list(_merge_types(present.value_type, arriving.value_type))
     if pa.types.is_map(present):
-        return _make_map(_merge_types(present.item_type, arriving.item_type))
+        return make_map(_merge_types(present.item_type, arriving.item_type))
     if pa.types.is_decimal128(present):
         return pa.decimal128(max(present.precision, arriving.precision), present.scale)
     if present in _WIDTHS:
@@ -297,19 +300,38 @@ def _normalize(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return merge_row_types(pa.struct([]), kind)
     if pa.types.is_list(kind):
-        return _make_list(_normalize(kind.value_type))
+        return make_list(_normalize(kind.value_type))
     if pa.types.is_map(kind):
-        return _make_map(_normalize(kind.item_type))
-    _find_kind(kind)
+        return make_map(_normalize(kind.item_type))
+    find_kind(kind)
     return kind
 
 
-def _make_list(element: pa.DataType) -> pa.ListType:
+def make_list(element: pa.DataType) -> pa.ListType:
+    """Return the type of a column of lists."""
     return pa.list_(pa.field("element", element))
 
 
-def _make_map(item: pa.DataType) -> pa.MapType:
+def make_map(item: pa.DataType) -> pa.MapType:
+    """Return the type of a column of maps."""
     return pa.map_(pa.string(), pa.field("value", item))
+
+
+def replace_elements(array: pa.Array, elements: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the list or map ``array`` with other elements, as many as it had, as an array of the type ``kind``."""
+    # Copied, so that a slice's begin at zero as well: Arrow takes no other together with a mask.
+    offsets = pa.array(array.offsets.to_numpy().copy(), pa.int32())
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(offsets, elements, type=kind, mask=mask)
+    return pa.MapArray.from_arrays(offsets, array.keys, elements, type=kind, mask=mask)
+
+
+def build_rows(columns: Sequence[pa.Array], fields: Sequence[pa.Field], rows: pa.StructArray) -> pa.StructArray:
+    """Build rows of ``columns``, as many as ``rows`` and null where those are."""
+    if not fields:  # of no columns Arrow cannot tell how many rows there are
+        return pa.array([None if is_null else {} for is_null in rows.is_null().to_pylist()], pa.struct([]))
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=rows.is_null() if rows.null_count else None)
 
 
 def _project_array(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -317,13 +339,8 @@ def _project_array(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_struct(target):
         return project_rows(array, target)
-    if not (pa.types.is_list(target) or pa.types.is_map(target)):
-        return array.cast(target)
-    # Copied, so that a slice's begin at zero as well: Arrow takes no other together with a mask.
-    offsets = pa.array(array.offsets.to_numpy().copy(), pa.int32())
-    mask = array.is_null() if array.null_count else None
     if pa.types.is_list(target):
-        values = _project_array(array.values, target.value_type)
-        return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
-    items = _project_array(array.items, target.item_type)
-    return pa.MapArray.from_arrays(offsets, array.keys, items, type=target, mask=mask)
+        return replace_elements(array, _project_array(array.values, target.value_type), target)
+    if pa.types.is_map(target):
+        return replace_elements(array, _project_array(array.items, target.item_type), target)
+    return array.cast(target)
