@@ -10,12 +10,13 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.erasing import certify, list_holding
-from tests.support.world import TOPIC, World, define_world, record
+from tests.support.world import TOPIC, World, define_world, open_world, record
 from winnow.engine.latest_rows import TypedForm
-from winnow.errors import ValidationFailedError
+from winnow.errors import ConfigurationError, ValidationFailedError
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
@@ -158,3 +159,30 @@ def test_another_form_of_columns_rewrites_the_table_and_no_form_makes_it_one_of_
     assert update(world).rebuilt == "its columns are made in another way"
     rows = world.installation.log.catalog.load_table(("winnow_latest", TOPIC)).scan().to_arrow().to_pylist()
     assert [(row["key"], row["value"], row["offset"]) for row in rows] == [(b"a", b"1", 0)]
+
+
+def test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots(world: World) -> None:
+    """Neither rows nor files of before show them; equal values have equal digests, and new fields stay hidden."""
+    create(world, winnow_value_format="json", winnow_key_format="string")
+    people = [
+        {"email": "a@x.org", "ssn": "078-05-1120", "city": "Ulm"},
+        {"email": "a@x.org", "ssn": "1", "city": "Hof"},
+    ]
+    world.ingest([record(place, f"p{place}".encode(), json.dumps(row).encode()) for place, row in enumerate(people)])
+    update(world)
+    assert list_holding(world, b"078-05-1120")
+    alter(world, winnow_latest_fields="city,email:hmac,ssn:drop")
+    with pytest.raises(ConfigurationError, match="keyed digests"):
+        update(world)
+    with open_world(world.folder, world.clock, {"WINNOW_LATEST__SECRET": "sixteen bytes or more"}) as again:
+        assert update(again).rebuilt == "its columns are made in another way"
+        world.ingest([record(2, b"p2", json.dumps({"city": "Kiel", "phone": "0123"}).encode()), record(3, b"p3", b"!")])
+        update(again)
+        rows = read_table(again)
+    assert list(rows[0]) == ["email", "city", "__error", "__partition", "__offset", "__timestamp"]
+    assert [row["city"] for row in rows] == ["Ulm", "Hof", "Kiel", None]
+    assert rows[0]["email"] == rows[1]["email"]
+    assert len(rows[0]["email"]) == 64
+    latest = world.folder / "home" / "warehouse" / "winnow_latest"
+    columns = {name for path in latest.rglob("*.parquet") for name in pq.read_schema(path).names}
+    assert columns == set(rows[0])

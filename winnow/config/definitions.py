@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.config.values import FieldEntry, OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
+from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
 from winnow.values.formats import Format
 from winnow.values.row_shape import Envelope
 from winnow.values.strategies import Strategy
@@ -344,7 +344,7 @@ DEFINITIONS: tuple[Definition, ...] = (
         LATEST_FIELDS,
         ValueType.LIST,
         "",
-        FieldEntry(),
+        None,
         "The fields of which winnow_latest.TOPIC has columns, NAME or NAME:hmac (a keyed digest) or NAME:drop, nested "
         "ones as NAME.NAME; others are hidden until they are named. Empty: all.",
     ),

@@ -359,6 +359,18 @@ class ScrubSettings(_Frozen):
     )
 
 
+class LatestSettings(_Frozen):
+    """What tables of the latest state need."""
+
+    secret: Secret = describe_setting(
+        "The secret of fields that `winnow.latest.fields` shows as digests (HMAC-SHA-256), at least 16 bytes; set it "
+        "in the environment. With another one these tables are written anew.",
+        default=None,
+        secret=True,
+        example='secret = "from a password manager"',
+    )
+
+
 class EraseSettings(_Frozen):
     """What `winnow erase` needs: the secret for the digests of erased keys, where the DAG finds keys, who approves."""
 
@@ -540,6 +552,7 @@ class SettingFields(BaseSettings):
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
     history: HistorySettings
     page: PageSettings = Field(default_factory=PageSettings)
+    latest: LatestSettings = Field(default_factory=LatestSettings)
     erase: EraseSettings
     airflow: AirflowSettings = Field(default_factory=AirflowSettings)
     lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)

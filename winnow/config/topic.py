@@ -30,6 +30,7 @@ from winnow.config.names import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
 from winnow.values.formats import Format
+from winnow.values.latest_fields import FieldRules, parse_fields
 from winnow.values.row_shape import Envelope, RowShape
 from winnow.values.strategies import Strategy
 
@@ -207,6 +208,13 @@ def _check_together(config: TopicConfig) -> None:
         )
 
 
+def _parse_fields(entries: tuple[str, ...]) -> FieldRules:
+    try:
+        return parse_fields(entries)
+    except ValueError as problem:
+        raise values.make_invalid_value_error(LATEST_FIELDS, ",".join(entries), str(problem)) from problem
+
+
 def _name_source(config: TopicConfig, joint: str, *names: str) -> str:
     # Only where the installation sets a default; where the topic sets both, their origin is clear.
     if all(name in config.overrides or name not in config.defaults for name in names):
@@ -250,7 +258,7 @@ def _make_config(
             key_schema=str(found[KEY_SCHEMA]),
             value_schema=str(found[VALUE_SCHEMA]),
             envelope=Envelope(str(found[VALUE_ENVELOPE])),
-            fields=cast(tuple[str, ...], found[LATEST_FIELDS]),
+            fields=_parse_fields(cast(tuple[str, ...], found[LATEST_FIELDS])),
         ),
         follow=cast(bool, found["winnow.follow"]),
         expectations=str(found["winnow.expectations"]),

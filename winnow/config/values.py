@@ -137,18 +137,6 @@ class Tag:
         return f"A tag must be 1 to {self.maximum_characters} letters, digits, '_', '.', ':' and '-'"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldEntry:
-    """An entry of ``winnow.latest.fields``. Winnow's own rule."""
-
-    def reason(self, value: Value) -> str | None:
-        """Return why ``value`` is not valid; None when it is."""
-        name, _, rule = str(value).rpartition(":") if ":" in str(value) else (str(value), "", "show")
-        if all(name.split(".")) and rule in {"show", "hmac", "drop"}:
-            return None
-        return "A field is NAME, NAME:hmac or NAME:drop, a nested one NAME.NAME"
-
-
 def make_invalid_value_error(name: str, value: object, reason: str) -> ConfigurationError:
     """Make the error for one bad value, in the form of Kafka's ConfigException."""
     return ConfigurationError(f"Invalid value {_format_like_java(value)} for configuration {name}: {reason}")

@@ -96,6 +96,12 @@ class LatestHead:
         """The newest snapshot's id; None: there is none."""
         return self.table.metadata.current_snapshot_id
 
+    def shows_other_shapes(self) -> bool:
+        """Check whether an older snapshot has columns that were made in another way than the newest one's."""
+        summaries = [snapshot.summary for snapshot in self.table.metadata.snapshots if snapshot.summary is not None]
+        shapes = {summary.additional_properties.get(_SHAPE, "") for summary in summaries}
+        return self.reflected is not None and bool(shapes - {self.reflected.shape})
+
 
 class LatestTable:
     """The side table of one topic, which may not exist yet. Cheap to make: ``locate`` finds its folder at first use."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from winnow.values.formats import Format
+from winnow.values.latest_fields import FieldRules
 
 
 class Envelope(StrEnum):
@@ -22,7 +23,7 @@ class RowShape:
     """How keys and values become columns, by the names in a topic's configuration.
 
     ``key_schema``, ``value_schema``: the place of a file with their schema; empty: they bear the id of one in a
-    registry, or need none. ``fields``: the entries of ``winnow.latest.fields``; empty: every field is shown.
+    registry, or need none. ``fields``: which fields are shown, and how.
     """
 
     key_format: Format = Format.BYTES
@@ -30,15 +31,18 @@ class RowShape:
     key_schema: str = ""
     value_schema: str = ""
     envelope: Envelope = Envelope.NONE
-    fields: tuple[str, ...] = ()
+    fields: FieldRules = field(default_factory=FieldRules)
 
     @property
     def is_typed(self) -> bool:
         """Whether rows have other columns than records."""
         return self.key_format is not Format.BYTES or self.value_format is not Format.BYTES
 
-    def compute_digest(self) -> str:
-        """Compute what tells this shape from others, in 16 hexadecimal digits; empty: rows are the records."""
+    def compute_digest(self, key_id: str = "") -> str:
+        """Compute what tells this shape from others, in 16 hexadecimal digits; empty: rows are the records.
+
+        ``key_id``: of the secret of masked fields.
+        """
         if not self.is_typed:
             return ""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps([asdict(self), key_id], sort_keys=True).encode()).hexdigest()[:16]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 
 from winnow.config.definitions import KEY_SCHEMA, VALUE_SCHEMA
@@ -19,9 +21,12 @@ from winnow.schemas.formats import make_decoder
 from winnow.schemas.json_values import JsonDecoder
 from winnow.schemas.row_types import find_side
 from winnow.schemas.schema_cache import SchemaCache
+from winnow.values.erasures import compute_key_id
 from winnow.values.formats import Format
 from winnow.values.row_shape import RowShape
 from winnow.values.typed_columns import Side
+
+MINIMUM_SECRET_BYTES: Final = 16
 
 
 def open_decoder(
@@ -65,7 +70,35 @@ def make_row_maker(
         value,
         present=schema,
         last_column_id=LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id,
+        rules=shape.fields,
+        secret=load_mask_secret(installation, view.log.topic, shape),
     )
+
+
+def compute_shape(installation: Installation, topic: str, shape: RowShape) -> str:
+    """Compute what tells how the rows of ``topic`` are made, also by which secret; raises as below."""
+    secret = load_mask_secret(installation, topic, shape)
+    return shape.compute_digest("" if secret is None else compute_key_id(secret))
+
+
+def load_mask_secret(installation: Installation, topic: str, shape: RowShape) -> bytes | None:
+    """Load the secret of masked fields; None: no field needs it.
+
+    Raises:
+        ConfigurationError: there is none, or it is too short.
+    """
+    if not shape.is_typed or not shape.fields.needs_secret:
+        return None
+    secret = installation.settings.latest.secret
+    given = b"" if secret is None else secret.get_secret_value().encode()
+    if len(given) < MINIMUM_SECRET_BYTES:
+        raise ConfigurationError(
+            f"Fields of topic {topic} are shown as keyed digests, and the secret for them is "
+            f"{'shorter than 16 bytes' if given else 'not set'}.",
+            left="The table of its latest state is as before.",
+            next="Set WINNOW_LATEST__SECRET, the same wherever tables are updated.",
+        )
+    return given
 
 
 def open_schemas(installation: Installation) -> SchemaSource | None:

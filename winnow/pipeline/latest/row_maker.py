@@ -17,7 +17,9 @@ from pyiceberg.schema import Schema
 from winnow.log.typed_schema import build_arrow_schema, evolve_schema, read_columns
 from winnow.schemas.column_names import name_rows
 from winnow.schemas.decoder import DecodedBatch, Decoder
+from winnow.schemas.masks import mask_rows
 from winnow.schemas.row_types import find_side, merge_row_types, project_rows
+from winnow.values.latest_fields import FieldRules
 from winnow.values.typed_columns import Side, SystemColumn
 
 _RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
@@ -27,7 +29,8 @@ class RowMaker:
     """Makes rows of one table.
 
     ``key``, ``value``: decode them. ``present``: the schema with whose columns it goes on. ``last_column_id``: the
-    highest id that the table ever gave out. ``shows_raw``: bytes that are not decoded, and headers, are shown.
+    highest id that the table ever gave out. ``rules``: which fields are shown, and how, with ``secret``; if any is
+    hidden, so are bytes that are not decoded, and headers.
     """
 
     def __init__(
@@ -37,11 +40,14 @@ class RowMaker:
         *,
         present: Schema,
         last_column_id: int,
-        shows_raw: bool = True,
+        rules: FieldRules,
+        secret: bytes | None,
     ) -> None:
         self._decoders = {Side.KEY: key, Side.VALUE: value}
-        self._shows_raw = shows_raw
+        self._rules = rules
+        self._secret = secret
         self._columns = read_columns(present)
+        self._fields = self._columns
         self._last_column_id = last_column_id
         self._known = {field.name for field in self._columns}
         self.rows_not_decoded = 0
@@ -80,6 +86,10 @@ class RowMaker:
         columns = self._columns
         for side in (Side.VALUE, Side.KEY):
             for _, rows in groups[side]:
+                # By a rule's other names a field that was renamed is hidden, too.
+                self._fields = merge_row_types(self._fields, rows.type) if self._rules.hides else self._fields
+            groups[side] = [(positions, self._mask(rows)) for positions, rows in groups[side]]
+            for _, rows in groups[side]:
                 columns = merge_row_types(columns, rows.type)
         if not columns.equals(self._columns, check_metadata=True):
             self._columns = columns
@@ -92,6 +102,9 @@ class RowMaker:
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _mask(self, rows: pa.StructArray) -> pa.StructArray:
+        return mask_rows(rows, self._rules, self._secret, self._fields)
 
     def _decode(self, side: Side, datums: pa.Array) -> DecodedBatch:
         self._decoders[side].survey(datums)
@@ -109,7 +122,7 @@ class RowMaker:
             SystemColumn.OFFSET: records.column("offset"),
             SystemColumn.TIMESTAMP: records.column("timestamp"),
         }
-        if self._shows_raw:
+        if not self._rules.hides:
             made[SystemColumn.RAW] = _keep_at(records.column("value"), decoded[Side.VALUE].errors)
             made[SystemColumn.RAW_KEY] = _keep_at(records.column("key"), decoded[Side.KEY].errors)
             made[SystemColumn.HEADERS] = records.column("headers")
@@ -117,7 +130,7 @@ class RowMaker:
 
     def _set_schema(self, present: Schema) -> None:
         self._table_schema = evolve_schema(
-            present, self._last_column_id, self._columns, omit=() if self._shows_raw else _RAW
+            present, self._last_column_id, self._columns, omit=_RAW if self._rules.hides else ()
         )
         self._last_column_id = max(self._last_column_id, self._table_schema.highest_field_id)
         self._schema = build_arrow_schema(self._table_schema)

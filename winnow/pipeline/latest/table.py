@@ -33,14 +33,16 @@ from winnow.files import storage
 from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
+from winnow.log.snapshot_expiry import NO_GRACE_MS
 from winnow.log.table import LOG_SCHEMA
 from winnow.log.topics import TopicLogs
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.latest.decoders import make_row_maker
+from winnow.pipeline.latest.decoders import compute_shape, make_row_maker
 from winnow.pipeline.latest.judgement import require_sound_change
 from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.latest.state import get_present_order
 from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
+from winnow.pipeline.latest.table_files import sweep_latest_table
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.report.events import log_event
 from winnow.values.model import Segment
@@ -110,6 +112,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
                 left="Nothing of this one counts.",
                 next=f"Run it again: winnow latest-table update {topic}",
             )
+    if _shows_hidden_fields(installation, topic):
+        sweep_latest_table(installation, topic, installation.now_ms(), NO_GRACE_MS)
     if done.changed:
         log_event(
             "latest_updated",
@@ -129,6 +133,15 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
             duration_ms=installation.now_ms() - started_ms,
         )
     return done
+
+
+def _shows_hidden_fields(installation: Installation, topic: str) -> bool:
+    """Check whether a snapshot of before shows fields that are hidden or masked now."""
+    topic_log = installation.log.open(topic)
+    if not topic_log.config(topic_log.head()).row_shape.fields.hides:
+        return False
+    head = installation.log.latest_table(topic).load()
+    return head is not None and head.shows_other_shapes()
 
 
 def update_after_publish(installation: Installation, topic: str, head: Head) -> None:
@@ -222,13 +235,12 @@ def _update_from(
     if snapshot is None:
         return LatestUpdate(topic, table.name, False, None, None)
     order = get_present_order(view.rules)
-    shape = view.config.row_shape
     reflected = ReflectedLog(
         snapshot.snapshot_id,
         snapshot.timestamp_ms,
         view.head.table_uuid,
         _name_order(order),
-        shape.compute_digest(),
+        compute_shape(installation, topic, view.config.row_shape),
     )
     rows = {} if present is None else table.segments(present)
     base, why = _find_base(view, present, reflected)
