@@ -210,7 +210,7 @@ def connect_dbt(access: TableAccess) -> str:
     """Write a dbt project on DuckDB, as a shell script: a Python model of the records, and its first rows."""
     model = re.sub(r"[^A-Za-z0-9_]", "_", access.topic)
     loading = textwrap.indent(_load_files(access), "    ")
-    order = ", ".join(access.order)
+    order = ", ".join(access.order) if access.is_typed else "1, 2"
     # Later than 1.11 it downloads a part of itself from GitHub while it is installed.
     return f"""\
 # A POSIX shell with Python and {_list_requirements(access)}, dbt-duckdb, "dbt-core<1.12"{_name_secrets(access)}
