@@ -96,4 +96,10 @@ TYPED_COLUMNS = (
     Mutant("rules-contradict", "a rule inside a masked field is taken, and then does nothing")
     .changes("parse_fields", never("startswith"))
     .caught_by("test_entries_that_say_nothing_or_contradict_each_other_are_refused"),
+    Mutant("unknown-events-delete", "an event that does not say what it is deletes its key")
+    .changes("unwrap_rows", replace("pc.fill_null(A, False)", "pc.fill_null(A, True)"))
+    .caught_by("test_events_are_rows_deletes_or_neither"),
+    Mutant("events-without-row", "an update without its row is a row of nulls")
+    .changes("unwrap_rows", replace("pc.and_(A, B)", "A"))
+    .caught_by("test_events_are_rows_deletes_or_neither"),
 )
