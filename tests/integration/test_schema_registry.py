@@ -200,6 +200,15 @@ def test_hostile_answers_are_errors_of_the_datums() -> None:
         assert len(paths) < 100
 
 
+def test_answer_without_end_is_not_read_to_its_end() -> None:
+    """What is no schema at all is given up before it is whole."""
+    with (
+        serve_answers(answer_with(200, b" " * (30 << 20))) as (url, _),
+        pytest.raises(UnusableSchemaError, match="is larger than"),
+    ):
+        open_registry(url).find_document(7)
+
+
 def test_no_id_is_asked_for_twice_and_bytes_that_are_no_datums_not_without_end() -> None:
     """Datums that are not framed at all look like ever new ids."""
     with serve_answers(answer_with(404, b'{"error_code": 40403}')) as (url, paths):

@@ -33,6 +33,7 @@ from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
 from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
+from tests.mutants.schemas import SCHEMAS
 from tests.mutants.typed_columns import TYPED_COLUMNS
 from tests.mutants.undo import UNDO
 from tests.mutants.validation import VALIDATION
@@ -59,6 +60,7 @@ MUTANTS = (
     *READERS,
     *RECOGNITION,
     *RECOVERY,
+    *SCHEMAS,
     *BACKUPS,
     *KAFKA_CONFIGURATION,
     *KAFKA_ANSWERS,

@@ -271,6 +271,48 @@ def test_former_names_of_a_field_are_in_its_metadata() -> None:
     assert row_type.field(0).metadata == {b"aliases": b"old,older"}
 
 
+DAY_MS = 86_400_000
+LAST_DAY = 2_932_896
+"""The last of the year 9999, counted from 1970."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "last", "beyond"),
+    [
+        ("int", 2**31 - 1, 2**31),
+        ({"type": "int", "logicalType": "date"}, LAST_DAY, LAST_DAY + 1),
+        ({"type": "int", "logicalType": "time-millis"}, DAY_MS - 1, DAY_MS),
+        ({"type": "long", "logicalType": "time-micros"}, 0, -1),
+        ({"type": "long", "logicalType": "timestamp-millis"}, (LAST_DAY + 1) * DAY_MS - 1, (LAST_DAY + 1) * DAY_MS),
+        ({"type": "long", "logicalType": "timestamp-micros"}, 0, -(2**63)),
+        (["int", "long"], 1, None),
+        ({"type": "enum", "name": "E", "symbols": ["a", "b"]}, 1, 2),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 1}, b"\x63", b"\x64"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 1}, b"\x9d", b"\x9c"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 0}, b"\x01" * 16, b"\x7f" * 17),
+        (
+            {"type": "string", "logicalType": "uuid"},
+            b"0" * 8 + b"-0000-0000-0000-" + b"0" * 12,
+            b"{" + b"0" * 32 + b"}",
+        ),
+    ],
+)
+def test_value_that_no_column_holds_is_an_error_of_its_datum(schema: Any, last: Any, beyond: Any) -> None:
+    """Also in a list in a record; the last value that fits is a value."""
+    nested = record({"type": "array", "items": schema})
+
+    def write(value: Any) -> bytes:
+        if isinstance(schema, list):
+            return write_number(0) + write_number(1) if value is not None else write_number(0) + write_number(2**31)
+        return write_data(value) if isinstance(value, bytes) else write_number(value)
+
+    require_same(schema, [write(last), write(beyond), write(last)])
+    assert list(decode(schema, write(last), write(beyond), write(last)).errors) == [1]
+    batch = decode(nested, *(b"\2" + write(value) + b"\0" for value in (last, beyond, last)))
+    assert batch.errors == {1: "The value of the field f0 does not fit its type."}
+    assert [len(group.rows) for group in batch.groups] == [2]
+
+
 def test_references_are_resolved_through_other_references() -> None:
     """A schema that names a type of another document, which names one of a third."""
     third = SchemaDocument("AVRO", json.dumps({"type": "enum", "name": "n.E", "symbols": ["a"]}))
@@ -314,9 +356,9 @@ def test_hostile_schemas_of_avro_are_refused() -> None:
 
 def test_document_that_claims_to_be_parsed_is_not_believed() -> None:
     """The library takes such a mark at its word; it stands in no schema of a registry."""
-    assert refuse(
-        {"__fastavro_parsed": True, "type": "record", "name": "R", "fields": [{"name": "a", "type": "nothing"}]}
-    )
+    claimed = {"__fastavro_parsed": True, "__named_schemas": {"S": record("int", name="S")}, **record("int", name="T")}
+    reference = SchemaReference("T", SchemaDocument("AVRO", json.dumps(claimed)))
+    assert refuse(record("S"), references=(reference,)) == "is not a valid Avro schema"
 
 
 def test_schema_of_a_topic_that_is_not_valid_is_an_error_of_the_configuration() -> None:

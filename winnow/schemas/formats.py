@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from winnow.errors import ConfigurationError
 from winnow.schemas.avro import make_avro_reader
 from winnow.schemas.decoder import Decoder
@@ -11,6 +13,10 @@ from winnow.schemas.json_schema import make_json_schema_reader
 from winnow.schemas.reader import DatumReader
 from winnow.schemas.text import BytesDecoder, TextDecoder
 from winnow.values.formats import Format
+
+if TYPE_CHECKING:
+    from winnow.config.setting_fields import SchemaRegistrySettings
+    from winnow.schemas.registry import SchemaRegistry
 
 _FIRST_MESSAGE: MessagePath = (0,)
 
@@ -50,6 +56,21 @@ def make_decoder(kind: Format, *, source: SchemaSource | None = None, schema_tex
             next="Set schema_registry.url, or name the document of the schema in the topic's configuration.",
         )
     return FramedDecoder(source, KINDS[kind], make_reader, has_paths=kind is Format.PROTOBUF)
+
+
+def open_registry(settings: SchemaRegistrySettings) -> SchemaRegistry:
+    """Open the schema registry of the settings; the caller closes it.
+
+    Raises:
+        ConfigurationError: none is set, a file of certificates cannot be read, or the extra ``schemas`` is missing.
+    """
+    try:
+        from winnow.schemas.registry import SchemaRegistry
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "The client of schema registries is not installed.", next="Install 'winnow-log[schemas]'."
+        ) from None
+    return SchemaRegistry(settings)
 
 
 def _make_avro_reader(document: SchemaDocument, _path: MessagePath) -> DatumReader:
