@@ -23,7 +23,7 @@ from winnow.schemas.row_types import find_side
 from winnow.schemas.schema_cache import SchemaCache
 from winnow.values.erasures import compute_key_id
 from winnow.values.formats import Format
-from winnow.values.row_shape import RowShape
+from winnow.values.row_shape import Envelope, RowShape
 from winnow.values.typed_columns import Side
 
 MINIMUM_SECRET_BYTES: Final = 16
@@ -43,10 +43,18 @@ def open_decoder(
         Side.VALUE: (shape.value_format, shape.value_schema, VALUE_SCHEMA),
     }[side]
     if kind is Format.JSON:
-        return JsonDecoder(pa.struct([field for field in columns if find_side(field) is side]))
+        known = pa.struct([field for field in columns if find_side(field) is side])
+        return JsonDecoder(known if shape.envelope is Envelope.NONE else _wrap_columns(known))
     if place:
         return make_decoder(kind, schema_text=_read_schema(topic, name, place))
     return make_decoder(kind, source=open_schemas(installation))
+
+
+def _wrap_columns(columns: pa.StructType) -> pa.StructType:
+    """Return where the fields of rows with ``columns`` are found in change events and their keys."""
+    row = [pa.field(name, columns) for name in ("after", "before")]
+    payload = pa.struct([*columns, *row])
+    return pa.struct([*columns, *row, pa.field("payload", payload)])
 
 
 def make_row_maker(
@@ -72,6 +80,7 @@ def make_row_maker(
         last_column_id=LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id,
         rules=shape.fields,
         secret=load_mask_secret(installation, view.log.topic, shape),
+        envelope=shape.envelope,
     )
 
 

@@ -10,19 +10,27 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from winnow.log.typed_schema import build_arrow_schema, evolve_schema, read_columns
 from winnow.schemas.column_names import name_rows
-from winnow.schemas.decoder import DecodedBatch, Decoder
+from winnow.schemas.debezium import unwrap_payload, unwrap_rows
+from winnow.schemas.decoder import DecodedBatch, DecodedGroup, Decoder
 from winnow.schemas.masks import mask_rows
 from winnow.schemas.row_types import find_side, merge_row_types, project_rows
 from winnow.values.latest_fields import FieldRules
+from winnow.values.row_shape import Envelope
 from winnow.values.typed_columns import Side, SystemColumn
 
 _RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
+
+
+_NO_CHANGE: Final = "It is no change of a row in Debezium's envelope."
+
+Mask = npt.NDArray[np.bool_]
 
 
 class RowMaker:
@@ -30,7 +38,7 @@ class RowMaker:
 
     ``key``, ``value``: decode them. ``present``: the schema with whose columns it goes on. ``last_column_id``: the
     highest id that the table ever gave out. ``rules``: which fields are shown, and how, with ``secret``; if any is
-    hidden, so are bytes that are not decoded, and headers.
+    hidden, so are bytes that are not decoded, and headers. ``envelope``: what is around the row in a value.
     """
 
     def __init__(
@@ -42,6 +50,7 @@ class RowMaker:
         last_column_id: int,
         rules: FieldRules,
         secret: bytes | None,
+        envelope: Envelope = Envelope.NONE,
     ) -> None:
         self._decoders = {Side.KEY: key, Side.VALUE: value}
         self._rules = rules
@@ -51,13 +60,18 @@ class RowMaker:
         self._last_column_id = last_column_id
         self._known = {field.name for field in self._columns}
         self.rows_not_decoded = 0
-        self.drops_rows = False
+        self._envelope = envelope
         self._set_schema(present)
 
     @property
     def table_schema(self) -> Schema:
         """The table's schema so far."""
         return self._table_schema
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a record can be no row: one that says that its row was deleted."""
+        return self._envelope is not Envelope.NONE
 
     @property
     def error_column_id(self) -> int:
@@ -73,12 +87,18 @@ class RowMaker:
         return tuple(field.name for field in self._columns if field.name not in self._known)
 
     def convert(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Make the rows of ``records``, none of which is a tombstone, in their order.
+        """Make the rows of ``records``, none of which is a tombstone, in their order; a deleted row is none.
 
         Raises:
             ServiceError: a registry that is needed does not answer.
         """
         decoded = {side: self._decode(side, records.column(side.value)) for side in self._decoders}
+        deleted = np.zeros(records.num_rows, np.bool_)
+        if self.drops_rows:
+            decoded = {
+                Side.KEY: _unwrap_keys(decoded[Side.KEY]),
+                Side.VALUE: _unwrap_values(decoded[Side.VALUE], deleted),
+            }
         groups = {
             side: [(group.positions, name_rows(group.rows, side)) for group in batch.groups]
             for side, batch in decoded.items()
@@ -101,7 +121,8 @@ class RowMaker:
             values[field.name] if field.name in values else pa.nulls(records.num_rows, field.type)
             for field in self._schema
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return rows.filter(pa.array(~deleted)) if deleted.any() else rows
 
     def _mask(self, rows: pa.StructArray) -> pa.StructArray:
         return mask_rows(rows, self._rules, self._secret, self._fields)
@@ -134,6 +155,23 @@ class RowMaker:
         )
         self._last_column_id = max(self._last_column_id, self._table_schema.highest_field_id)
         self._schema = build_arrow_schema(self._table_schema)
+
+
+def _unwrap_keys(batch: DecodedBatch) -> DecodedBatch:
+    groups = [DecodedGroup(group.positions, unwrap_payload(group.rows)) for group in batch.groups]
+    return DecodedBatch(groups, batch.errors)
+
+
+def _unwrap_values(batch: DecodedBatch, deleted: Mask) -> DecodedBatch:
+    """Take rows out of their envelopes, and note in ``deleted`` what deletes one."""
+    groups, errors = [], dict(batch.errors)
+    for group in batch.groups:
+        unwrapped = unwrap_rows(group.rows)
+        deleted[group.positions.take(unwrapped.deleted).to_numpy()] = True
+        errors.update(dict.fromkeys(group.positions.take(unwrapped.others).to_pylist(), _NO_CHANGE))
+        if len(unwrapped.rows):
+            groups.append(DecodedGroup(group.positions.take(unwrapped.positions), unwrapped.rows))
+    return DecodedBatch(groups, errors)
 
 
 def _gather(groups: Sequence[tuple[pa.Array, pa.StructArray]], columns: pa.StructType, rows: int) -> pa.StructArray:
