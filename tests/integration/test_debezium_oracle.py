@@ -136,7 +136,7 @@ def read_typed_table(world: World) -> dict[int, dict[str, Any]]:
     rows = {}
     names = next(iter(load_rows().values()))
     for row in world.installation.log.catalog.load_table(("winnow_latest", TOPIC)).scan().to_arrow().to_pylist():
-        shown = {
+        shown: dict[str, Any] = {
             name: next(
                 (value for column, value in row.items() if column.partition("__")[0] == name and value is not None),
                 None,

@@ -184,7 +184,8 @@ def fill_situations(world: World) -> None:
     world.create(1, "binary")
     world.ingest([record(n, b"key-%d" % n, b"\x00\xffvalue-0-%d" % n) for n in range(3)], topic="binary")
     world.create(1, "typed", winnow_latest_table="true", winnow_key_format="string", winnow_value_format="json")
-    for n, more in enumerate(({}, {"n": 1}, {"inner": {"list": [1]}}, {"inner": {"list": [2], "later": "x"}})):
+    fields: list[dict[str, Any]] = [{}, {"n": 1}, {"inner": {"list": [1]}}, {"inner": {"list": [2], "later": "x"}}]
+    for n, more in enumerate(fields):
         world.ingest([record(n, b"key-%d" % n, json.dumps({"said": f"value-0-{n}", **more}).encode())], topic="typed")
         update_latest_table(world.installation, "typed")
 

@@ -349,6 +349,8 @@ ca_file = "ca.pem"
 certificate_file = "client.pem"
 key_file = "client.key"
 
+[latest]
+secret = "another of sixteen"
 [erase]
 secret = "a secret of sixteen"
 hmac_key_file = "keys/erase"
@@ -420,6 +422,8 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert (settings.page.masked_patterns, settings.page.masked_fields) == (("[0-9]{16}",), ("email",))
     assert (settings.page.reader_seconds, settings.page.reader_memory_bytes) == (10, 3 * 2**30)
     assert (settings.page.reader_processes, settings.name_dag("compact_now")) == (4, "sales_compact_now")
+    assert settings.latest.secret is not None
+    assert settings.latest.secret.get_secret_value() == "another of sixteen"
     assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
 

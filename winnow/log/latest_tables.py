@@ -203,7 +203,7 @@ class LatestTable:
                 return None
             table = head.table
             transaction = StagedTransaction(table)
-            if schema is not None:
+            if schema is not None and schema.fields != table.schema().fields:
                 stage_schema(transaction, schema)
             producer = LogUpdate(
                 transaction,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
@@ -126,6 +127,33 @@ def evolve_schema(
 def build_arrow_schema(schema: Schema) -> pa.Schema:
     """Return the Arrow schema in which files of a table with this schema are written, with its ids at every level."""
     return pa.schema([_make_arrow_field(field, with_ids=True) for field in schema.fields])
+
+
+@dataclass(frozen=True, slots=True)
+class TypedSchema:
+    """The schema of a table, and the highest id of a column that the table ever gave out."""
+
+    schema: Schema = LOG_SCHEMA
+    last_column_id: int = LOG_SCHEMA.highest_field_id
+
+    @property
+    def columns(self) -> pa.StructType:
+        """The columns that come from keys and values (:func:`read_columns`)."""
+        return read_columns(self.schema)
+
+    @property
+    def error_column_id(self) -> int:
+        """The id of the column that says why a row was not decoded."""
+        return self.schema.find_field(SystemColumn.ERROR.value).field_id
+
+    def evolve(self, columns: pa.StructType, omit: Collection[SystemColumn] = ()) -> TypedSchema:
+        """Return what it becomes with ``columns``; raises ValueError as :func:`evolve_schema`."""
+        evolved = evolve_schema(self.schema, self.last_column_id, columns, omit)
+        return TypedSchema(evolved, max(self.last_column_id, evolved.highest_field_id))
+
+    def build_arrow_schema(self) -> pa.Schema:
+        """Return the Arrow schema in which files are written."""
+        return build_arrow_schema(self.schema)
 
 
 def stage_schema(transaction: StagedTransaction, schema: Schema) -> None:

@@ -47,4 +47,5 @@ def write_connection(installation: Installation, topic: str, reader: ReaderName,
     present = None if log or not view.config.row_shape.is_typed else installation.log.latest_table(topic).load()
     if present is None or not is_typed(present.table.schema()):
         return WRITERS[reader](describe_access(installation.settings, view))
-    return WRITERS[reader](describe_typed_access(installation.settings, view, present.table))
+    namespace, location = str(present.table.name()[0]), present.table.location()
+    return WRITERS[reader](describe_typed_access(installation.settings, view, namespace, location))

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -23,9 +22,6 @@ from winnow.pipeline.latest.reader_names import SqlEngine
 from winnow.pipeline.latest.sql import select_records
 from winnow.pipeline.read.browse import open_partition
 from winnow.pipeline.topics.topic_view import TopicView
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 PASSWORD_VARIABLE = "WINNOW_CATALOG_PASSWORD"
 """Where a program that takes no SQLAlchemy URL finds the password of the catalog's database."""
@@ -162,12 +158,12 @@ def describe_access(settings: Settings, view: TopicView) -> TableAccess:
     )
 
 
-def describe_typed_access(settings: Settings, view: TopicView, table: Table) -> TableAccess:
-    """Describe how ``table``, the topic's latest state in typed columns, is reached."""
+def describe_typed_access(settings: Settings, view: TopicView, namespace: str, location: str) -> TableAccess:
+    """Describe how the table of the topic's latest state in typed columns is reached, whose folder is ``location``."""
     return replace(
         describe_access(settings, view),
-        namespace=str(table.name()[0]),
-        location=table.location(),
+        namespace=namespace,
+        location=location,
         log_starts={},
         text_columns=frozenset(),
         is_typed=True,

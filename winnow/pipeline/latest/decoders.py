@@ -11,7 +11,7 @@ from winnow.errors import ConfigurationError
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead
 from winnow.log.table import LOG_SCHEMA
-from winnow.log.typed_schema import read_columns
+from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.topics.topic_view import TopicView
@@ -70,14 +70,15 @@ def make_row_maker(
     shape = view.config.row_shape
     if not shape.is_typed:
         return None
-    schema = LOG_SCHEMA if present is None or not goes_on else present.table.schema()
-    columns = read_columns(schema)
-    key, value = (open_decoder(installation, view.log.topic, shape, side, columns) for side in (Side.KEY, Side.VALUE))
+    last_column_id = LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id
+    schema = TypedSchema(present.table.schema() if present is not None and goes_on else LOG_SCHEMA, last_column_id)
+    key, value = (
+        open_decoder(installation, view.log.topic, shape, side, schema.columns) for side in (Side.KEY, Side.VALUE)
+    )
     return RowMaker(
         key,
         value,
         present=schema,
-        last_column_id=LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id,
         rules=shape.fields,
         secret=load_mask_secret(installation, view.log.topic, shape),
         envelope=shape.envelope,

@@ -90,7 +90,7 @@ def _list_changed(
             partition.state.log_end_offset,
             order.strategy,
             order.header,
-            maker.error_column_id,
+            maker.table_schema.error_column_id,
             drops_rows=maker.drops_rows,
         )
         for partition in view.partitions

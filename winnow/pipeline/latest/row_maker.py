@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
 
-from winnow.log.typed_schema import build_arrow_schema, evolve_schema, read_columns
+from winnow.log.typed_schema import TypedSchema
 from winnow.schemas.column_names import name_rows
 from winnow.schemas.debezium import unwrap_payload, unwrap_rows
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup, Decoder
@@ -36,9 +35,9 @@ Mask = npt.NDArray[np.bool_]
 class RowMaker:
     """Makes rows of one table.
 
-    ``key``, ``value``: decode them. ``present``: the schema with whose columns it goes on. ``last_column_id``: the
-    highest id that the table ever gave out. ``rules``: which fields are shown, and how, with ``secret``; if any is
-    hidden, so are bytes that are not decoded, and headers. ``envelope``: what is around the row in a value.
+    ``key``, ``value``: decode them. ``present``: the schema with whose columns it goes on. ``rules``: which fields are
+    shown, and how, with ``secret``; if any is hidden, so are bytes that are not decoded, and headers. ``envelope``:
+    what is around the row in a value.
     """
 
     def __init__(
@@ -46,8 +45,7 @@ class RowMaker:
         key: Decoder,
         value: Decoder,
         *,
-        present: Schema,
-        last_column_id: int,
+        present: TypedSchema,
         rules: FieldRules,
         secret: bytes | None,
         envelope: Envelope = Envelope.NONE,
@@ -55,16 +53,15 @@ class RowMaker:
         self._decoders = {Side.KEY: key, Side.VALUE: value}
         self._rules = rules
         self._secret = secret
-        self._columns = read_columns(present)
+        self._columns = present.columns
         self._fields = self._columns
-        self._last_column_id = last_column_id
         self._known = {field.name for field in self._columns}
         self.rows_not_decoded = 0
         self._envelope = envelope
         self._set_schema(present)
 
     @property
-    def table_schema(self) -> Schema:
+    def table_schema(self) -> TypedSchema:
         """The table's schema so far."""
         return self._table_schema
 
@@ -72,11 +69,6 @@ class RowMaker:
     def drops_rows(self) -> bool:
         """Whether a record can be no row: one that says that its row was deleted."""
         return self._envelope is not Envelope.NONE
-
-    @property
-    def error_column_id(self) -> int:
-        """The field id of the column that says why a row was not decoded."""
-        return self._table_schema.find_field(SystemColumn.ERROR.value).field_id
 
     def get_schema(self) -> pa.Schema:
         """Return the schema of rows, with field ids."""
@@ -149,12 +141,9 @@ class RowMaker:
             made[SystemColumn.HEADERS] = records.column("headers")
         return {column.value: array for column, array in made.items()}
 
-    def _set_schema(self, present: Schema) -> None:
-        self._table_schema = evolve_schema(
-            present, self._last_column_id, self._columns, omit=_RAW if self._rules.hides else ()
-        )
-        self._last_column_id = max(self._last_column_id, self._table_schema.highest_field_id)
-        self._schema = build_arrow_schema(self._table_schema)
+    def _set_schema(self, present: TypedSchema) -> None:
+        self._table_schema = present.evolve(self._columns, omit=_RAW if self._rules.hides else ())
+        self._schema = self._table_schema.build_arrow_schema()
 
 
 def _unwrap_keys(batch: DecodedBatch) -> DecodedBatch:

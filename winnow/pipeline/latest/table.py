@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from winnow.clock import format_ms
 from winnow.engine.latest_rows import RecordForm, TypedForm
@@ -34,8 +33,8 @@ from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
 from winnow.log.snapshot_expiry import NO_GRACE_MS
-from winnow.log.table import LOG_SCHEMA
 from winnow.log.topics import TopicLogs
+from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import compute_shape, make_row_maker
 from winnow.pipeline.latest.judgement import require_sound_change
@@ -46,9 +45,6 @@ from winnow.pipeline.latest.table_files import sweep_latest_table
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.report.events import log_event
 from winnow.values.model import Segment
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
 
 log = logging.getLogger("winnow")
 
@@ -310,13 +306,6 @@ def _list_bounds(head: Head) -> dict[int, tuple[int, int]]:
     return {number: (each.log_start_offset, each.log_end_offset) for number, each in head.state.partitions.items()}
 
 
-def _choose_schema(present: LatestHead | None, maker: RowMaker | None) -> Schema | None:
-    """Return the schema that the table is to become; None: it has it, or is created with it."""
-    wanted = LOG_SCHEMA if maker is None else maker.table_schema
-    is_there = LOG_SCHEMA if present is None else present.table.schema()
-    return None if wanted.fields == is_there.fields else wanted
-
-
 def _commit(
     table: LatestTable,
     present: LatestHead | None,
@@ -333,7 +322,7 @@ def _commit(
             add=change.added,
             remove=change.removed,
             operation="update-latest" if rebuilt is None else "rebuild-latest",
-            schema=_choose_schema(present, maker),
+            schema=(TypedSchema() if maker is None else maker.table_schema).schema,
         )
     except CommitUnknownError:
         raise  # the table may name the files
