@@ -29,6 +29,8 @@ from winnow.schemas.documents import (
 from winnow.schemas.reader import DatumError, DatumReader
 
 _DATUM = "datum"
+_WRAPPER = "winnow_datum"
+"""It has no namespace: types without one would be looked for in it."""
 _KEPT = frozenset(
     {"type", "name", "namespace", "fields", "symbols", "items", "values", "size", "precision", "scale", "aliases"}
 )
@@ -49,7 +51,7 @@ def make_avro_reader(document: SchemaDocument) -> DatumReader:
         # Encoded, a record is the values of its fields; that every schema is the one of a record spares cases below.
         wrapped = {
             "type": "record",
-            "name": "winnow.Datum",
+            "name": _WRAPPER,
             "fields": [{"name": _DATUM, "type": _read_json(document.text)}],
         }
         schema = cast(dict[str, Any], fastavro.parse_schema(wrapped, definitions))
