@@ -340,6 +340,7 @@ def test_hostile_schemas_of_avro_are_refused() -> None:
         doubled = record(doubled, f"R{number - 1}", name=f"R{number}")
     assert refuse(doubled) == "has more than 20,000 types, each name written out"
     assert refuse(["null", "string", doubled]) == "has more than 20,000 types, each name written out"
+    assert refuse([record(name=f"R{number}") for number in range(2_001)]) == "has more than 2,000 types with names"
     assert refuse({"type": "array", "items": record(name="Empty")}) == "has a list of values that take no bytes"
     twice = record("int", "int")
     twice["fields"][1]["name"] = "f0"
