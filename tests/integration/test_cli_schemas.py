@@ -19,7 +19,7 @@ def frame(schema_id: int, body: str = "") -> str:
 
 
 def make_topic(path: Path, keys_and_values: list[tuple[str | None, str | None]], partitions: int = 1) -> None:
-    winnow("topics", "create", "orders", "--partitions", partitions)
+    winnow("topics", "create", "orders", "--partitions", partitions, "--config", "cleanup.policy=compact,delete")
     records = [
         record(key, value, partition=number % partitions, offset=number // partitions)
         for number, (key, value) in enumerate(keys_and_values)
@@ -51,7 +51,7 @@ def test_ids_of_keys_and_values_are_counted(tmp_path: Path) -> None:
 def test_records_below_the_log_start_are_not_counted(tmp_path: Path) -> None:
     """They are deleted; their files may still be there."""
     make_topic(tmp_path / "a.jsonl", [("a", frame(1)), ("b", frame(2)), ("c", frame(3))])
-    winnow("topics", "delete-records", "orders", "--partition", 0, "--before-offset", 2)
+    winnow("topics", "delete-records", "orders", "--before-offset", "0:2")
     assert [use["schema_id"] for use in winnow("schemas", "list", "orders", "--json").document["uses"]] == [3]
 
 

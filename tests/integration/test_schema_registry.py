@@ -221,6 +221,10 @@ def test_no_id_is_asked_for_twice_and_bytes_that_are_no_datums_not_without_end()
         assert len(paths) == len(set(paths)) == MAXIMUM_MISSING_IDS
         assert make_decoder(Format.AVRO, source=cache).decode(datums).errors == batch.errors
         assert len(paths) == MAXIMUM_MISSING_IDS
+        few = SchemaCache([open_registry(url)])
+        for _ in range(2):
+            assert few.find_document(5_000) is None
+        assert paths.count("/schemas/ids/5000") == 1
 
 
 def test_certificates_that_cannot_be_read_are_errors_of_the_configuration(tmp_path: Path) -> None:

@@ -314,11 +314,14 @@ def test_value_that_no_column_holds_is_an_error_of_its_datum(schema: Any, last: 
 
 
 def test_references_are_resolved_through_other_references() -> None:
-    """A schema that names a type of another document, which names one of a third."""
-    third = SchemaDocument("AVRO", json.dumps({"type": "enum", "name": "n.E", "symbols": ["a"]}))
-    second = SchemaDocument("AVRO", json.dumps(record("n.E", name="n.S")), (SchemaReference("n.E", third),))
-    reader = make_avro_reader(SchemaDocument("AVRO", json.dumps(record("n.S")), (SchemaReference("n.S", second),)))
-    assert make_arrow_type(reader.record) == pa.struct([("f0", pa.struct([("f0", pa.string())]))])
+    """A schema that names a type of another document, which names one of a third; in a namespace or without."""
+    for space in ("n.", ""):
+        third = SchemaDocument("AVRO", json.dumps({"type": "enum", "name": f"{space}E", "symbols": ["a"]}))
+        text = json.dumps(record(f"{space}E", name=f"{space}S"))
+        second = SchemaDocument("AVRO", text, (SchemaReference(f"{space}E", third),))
+        text = json.dumps(record(f"{space}S"))
+        reader = make_avro_reader(SchemaDocument("AVRO", text, (SchemaReference(f"{space}S", second),)))
+        assert make_arrow_type(reader.record) == pa.struct([("f0", pa.struct([("f0", pa.string())]))])
 
 
 def test_hostile_schemas_of_avro_are_refused() -> None:
@@ -337,6 +340,7 @@ def test_hostile_schemas_of_avro_are_refused() -> None:
         doubled = record(doubled, f"R{number - 1}", name=f"R{number}")
     assert refuse(doubled) == "has more than 20,000 types, each name written out"
     assert refuse(["null", "string", doubled]) == "has more than 20,000 types, each name written out"
+    assert refuse([record(name=f"R{number}") for number in range(2_001)]) == "has more than 2,000 types with names"
     assert refuse({"type": "array", "items": record(name="Empty")}) == "has a list of values that take no bytes"
     twice = record("int", "int")
     twice["fields"][1]["name"] = "f0"

@@ -20,6 +20,7 @@ import msgspec
 from winnow.schemas.avro_types import is_null, make_avro_column
 from winnow.schemas.columns import make_row
 from winnow.schemas.documents import (
+    MAXIMUM_COLUMNS,
     MAXIMUM_DEPTH,
     SchemaDocument,
     UnusableSchemaError,
@@ -29,9 +30,12 @@ from winnow.schemas.documents import (
 from winnow.schemas.reader import DatumError, DatumReader
 
 _DATUM = "datum"
+_WRAPPER = "winnow_datum"
+"""It has no namespace: types without one would be looked for in it."""
 _KEPT = frozenset(
     {"type", "name", "namespace", "fields", "symbols", "items", "values", "size", "precision", "scale", "aliases"}
 )
+_NAMED = frozenset({"record", "error", "enum", "fixed"})
 _MAXIMUM_JSON_DEPTH = 4 * MAXIMUM_DEPTH
 
 
@@ -49,10 +53,13 @@ def make_avro_reader(document: SchemaDocument) -> DatumReader:
         # Encoded, a record is the values of its fields; that every schema is the one of a record spares cases below.
         wrapped = {
             "type": "record",
-            "name": "winnow.Datum",
+            "name": _WRAPPER,
             "fields": [{"name": _DATUM, "type": _read_json(document.text)}],
         }
         schema = cast(dict[str, Any], fastavro.parse_schema(wrapped, definitions))
+        if len(definitions) > MAXIMUM_COLUMNS:
+            # The library goes through all of them for each datum.
+            raise UnusableSchemaError(f"has more than {MAXIMUM_COLUMNS:,} types with names")
         column, is_recursive = make_avro_column(schema["fields"][0]["type"], definitions)
     except UnusableSchemaError:
         raise
@@ -63,8 +70,8 @@ def make_avro_reader(document: SchemaDocument) -> DatumReader:
     read = python_reader.schemaless_reader if is_recursive else fastavro.schemaless_reader
     readable = {
         "__fastavro_parsed": True,
-        "__named_schemas": {name: _make_readable(definition) for name, definition in definitions.items()},
-        **_make_readable({"type": "record", "name": schema["name"], "fields": schema["fields"]}),
+        "__named_schemas": {name: _make_definition(definition) for name, definition in definitions.items()},
+        **_make_definition(schema),
     }
     return DatumReader(record, _make_parser(readable, read, is_record=column is record))
 
@@ -108,16 +115,22 @@ def _make_readable(node: Any) -> Any:
         return {"type": "union", **branches}
     if not isinstance(node, dict):
         return node
-    if node["type"] == "enum":
-        return {"type": "int"}
-    readable = {
+    if node["type"] in _NAMED:
+        # Each is copied once, however deep they stand in one another.
+        return node["name"]
+    return {
         name: _make_readable(value) if name in {"type", "items", "values"} else value for name, value in node.items()
     }
-    if "fields" in node:
-        readable["fields"] = [
-            {"name": field["name"], "type": _make_readable(field["type"])} for field in node["fields"]
-        ]
-    return readable
+
+
+def _make_definition(node: dict[str, Any]) -> dict[str, Any]:
+    """Copy a type that has a name, or is all of a document, in the same way."""
+    if node["type"] == "enum":
+        return {"type": "int"}
+    if "fields" not in node:
+        return node
+    fields = [{"name": field["name"], "type": _make_readable(field["type"])} for field in node["fields"]]
+    return {"type": "record", "name": node["name"], "fields": fields}
 
 
 def _make_branch(index: int, branch: Any) -> dict[str, Any]:
