@@ -141,6 +141,23 @@ def test_a_rule_for_one_name_of_a_renamed_field_holds_for_all() -> None:
             assert mask_rows(build_array([["x@y"]], row_type), rules, None, columns).to_pylist() == [{}]
 
 
+def test_a_rule_for_a_former_name_holds_for_a_row_type_that_says_so_itself() -> None:
+    """Also where nothing else is known of the topic."""
+    latter = pa.struct([pa.field("email", pa.string(), metadata={"aliases": "mail"})])
+    assert mask_row_type(latter, parse_fields(["mail:drop", "email"])) == pa.struct([])
+
+
+def test_what_an_entry_says_of_a_field_inside_another_counts_more() -> None:
+    """The rest of the outer one is shown as it is."""
+    kind = pa.struct([("b", pa.string()), ("c", pa.string()), ("d", pa.string())])
+    rows = build_array([[[["x", "y", "z"]]]], pa.struct([("a", pa.list_(kind))]))
+    (masked,) = mask_rows(rows, parse_fields(["a", "a.b:drop", "a.c:hmac"]), SECRET).to_pylist()
+    (line,) = masked["a"]
+    assert list(line) == ["c", "d"]
+    assert len(line["c"]) == 64
+    assert line["d"] == "z"
+
+
 def test_what_a_masked_field_was_stays_masked_when_its_type_changes() -> None:
     """Both digests are in one column: there is no second one to show the value."""
     rules = parse_fields(["a:hmac"])

@@ -35,8 +35,8 @@ class FieldRules:
 def parse_fields(entries: Iterable[str]) -> FieldRules:
     """Parse entries ``name``, ``outer.inner``, ``name:hmac`` and ``name:drop``.
 
-    A path leads through lists and maps to the fields of their elements. A field that is named is shown with all that is
-    in it, except for what an entry of its own says otherwise.
+    A path leads through lists and maps to the fields of their elements; the keys of a map are shown with them. A field
+    that is named is shown with all that is in it, except for what an entry of its own says otherwise.
 
     Raises:
         ValueError: an entry is no path or has another rule; two contradict each other; no field would be shown.
