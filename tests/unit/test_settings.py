@@ -422,8 +422,6 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert (settings.page.masked_patterns, settings.page.masked_fields) == (("[0-9]{16}",), ("email",))
     assert (settings.page.reader_seconds, settings.page.reader_memory_bytes) == (10, 3 * 2**30)
     assert (settings.page.reader_processes, settings.name_dag("compact_now")) == (4, "sales_compact_now")
-    assert settings.latest.secret is not None
-    assert settings.latest.secret.get_secret_value() == "another of sixteen"
     assert notifier.arguments == {"slack_webhook_conn_id": "on_call", "text": "{{ alert.text }}"}
     assert set(sources(settings).values()) == {"winnow.toml", "below home"}
 
@@ -437,6 +435,13 @@ def test_file_sets_what_erasures_need(tmp_path: Path) -> None:
     assert "sixteen" not in str(erase)
     assert (erase.hmac_key_file, erase.roots) == (tmp_path / "keys/erase", ("s3://privacy/requests",))
     assert erase.register_folder == "s3://privacy/erasures"
+
+
+def test_file_sets_the_secret_of_masked_fields(tmp_path: Path) -> None:
+    write_toml(tmp_path, TREE_TOML)
+    secret = load_settings(cwd=tmp_path, env={}).latest.secret
+    assert secret is not None
+    assert secret.get_secret_value() == "another of sixteen"
 
 
 def test_file_sets_the_schema_registry(tmp_path: Path) -> None:
