@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.types import TimeType
 
 from tests.support.iceberg_spark import ask_spark
+from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.typed_tables import WRITER_TYPES, open_typed_table
 from tests.support.world import TOPIC, open_world
 from winnow.pipeline.connect.connect import write_connection
@@ -33,6 +34,18 @@ def test_spark_reads_rows_of_before_and_after_every_change_of_the_columns(tmp_pa
                 ["Rome", 3, "[]", None, None, None, 102],
             ]
         ]
+
+
+def test_a_rest_catalog_takes_every_change_of_the_columns(tmp_path: Path) -> None:
+    """Iceberg's own code checks it there, also the way back to bytes."""
+    with serve_rest_catalog() as (_, address), open_world(tmp_path, lake={"WINNOW_CATALOG__URI": address}) as world:
+        table = open_typed_table(world)
+        for step in WRITER_TYPES:
+            table.take(step)
+        rows = table.head.table.scan().to_arrow().sort_by("__offset").select(["town", "amount"]).to_pylist()
+        assert [(row["town"], row["amount"]) for row in rows] == [("Oslo", 2**31 - 1), (None, 2**40), ("Rome", 3)]
+        table.return_to_bytes()
+        assert table.head.table.scan().to_arrow().column("value").to_pylist() == [b"1"]
 
 
 def test_spark_refuses_a_table_with_a_time_of_day_as_a_whole(tmp_path: Path) -> None:

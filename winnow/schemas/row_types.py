@@ -26,8 +26,12 @@ import pyarrow as pa
 
 from winnow.values.typed_columns import ALIASES, SIDE, Side
 
-_WIDTHS: Final = {pa.int32(): ("long", 32), pa.int64(): ("long", 64), pa.float32(): ("double", 32)}
-_WIDTHS[pa.float64()] = ("double", 64)
+_WIDTHS: Final = {
+    pa.int32(): ("long", 32),
+    pa.int64(): ("long", 64),
+    pa.float32(): ("double", 32),
+    pa.float64(): ("double", 64),
+}
 _KINDS: Final = {
     pa.bool_(): "boolean",
     pa.date32(): "date",
