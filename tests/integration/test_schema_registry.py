@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from tests.kafka.certificates import Authority
 from tests.support.schema_registry import serve_answers, serve_apicurio
 from winnow.config.setting_fields import SchemaRegistrySettings
 from winnow.errors import ConfigurationError, ServiceError
@@ -170,6 +172,22 @@ def test_user_and_password_are_sent() -> None:
     """By HTTP's basic scheme."""
     with serve_answers(answer_with(200, b'{"schema": "\\"int\\""}'), token="Basic bWU6c2VjcmV0") as (url, _):
         assert open_registry(url, user="me", password="secret").find_document(7) is not None
+
+
+def test_certificates_of_both_sides_are_checked(tmp_path: Path) -> None:
+    """A registry whose certificate is not of the named authority, and a client without one, get nowhere."""
+    authority, other = Authority("authority"), Authority("other")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(authority.sign("registry", "127.0.0.1").write_store(tmp_path / "registry.pem"))
+    tls.load_verify_locations(authority.write(tmp_path / "ca.pem"))
+    tls.verify_mode = ssl.CERT_REQUIRED
+    client = str(authority.sign("client").write_store(tmp_path / "client.pem"))
+    with serve_answers(answer_with(200, b'{"schema": "\\"int\\""}'), tls=tls) as (url, _):
+        ca_file = str(tmp_path / "ca.pem")
+        assert open_registry(url, ca_file=ca_file, certificate_file=client).find_document(7) is not None
+        assert "certificates" in fail(url, ca_file=ca_file)
+        assert "certificates" in fail(url, ca_file=str(other.write(tmp_path / "other.pem")), certificate_file=client)
+        assert "certificates" in fail(url, certificate_file=client)
 
 
 def test_hostile_answers_are_errors_of_the_datums() -> None:

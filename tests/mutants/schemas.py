@@ -65,6 +65,9 @@ SCHEMAS = (
     Mutant("registry-follows-redirects", "credentials go wherever a registry points")
     .changes("SchemaRegistry.__init__", set_keyword("follow_redirects", "True"))
     .caught_by(_DOWN),
+    Mutant("registry-of-any-certificate", "the registry's certificate may be of any authority")
+    .changes("_make_tls_context", replace("ssl.create_default_context(cafile=A)", "ssl._create_unverified_context()"))
+    .caught_by("test_certificates_of_both_sides_are_checked"),
     Mutant("registry-missing-everywhere", "any page that is not there means that there is no such schema")
     .changes("_is_problem", return_value("True", "error_code"))
     .caught_by(_DOWN),

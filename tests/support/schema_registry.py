@@ -10,6 +10,7 @@ import hashlib
 import http.server
 import os
 import shutil
+import ssl
 import subprocess
 import tarfile
 import tempfile
@@ -93,10 +94,12 @@ Answer = Callable[[str], tuple[int, bytes]]
 
 
 @contextmanager
-def serve_answers(answer: Answer, *, delay_s: float = 0, token: str = "") -> Iterator[tuple[str, list[str]]]:
+def serve_answers(
+    answer: Answer, *, delay_s: float = 0, token: str = "", tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list[str]]]:
     """Serve whatever ``answer`` gives: its URL, and the paths of the requests in order.
 
-    ``delay_s``: how long it takes. ``token``: without it in a request, the answer is 401.
+    ``delay_s``: how long it takes. ``token``: without it in a request, the answer is 401. ``tls``: for https.
     """
     paths: list[str] = []
 
@@ -117,10 +120,12 @@ def serve_answers(answer: Answer, *, delay_s: float = 0, token: str = "") -> Ite
             return
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", paths
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}", paths
     finally:
         server.shutdown()
         server.server_close()

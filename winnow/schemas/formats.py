@@ -35,7 +35,10 @@ def make_decoder(kind: Format, *, source: SchemaSource | None = None, schema_tex
 
     Raises:
         ConfigurationError: neither of both is given, or the document is not valid.
+        ValueError: the format is JSON without a schema.
     """
+    if kind is Format.JSON:
+        raise ValueError("JSON without a schema has a decoder of its own")
     if kind is Format.BYTES:
         return BytesDecoder()
     if kind is Format.STRING:

@@ -139,7 +139,7 @@ class SchemaRegistry:
             raise self._make_error(subject, "its answer is not one of a schema registry", _ADDRESS) from None
 
     def _make_error(self, subject: str, cause: str, advice: str) -> ServiceError:
-        return ServiceError(f"{self.name.capitalize()} did not give {subject}: {cause}.", next=advice)
+        return ServiceError(f"T{self.name.removeprefix('t')} did not give {subject}: {cause}.", next=advice)
 
 
 _WAIT = "Check schema_registry.url and that the registry is up, then run it again."
