@@ -35,6 +35,7 @@ from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
 from tests.mutants.schemas import SCHEMAS
 from tests.mutants.typed_columns import TYPED_COLUMNS
+from tests.mutants.typed_table import TYPED_TABLE
 from tests.mutants.undo import UNDO
 from tests.mutants.validation import VALIDATION
 from tests.mutants.vended import VENDED
@@ -76,4 +77,5 @@ MUTANTS = (
     *KAFKA_CERTIFICATE,
     *VENDED,
     *TYPED_COLUMNS,
+    *TYPED_TABLE,
 )
