@@ -17,10 +17,14 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from tests.integration.test_typed_table import read_table
 from tests.kafka.certificates import Authority
 from tests.support.schema_registry import serve_answers, serve_apicurio
+from tests.support.world import TOPIC, FakeClock, open_world, record
+from winnow.clock import read_wall_clock_ms
 from winnow.config.setting_fields import SchemaRegistrySettings
 from winnow.errors import ConfigurationError, ServiceError
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.schemas.decoder import DecodedBatch
 from winnow.schemas.documents import UnusableSchemaError
 from winnow.schemas.formats import make_decoder
@@ -255,3 +259,32 @@ def test_certificates_that_cannot_be_read_are_errors_of_the_configuration(tmp_pa
         SchemaRegistry(SchemaRegistrySettings())
     with pytest.raises(ValueError, match="neither a user nor"):
         SchemaRegistrySettings(url="https://me:secret@localhost")
+
+
+def test_the_typed_table_follows_versions_and_waits_for_a_registry_that_is_down(
+    url: str, client: SchemaRegistryClient, tmp_path: Path
+) -> None:
+    """A version with a new field is a new column; while nobody knows the schema, the table is as before."""
+    later = {"name": "note", "type": ["null", "string"], "default": None}
+    first, second = (
+        AvroSerializer(client, Schema(json.dumps({"type": "record", "name": "Cart", "fields": fields}), "AVRO"))
+        for fields in ([{"name": "id", "type": "int"}], [{"name": "id", "type": "long"}, later])
+    )
+    context = SerializationContext("typed", MessageField.VALUE)
+    here = {"WINNOW_SCHEMA_REGISTRY__URL": url}
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), here) as world:
+        world.create(1, winnow_latest_table="true", winnow_key_format="string", winnow_value_format="avro")
+        world.ingest([record(0, b"a", first({"id": 1}, context))])
+        update_latest_table(world.installation, TOPIC)
+        world.ingest([record(1, b"b", second({"id": 2**40, "note": "large"}, context))])
+    nowhere = {"WINNOW_SCHEMA_REGISTRY__URL": "http://127.0.0.1:9"}
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), nowhere) as world:
+        with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
+            update_latest_table(world.installation, TOPIC)
+        assert [row["id"] for row in read_table(world)] == [1]
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms()), here) as world:
+        assert update_latest_table(world.installation, TOPIC).columns_added == ("note",)
+        assert [(row["id"], row["note"], row["key"]) for row in read_table(world)] == [
+            (1, None, "a"),
+            (2**40, "large", "b"),
+        ]

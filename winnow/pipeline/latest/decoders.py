@@ -17,7 +17,7 @@ from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.schemas.decoder import Decoder
 from winnow.schemas.documents import SchemaSource
-from winnow.schemas.formats import make_decoder
+from winnow.schemas.formats import make_decoder, open_registry
 from winnow.schemas.json_values import JsonDecoder
 from winnow.schemas.row_types import find_side
 from winnow.schemas.schema_cache import SchemaCache
@@ -86,9 +86,17 @@ def make_row_maker(
 
 
 def compute_shape(installation: Installation, topic: str, shape: RowShape) -> str:
-    """Compute what tells how the rows of ``topic`` are made, also by which secret; raises as below."""
+    """Compute what tells how the rows of ``topic`` are made, also by which schemas in files and by which secret.
+
+    Raises:
+        ConfigurationError, ServiceError: a schema cannot be read, or there is no secret.
+    """
+    if not shape.is_typed:
+        return ""
     secret = load_mask_secret(installation, topic, shape)
-    return shape.compute_digest("" if secret is None else compute_key_id(secret))
+    places = ((KEY_SCHEMA, shape.key_schema), (VALUE_SCHEMA, shape.value_schema))
+    texts = [_read_schema(topic, name, place) if place else "" for name, place in places]
+    return shape.compute_digest(*texts, "" if secret is None else compute_key_id(secret))
 
 
 def load_mask_secret(installation: Installation, topic: str, shape: RowShape) -> bytes | None:
@@ -115,14 +123,10 @@ def open_schemas(installation: Installation) -> SchemaSource | None:
     """Open what knows the schemas whose ids records bear; None: the settings name no registry.
 
     Raises:
-        ConfigurationError: a file of certificates cannot be read.
+        ConfigurationError: a file of certificates cannot be read, or the extra ``schemas`` is missing.
     """
     settings = installation.settings.schema_registry
-    if settings.url is None:
-        return None
-    from winnow.schemas.registry import SchemaRegistry  # its client takes a while to import
-
-    return SchemaCache([SchemaRegistry(settings)])
+    return None if settings.url is None else SchemaCache([open_registry(settings)])
 
 
 def _read_schema(topic: str, name: str, place: str) -> str:
