@@ -48,6 +48,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from winnow.errors import ForeignTableError
 from winnow.files.segments import FIELD_IDS
 from winnow.log.table import LOG_SCHEMA, METRICS_PREFIX, make_table_properties
 from winnow.values.typed_columns import ALIASES, SIDE, Side, SystemColumn
@@ -98,7 +99,11 @@ def list_required_columns(schema: Schema) -> Schema:
 
 
 def read_columns(schema: Schema) -> pa.StructType:
-    """Return the columns that come from keys and values, with what is noted of them; none of a table of bytes."""
+    """Return the columns that come from keys and values, with what is noted of them; none of a table of bytes.
+
+    Raises:
+        ForeignTableError: another program added a column of a type that Winnow does not make.
+    """
     return pa.struct([_make_arrow_field(field, with_ids=False) for field in _list_topic_fields(schema)])
 
 
@@ -293,7 +298,11 @@ def _make_arrow_type(kind: IcebergType, *, with_ids: bool) -> pa.DataType:
             return pa.binary(len(kind))
         case PrimitiveType() if kind in _ARROW_TYPES:
             return _ARROW_TYPES[kind]
-    raise ValueError(f"Winnow makes no column of the type {kind}")
+    raise ForeignTableError(
+        f"A table of the latest state has a column of the type {kind}, which Winnow does not make.",
+        left="The table was left as it is.",
+        next="Drop that column by the program that added it, or the table: winnow latest-table drop TOPIC",
+    )
 
 
 def _make_id(field_id: int) -> dict[bytes, bytes]:
