@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import duckdb
 
 MAXIMUM_IDLE: Final = 4
+_connect: Final = duckdb_connection.connect
+"""The genuine one."""
 _LEFT_BEHIND: Final = (
     "SELECT 'VIEW ' || view_name FROM duckdb_views() WHERE NOT internal "
     "UNION ALL SELECT 'TABLE ' || table_name FROM duckdb_tables()"
@@ -57,7 +59,6 @@ class Lender:
     """The idle DuckDBs of this process."""
 
     def __init__(self) -> None:
-        self._genuine = duckdb_connection.connect
         self._process = os.getpid()
         self._idle: list[duckdb.DuckDBPyConnection] = []
 
@@ -65,7 +66,7 @@ class Lender:
         """Connect as :func:`winnow.files.duckdb_connection.connect` does."""
         uris = list(uris)
         if not all(map(storage.is_local, uris)):  # a DuckDB keeps the object stores that are registered with it
-            return self._genuine(
+            return _connect(
                 memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=spill_folder, uris=uris
             )
         if self._process != os.getpid():
@@ -79,9 +80,7 @@ class Lender:
         try:
             database = self._idle.pop()  # another thread may have taken the last one
         except IndexError:
-            database = self._genuine(
-                memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=str(spill.parent)
-            )
+            database = _connect(memory_limit_bytes=memory_limit_bytes, threads=threads, spill_folder=str(spill.parent))
         database.execute(f"SET memory_limit = '{memory_limit_bytes}B'")
         database.execute(f"SET threads = {threads}")
         database.execute(f"SET temp_directory = {duckdb_connection.quote_literal(str(spill))}")
