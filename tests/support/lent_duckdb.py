@@ -76,6 +76,11 @@ class Lender:
         database = self._take(max(memory_limit_bytes, duckdb_connection.MINIMUM_MEMORY_BYTES), threads, spill)
         return LentConnection(database.cursor(), lambda: self._take_back(database, spill))
 
+    def close(self) -> None:
+        """End the idle ones."""
+        while self._idle:
+            self._idle.pop().close()
+
     def _take(self, memory_limit_bytes: int, threads: int, spill: Path) -> duckdb.DuckDBPyConnection:
         try:
             database = self._idle.pop()  # another thread may have taken the last one
@@ -105,6 +110,8 @@ class Lender:
 @contextmanager
 def lend_duckdb() -> Iterator[None]:
     """Lend within the block."""
+    lender = Lender()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duckdb_connection, "connect", Lender().connect)
+        patch.setattr(duckdb_connection, "connect", lender.connect)
         yield
+    lender.close()
