@@ -44,7 +44,7 @@ GO ?= $(firstword $(shell command -v go) /usr/local/go/bin/go)
 WINNOW_HOME ?= $(CURDIR)/.winnow
 
 # What the image of the Dockerfile has: what runs. Its lock is requirements-image.lock, with the versions of the other one.
-IMAGE_EXTRAS := airflow kafka msk hdfs s3 lineage slack email
+IMAGE_EXTRAS := airflow kafka msk hdfs s3 schemas lineage slack email
 
 # Resolves and installs the lock. Not in the lock itself, since it comes first.
 UV_VERSION := 0.13.9

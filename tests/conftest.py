@@ -25,6 +25,7 @@ from sqlalchemy.util import LRUCache
 from broker.class_archives import format_options_to_use
 from tests.costs import TESTS, marks_of
 from tests.short_reports import keep_last_lines
+from tests.support.lent_duckdb import lend_duckdb
 from tests.support.spark_classes import locate_spark_archive
 from winnow.embedded.java import find_java, make_spark_environment
 from winnow.store import migration
@@ -188,6 +189,13 @@ def migrated_once() -> Iterator[Upgrade]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migration, "_upgrade", upgrade)
         yield genuine
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lent_duckdb() -> Iterator[None]:
+    """What opens a DuckDB gets one that another one has closed, without its tables; its start takes long."""
+    with lend_duckdb():
+        yield
 
 
 @pytest.fixture(autouse=True)

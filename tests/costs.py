@@ -42,6 +42,7 @@ COSTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "integration/test_erase_versions.py": ("slow",),
         "integration/test_facts_in_spark.py": ("spark",),
         "integration/test_latest_table.py": ("slow",),
+        "integration/test_schema_registry.py": ("slow",),
         "integration/test_state_machine.py": ("slow",),
         "simulation/test_histories.py": ("slow",),
         "spark/test_application.py": ("spark",),

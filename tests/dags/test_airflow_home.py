@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.embedded_airflow import find_free_port
 from winnow.config.settings import Settings, load_settings
-from winnow.embedded import airflow_components
+from winnow.embedded import airflow_components, airflow_scheduler
 from winnow.embedded.airflow_components import Components, run_components
 from winnow.embedded.airflow_env import make_airflow_environment, read_ui_port
 from winnow.embedded.airflow_home import OpenAirflow, format_environment
@@ -78,6 +78,13 @@ def test_no_task_is_started_before_the_api_server_answers(settings: Settings, mo
     with run_components(settings, {**os.environ, "WINNOW_UI_PORT": str(find_free_port())}):
         pass
     assert steps == ["api-server", "dag-processor", "asked", "asked", "asked", "scheduler", "triggerer"]
+
+
+def test_the_scheduler_has_imported_what_its_tasks_import_before_it_forks_them() -> None:
+    """Else each of them would import it anew; a name that nobody has would be left out in silence."""
+    airflow_scheduler.preload_modules()
+    assert [name for name in airflow_scheduler.PRELOADED if name not in sys.modules] == []
+    assert {"scheduler": airflow_scheduler.__name__} == airflow_components.PROGRAMS
 
 
 def test_the_login_password_stays_what_it_was(settings: Settings) -> None:

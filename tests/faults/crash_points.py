@@ -38,7 +38,8 @@ from winnow.pipeline.ingest import commit
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.pipeline.latest import table as latest_table
+from winnow.pipeline.latest import table_change
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import create_topic
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow.store import RunState
@@ -106,7 +107,7 @@ def undo(world: World) -> None:
 
 
 def update_latest(world: World) -> None:
-    latest_table.update_latest_table(world.installation, TOPIC)
+    update_latest_table(world.installation, TOPIC)
 
 
 def delete(world: World) -> None:
@@ -149,7 +150,7 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "publish before the checkpoint": (lambda: kill_before(Projection, "record_publication"), compact),
     "publish within the checkpoint": (lambda: kill_after(Projection, "record_publication"), compact),
     "latest table before its commit": (lambda: kill_before(LatestTable, "commit"), compact),
-    "latest table with its files written": (lambda: kill_after(latest_table, "_update_partition"), update_latest),
+    "latest table with its files written": (lambda: kill_after(table_change, "update_partition"), update_latest),
     "latest table after its commit": (lambda: kill_after(LatestTable, "commit"), compact),
     "sweep before expiry": (lambda: kill_before(sweeping, "expire_snapshots"), sweep),
     "sweep after expiry": (lambda: kill_after(sweeping, "expire_snapshots"), sweep),

@@ -118,7 +118,7 @@ def prepare(folder: Path, now_ms: int) -> None:
         world.clock.now_ms = now_ms
         common = {"min_cleanable_dirty_ratio": "0", "winnow_retired_grace_ms": str(GRACE_MS)}
         policy = {"cleanup_policy": "compact,delete", "retention_ms": "-1", "winnow_keyless": "quarantine"}
-        world.create(2, **common, **policy, winnow_latest_table="true")
+        world.create(2, **common, **policy, winnow_latest_table="true", winnow_value_format="string")
         world.ingest(CLEAN)
         world.compact()
         world.ingest([*DIRTY, KEYLESS])

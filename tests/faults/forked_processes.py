@@ -1,6 +1,6 @@
-"""Runs crash_points.py in children of a process that has imported what it needs.
+"""Runs a module's ``main`` in children of a process that has imported what it needs.
 
-    python forked_processes.py        serve, until standard input ends
+    python -m tests.faults.forked_processes MODULE        serve, until standard input ends
 
 Dozens of processes die or stop in these tests, and each would import PyIceberg, DuckDB and SQLAlchemy anew. Every
 child is a process of its own, with its own id, start and lease holder.
@@ -8,6 +8,7 @@ child is a process of its own, with its own id, start and lease holder.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -17,9 +18,8 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-
-from tests.faults import crash_points
 
 
 class ForkedProcess:
@@ -50,7 +50,7 @@ class ForkedProcess:
 
     @property
     def errors(self) -> str:
-        """What it has written to standard error."""
+        """What it has written to standard error and to standard output."""
         return self._errors.read_text(encoding="utf-8")
 
 
@@ -61,16 +61,21 @@ class ForkServer:
         self._server = server
 
     def start(self, folder: Path, *arguments: str) -> ForkedProcess:
-        """Start crash_points.py with ``arguments``; its standard error goes to a file in ``folder``."""
+        """Start the module with ``arguments``; what it writes goes to a file in ``folder``."""
         errors = folder / "errors.txt"
         return ForkedProcess(self._server, _ask(self._server, ["start", str(errors), *arguments]), errors)
 
 
 @contextmanager
-def start_fork_server(env: Mapping[str, str] | None = None) -> Iterator[ForkServer]:
-    """A process that has imported what the children need, for as long as the block runs; ``env``: more for it."""
+def start_fork_server(
+    env: Mapping[str, str] | None = None, module: str = "tests.faults.crash_points"
+) -> Iterator[ForkServer]:
+    """A process that has imported what the children need, for as long as the block runs; ``env``: more for it.
+
+    ``module``: has the ``main`` that each child runs, with its arguments in ``sys.argv``.
+    """
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.environ["PATH"], **(env or {})}
-    command = [sys.executable, "-m", "tests.faults.forked_processes"]
+    command = [sys.executable, "-m", "tests.faults.forked_processes", module]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         yield ForkServer(server)
         assert server.stdin is not None
@@ -86,29 +91,30 @@ def _ask(server: subprocess.Popen[str], request: list[str | int]) -> Any:
     return json.loads(server.stdout.readline())
 
 
-def serve() -> None:
-    """Answer requests, one after another, until standard input ends."""
+def serve(module: ModuleType) -> None:
+    """Answer requests, one after another, until standard input ends; children run ``module``."""
     for line in sys.stdin:
         kind, *details = json.loads(line)
-        answer = wait(*details) if kind == "wait" else fork(*details)
+        answer = wait(*details) if kind == "wait" else fork(module, *details)
         os.write(1, f"{json.dumps(answer)}\n".encode())
 
 
-def fork(errors: str, *arguments: str) -> int:
+def fork(module: ModuleType, errors: str, *arguments: str) -> int:
     """Start a child; return its process id."""
     child = os.fork()
     if child == 0:
-        os._exit(run(errors, *arguments))
+        os._exit(run(module, errors, *arguments))
     return child
 
 
-def run(errors: str, *arguments: str) -> int:
-    """Be crash_points.py with these arguments; return the exit code."""
+def run(module: ModuleType, errors: str, *arguments: str) -> int:
+    """Be ``module`` with these arguments; return the exit code."""
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
     os.dup2(2, 1)
-    sys.argv = ["crash_points.py", *arguments]
+    sys.argv = [str(module.__file__), *arguments]
     try:
-        crash_points.main()
+        module.main()
+        sys.stdout.flush()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
@@ -124,4 +130,4 @@ def wait(process_id: int) -> int | None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(importlib.import_module(sys.argv[1]))

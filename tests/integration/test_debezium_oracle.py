@@ -19,7 +19,9 @@ import pytest
 
 from tests.support.sample_archives import SAMPLES, load_dump
 from tests.support.world import FakeClock, World, open_world
+from winnow.log.topic_configuration import set_config
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.values.model import Record
 
 TOPIC = "plain.public.customers"
@@ -107,3 +109,39 @@ def test_a_compacted_log_of_change_events_is_the_table(world: World, tmp_path: P
     world.clock.now_ms += 30 * DAY_MS
     assert world.compact(topic=TOPIC, attempt="a2") is not None
     assert read_table(world) == rows
+
+
+def test_the_typed_table_of_change_events_is_the_table(world: World, tmp_path: Path) -> None:
+    """With Debezium's envelope taken off: after each half, by one update and by the next; deleted rows are none."""
+    config = {
+        "winnow.latest.table": "true",
+        "winnow.key.format": "json",
+        "winnow.value.format": "json",
+        "winnow.value.envelope": "debezium",
+    }
+    set_config(world.installation.log.open(TOPIC), config, [])
+    events = sorted(load_dump("debezium/plain.public.customers").values(), key=lambda event: event["timestamp"])
+    middle = len(events) // 2
+    for number, part in enumerate([events[:middle], events[middle:]]):
+        part.sort(key=lambda event: (event["partition"], event["offset"]))
+        path = write_events(tmp_path / f"events-{number}.jsonl", part)
+        ingest_files(world.installation, TOPIC, [path], as_of_ms=LAST_CHANGE_MS)
+        done = update_latest_table(world.installation, TOPIC)
+        assert (done.rebuilt is None, done.rows_not_decoded) == (number == 1, 0)
+    assert read_typed_table(world) == load_rows()
+
+
+def read_typed_table(world: World) -> dict[int, dict[str, Any]]:
+    """A field whose JSON type changed has two columns, of which a row has one."""
+    rows = {}
+    names = next(iter(load_rows().values()))
+    for row in world.installation.log.catalog.load_table(("winnow_latest", TOPIC)).scan().to_arrow().to_pylist():
+        shown: dict[str, Any] = {
+            name: next(
+                (value for column, value in row.items() if column.partition("__")[0] == name and value is not None),
+                None,
+            )
+            for name in names
+        }
+        rows[shown["id"]] = read_row_of(shown)
+    return rows

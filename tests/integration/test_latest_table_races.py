@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
@@ -27,6 +28,7 @@ from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.world import TOPIC, FakeClock, World, build_versions, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
+from winnow.engine.latest_rows import RecordForm, write_rows
 from winnow.errors import (
     CommitConflictError,
     DamagedMetadataError,
@@ -41,14 +43,11 @@ from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.services import check_latest_tables
-from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest import table as latest_table
+from winnow.pipeline.latest import table_change
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.latest.table_files import drop_latest_table
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
-from winnow.pipeline.topics.topic_view import TopicView
-from winnow.planning.cleanable import PartitionLog
-from winnow.values.model import Segment
 from winnow.values.strategies import Strategy
 
 __all__ = ["world"]  # the fixture
@@ -67,18 +66,10 @@ def run_before_commit(action: Callable[[], object], times: int = 1) -> Iterator[
     genuine = LatestTable.commit
     left = [action] * times
 
-    def commit(
-        self: LatestTable,
-        head: LatestHead | None,
-        reflected: ReflectedLog,
-        *,
-        add: list[Segment],
-        remove: list[Segment],
-        operation: str,
-    ) -> int | None:
+    def commit(self: LatestTable, head: LatestHead | None, reflected: ReflectedLog, **change: Any) -> int | None:
         if left:
             left.pop()()
-        return genuine(self, head, reflected, add=add, remove=remove, operation=operation)
+        return genuine(self, head, reflected, **change)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LatestTable, "commit", commit)
@@ -272,16 +263,16 @@ def test_failed_update_never_fails_the_publish_and_says_what_to_do(
     """The checkpoint has moved, the files of the update are gone again, and the warning names the command."""
     create(world, 2)
     world.ingest([*build_versions(0, 6), *build_versions(0, 6, partition=1)])
-    genuine = latest_table._rewrite_partition
+    genuine = write_rows
 
-    def fail_in_the_second(installation: Installation, view: TopicView, each: PartitionLog, *more: object) -> object:
-        if each.partition == 1:
+    def fail_in_the_second(form: RecordForm, partition: int, *more: Any) -> object:
+        if partition == 1:
             assert any(name.endswith(".parquet") for name in list_folder(world))
             raise RuntimeError("key-1 is a user's")
-        return genuine(installation, view, each, *more)  # type: ignore[arg-type]
+        return genuine(form, partition, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(latest_table, "_rewrite_partition", fail_in_the_second)
+        patch.setattr(table_change, "write_rows", fail_in_the_second)
         receipt = world.compact()
     assert receipt is not None
     assert world.state().first_dirty_offset == 6

@@ -62,7 +62,7 @@ def let_three_processes_read(set_attribute: Callable[[Any, str, Any], None]) -> 
     set_attribute(kafka_run, "count_cores", lambda: 3)
 
 
-def main(folder: str, servers: str, topic: str, on: str, last: int) -> int:
+def ingest_until(folder: str, servers: str, topic: str, on: str, last: int) -> int:
     """Ingest until the ``last``-th step; return the number of steps."""
     vars(kafka_run)["submit_ingest_plans"] = carry_out_plans_in_process
     kafka_run.MINIMUM_RANGE_OFFSETS = 60
@@ -97,6 +97,11 @@ def main(folder: str, servers: str, topic: str, on: str, last: int) -> int:
     return passed
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Ingest as the arguments say."""
     folder, servers, topic, on, last = sys.argv[1:]
-    print(main(folder, servers, topic, on, int(last)))
+    print(ingest_until(folder, servers, topic, on, int(last)))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,13 +9,13 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.kafka_broker import KafkaBroker
+from tests.faults.forked_processes import ForkServer, start_fork_server
 from tests.kafka.killed_ingest import let_three_processes_read
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest
@@ -54,17 +54,21 @@ def lake(topic: LiveTopic, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "world"
 
 
-def run(folder: Path, topic: LiveTopic, on: str, last: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.kafka.killed_ingest", folder, topic.broker.bootstrap_servers, topic.name]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run(
-        [*map(str, command), on, str(last)], env=environment, capture_output=True, text=True, timeout=120
-    )
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with start_fork_server(os.environ, "tests.kafka.killed_ingest") as started:
+        yield started
+
+
+def run(server: ForkServer, folder: Path, topic: LiveTopic, on: str, last: int) -> tuple[int | None, str]:
+    """Ingest until the ``last``-th step: exit code, and what was said."""
+    child = server.start(folder.parent, str(folder), topic.broker.bootstrap_servers, topic.name, on, str(last))
+    return child.wait(), child.errors
 
 
 @pytest.mark.parametrize("on", ["local", "processes", "spark"])
 def test_killed_anywhere_and_run_again_every_record_is_there_once(
-    topic: LiveTopic, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
+    server: ForkServer, topic: LiveTopic, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
 ) -> None:
     """After the first kill a Spark application goes on, after the others its tasks in this process."""
 
@@ -81,19 +85,19 @@ def test_killed_anywhere_and_run_again_every_record_is_there_once(
         shutil.copytree(kept, lake, symlinks=True)
         return lake
 
-    whole = run(lake, topic, on, 0)
-    assert whole.returncode == 0, whole.stderr
-    steps = int(whole.stdout)
+    exit_code, said = run(server, lake, topic, on, 0)
+    assert exit_code == 0, said
+    steps = int(said.split()[-1])
     assert steps >= (30 if on != "processes" else 20)
     if on == "processes":
         let_three_processes_read(monkeypatch.setattr)
     count = max(PLACES, 3) if on == "processes" else PLACES
     places = sorted({1 + steps * number // count for number in range(count)})
     for place in places:
-        killed = run(put_back(), topic, on, place)
-        if killed.returncode == 0 and place > steps * 3 // 4:
+        exit_code, said = run(server, put_back(), topic, on, place)
+        if exit_code == 0 and place > steps * 3 // 4:
             continue  # how many steps there are depends on how fast the broker sends
-        assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
+        assert exit_code == -signal.SIGKILL, (place, said)
         with open_world(lake, FakeClock(read_wall_clock_ms())) as world:
             ingest(world, topic, "spark" if on == "spark" else "local")
             monkeypatch.setattr(kafka_run, "submit_ingest_plans", carry_out_plans_in_process)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from broker.kafka_broker import KafkaBroker
+from tests.faults.forked_processes import ForkServer, start_fork_server
 from tests.kafka.restored_topics import Target, list_rows, make_log, open_present_world
 from tests.support.examples import IS_LONG
 from tests.support.world import World
@@ -32,29 +30,36 @@ def records(world: World) -> list[Record]:
     return make_log(world, rounds=60)
 
 
-def run(world: World, target: Target, last: int, shares: int) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with start_fork_server(os.environ, "tests.kafka.killed_restore") as started:
+        yield started
+
+
+def run(server: ForkServer, world: World, target: Target, last: int, shares: int) -> tuple[int | None, str]:
+    """Restore until the ``last``-th step: exit code, and what was said."""
     options = [world.folder, target.servers, target.name, last, shares]
-    command = [sys.executable, "-m", "tests.kafka.killed_restore", *options]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.run([str(each) for each in command], env=environment, capture_output=True, text=True, timeout=120)
+    child = server.start(world.folder, *map(str, options))
+    return child.wait(), child.errors
 
 
 @pytest.mark.parametrize("shares", [1, 2])
 def test_a_restore_killed_anywhere_and_run_again_has_every_record_once(
-    world: World, records: list[Record], broker: KafkaBroker, shares: int
+    server: ForkServer, world: World, records: list[Record], broker: KafkaBroker, shares: int
 ) -> None:
-    whole = run(world, Target(broker.bootstrap_servers), 0, shares)
-    assert whole.returncode == 0, whole.stderr
-    steps = int(whole.stdout)
+    exit_code, said = run(server, world, Target(broker.bootstrap_servers), 0, shares)
+    assert exit_code == 0, said
+    steps = int(said.split()[-1])
     assert steps >= 30
     places = [1 + (steps - 1) * number // (PLACES - 1) for number in range(PLACES)]
     for place in places:
         target = Target(broker.bootstrap_servers)
-        killed = run(world, target, place, shares)
-        assert killed.returncode == -signal.SIGKILL, (place, killed.stderr)
+        exit_code, said = run(server, world, target, place, shares)
+        assert exit_code == -signal.SIGKILL, (place, said)
         if place % 2:
-            again = run(world, target, 1 + place // 2, shares)  # the call that goes on is killed too, somewhere
-            assert again.returncode in {0, -signal.SIGKILL}, again.stderr
+            # The call that goes on is killed too, somewhere.
+            exit_code, said = run(server, world, target, 1 + place // 2, shares)
+            assert exit_code in {0, -signal.SIGKILL}, said
         report = target.restore(world)
         assert [(number, row) for number, _, row in target.read()] == list_rows(records), place
         assert list(world.head().table.metadata.refs) == ["main"], place

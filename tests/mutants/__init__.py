@@ -33,6 +33,9 @@ from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
 from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
+from tests.mutants.schemas import SCHEMAS
+from tests.mutants.typed_columns import TYPED_COLUMNS
+from tests.mutants.typed_table import TYPED_TABLE
 from tests.mutants.undo import UNDO
 from tests.mutants.validation import VALIDATION
 from tests.mutants.vended import VENDED
@@ -58,6 +61,7 @@ MUTANTS = (
     *READERS,
     *RECOGNITION,
     *RECOVERY,
+    *SCHEMAS,
     *BACKUPS,
     *KAFKA_CONFIGURATION,
     *KAFKA_ANSWERS,
@@ -72,4 +76,6 @@ MUTANTS = (
     *KAFKA_PARITY,
     *KAFKA_CERTIFICATE,
     *VENDED,
+    *TYPED_COLUMNS,
+    *TYPED_TABLE,
 )

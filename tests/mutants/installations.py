@@ -39,4 +39,7 @@ INSTALLATIONS = (
         replace("os.link(A, B, src_dir_fd=C, dst_dir_fd=D)", "os.replace(A, B, src_dir_fd=C, dst_dir_fd=D)"),
     )
     .caught_by("test_of_two_that_create_the_document_at_once_one_wins"),
+    Mutant("scheduler-without-imports", "each task of the embedded Airflow imports everything anew")
+    .changes("preload_modules", replace("import_module(name)", "name"))
+    .caught_by("test_the_scheduler_has_imported_what_its_tasks_import_before_it_forks_them"),
 )

@@ -135,7 +135,7 @@ def test_spark_reads_the_view_that_a_rest_catalog_holds(tmp_path: Path) -> None:
         assert as_state(rows) == expect(world, "orders", Strategy.TIMESTAMP)
 
 
-SITUATIONS = ("empty", "shop.or-ders", "deleted", "partitioned", "binary")
+SITUATIONS = ("empty", "shop.or-ders", "deleted", "partitioned", "binary", "typed")
 RUN_HERE = (ReaderName.PYICEBERG, ReaderName.PANDAS, ReaderName.POLARS, ReaderName.DUCKDB)
 """Programs of packages that are among the project's own."""
 
@@ -170,7 +170,7 @@ class Programs:
 
 
 def fill_situations(world: World) -> None:
-    """Five topics: without a record; a name with a dot; after delete-records; partitions of several files; bytes."""
+    """Topics without a record, with a dot, after delete-records, of several files, of bytes, and of typed columns."""
     world.create(2, "empty")
     world.create(1, "shop.or-ders")
     world.ingest(build_versions(0, 5), topic="shop.or-ders")
@@ -183,6 +183,11 @@ def fill_situations(world: World) -> None:
     world.ingest([*build_versions(0, 4, partition=2), *build_versions(8, 2)], topic="partitioned")
     world.create(1, "binary")
     world.ingest([record(n, b"key-%d" % n, b"\x00\xffvalue-0-%d" % n) for n in range(3)], topic="binary")
+    world.create(1, "typed", winnow_latest_table="true", winnow_key_format="string", winnow_value_format="json")
+    fields: list[dict[str, Any]] = [{}, {"n": 1}, {"inner": {"list": [1]}}, {"inner": {"list": [2], "later": "x"}}]
+    for n, more in enumerate(fields):
+        world.ingest([record(n, b"key-%d" % n, json.dumps({"said": f"value-0-{n}", **more}).encode())], topic="typed")
+        update_latest_table(world.installation, "typed")
 
 
 @pytest.fixture(scope="module")
@@ -197,10 +202,15 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
                 reader: {each: write_connection(world.installation, each, reader) for each in SITUATIONS}
                 for reader in readers
             },
-            {each: [(found.value or b"")[-9:].decode() for found in world.read(topic=each)] for each in SITUATIONS},
-            {each: write_latest_sql(world, each) for each in SITUATIONS},
+            {topic: read_values(world, topic) for topic in SITUATIONS},
+            {topic: write_latest_sql(world, topic) for topic in SITUATIONS if topic != "typed"},
             folder,
         )
+
+
+def read_values(world: World, topic: str) -> list[str]:
+    values = b" ".join(found.value or b"" for found in world.read(topic=topic))
+    return [name.decode() for name in re.findall(rb"value-\d-\d", values)]
 
 
 def write_latest_sql(world: World, topic: str) -> str:
@@ -216,6 +226,7 @@ def test_topics_hold_the_records_that_are_expected_of_readers(programs: Programs
         "deleted": [f"value-0-{n}" for n in range(4, 9)],
         "partitioned": [f"value-{p}-{n}" for p, numbers in ((0, range(5, 10)), (2, range(4))) for n in numbers],
         "binary": [f"value-0-{n}" for n in range(3)],
+        "typed": [f"value-0-{n}" for n in range(4)],
     }
     assert '"offset" < 4' in programs.texts[ReaderName.DUCKDB]["deleted"]
 
@@ -305,7 +316,8 @@ LATEST = {
 
 def test_spark_prints_records_when_its_programs_are_pasted(programs: Programs, tmp_path: Path) -> None:
     """One after the other in one session, as in a notebook."""
-    answers = run_spark(tmp_path, programs.texts[ReaderName.SPARK].values()).split("|partition|offset|timestamp")
+    printed = run_spark(tmp_path, programs.texts[ReaderName.SPARK].values())
+    answers = re.split(r"\|partition\|offset\|timestamp|\|said +\|", printed)
     for topic, answer in zip(SITUATIONS, answers[1:], strict=True):
         check_answer(programs, topic, answer)
 

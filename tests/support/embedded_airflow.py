@@ -301,7 +301,6 @@ def start_airflow(
         # Nobody edits DAGs here, and parsing them every half a minute takes the processor from Spark.
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3600",
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         **variables,
         "WINNOW_HOME": str(folder / "lake"),
         PORT_VARIABLE: str(port),

@@ -64,7 +64,7 @@ def read_contents(path: Path) -> Iterator[bytes]:
     if path.suffix == ".parquet":
         table = pq.read_table(path)
         for name in {"key", "value"} & set(table.column_names):
-            yield b"\n".join(each for each in table.column(name).to_pylist() if each is not None)
+            yield b"\n".join(datum for datum in table.column(name).cast("binary").to_pylist() if datum is not None)
 
 
 def compact(world: World) -> str:

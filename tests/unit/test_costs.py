@@ -49,6 +49,12 @@ def test_groups_that_wait_begin_beside_groups_that_work() -> None:
     assert set(list_folders()) >= WAITING
 
 
+@pytest.fixture(autouse=True)
+def no_plugins_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups of these tests need none, and importing them takes most of their time."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def write_folders(root: Path, folders: dict[str, str]) -> None:
     """Folders with one module of tests each, below ``root``."""
     (root / "pytest.ini").write_text("[pytest]\n")

@@ -340,6 +340,17 @@ reader_memory_bytes = "3GiB"
 reader_processes = 4
 [airflow]
 dag_prefix = "sales_"
+[schema_registry]
+url = "https://registry.example.org/apis/ccompat/v7/"
+user = "winnow"
+password = "a password"
+token = "a token"
+ca_file = "ca.pem"
+certificate_file = "client.pem"
+key_file = "client.key"
+
+[latest]
+secret = "another of sixteen"
 [erase]
 secret = "a secret of sixteen"
 hmac_key_file = "keys/erase"
@@ -424,6 +435,32 @@ def test_file_sets_what_erasures_need(tmp_path: Path) -> None:
     assert "sixteen" not in str(erase)
     assert (erase.hmac_key_file, erase.roots) == (tmp_path / "keys/erase", ("s3://privacy/requests",))
     assert erase.register_folder == "s3://privacy/erasures"
+
+
+def test_file_sets_the_secret_of_masked_fields(tmp_path: Path) -> None:
+    write_toml(tmp_path, TREE_TOML)
+    secret = load_settings(cwd=tmp_path, env={}).latest.secret
+    assert secret is not None
+    assert secret.get_secret_value() == "another of sixteen"
+
+
+def test_file_sets_the_schema_registry(tmp_path: Path) -> None:
+    """Its secrets are masked where settings are shown, and refused inside of the address."""
+    write_toml(tmp_path, TREE_TOML)
+    settings = load_settings(cwd=tmp_path, env={})
+    registry = settings.schema_registry
+    assert (registry.url, registry.user) == ("https://registry.example.org/apis/ccompat/v7", "winnow")
+    assert registry.password is not None
+    assert registry.token is not None
+    assert registry.password.get_secret_value() == "a password"
+    assert registry.token.get_secret_value() == "a token"
+    assert registry.ca_file == tmp_path / "ca.pem"
+    assert (registry.certificate_file, registry.key_file) == (tmp_path / "client.pem", tmp_path / "client.key")
+    assert "a password" not in f"{settings.rows()} {registry}"
+    assert "a token" not in f"{settings.rows()} {registry}"
+    said = refusal(tmp_path, {"WINNOW_SCHEMA_REGISTRY__URL": "https://me:hidden@registry.example.org"})
+    assert "neither a user nor" in said
+    assert "hidden" not in said
 
 
 def test_prefix_of_dags_is_read_alone_from_where_the_settings_have_it(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 import pickle
 from dataclasses import dataclass
+from operator import attrgetter
 
 import pytest
 
 from winnow.config.definitions import BY_NAME, DEFINITIONS, KAFKA_KEYS_WITHOUT_MEANING, MAXIMUM_LONG, Definition
 from winnow.config.topic import KeylessPolicy, TopicConfig, is_topic_key, list_entries, make_unknown_key_error
 from winnow.errors import ConfigurationError
+from winnow.values.formats import Format
+from winnow.values.latest_fields import FieldRule, FieldRules
+from winnow.values.row_shape import Envelope
 from winnow.values.strategies import Strategy
 
 LONG_MIN = -(2**63)
@@ -230,6 +234,48 @@ ROWS = (
         (("yes", "Expected value to be either true or false"),),
     ),
     Row(
+        "winnow.key.format",
+        "row_shape.key_format",
+        Format.BYTES,
+        (("string", Format.STRING), ("avro", Format.AVRO)),
+        (("xml", f"String must be one of: {', '.join(Format)}"),),
+    ),
+    Row(
+        "winnow.value.format",
+        "row_shape.value_format",
+        Format.BYTES,
+        (("json", Format.JSON), ("protobuf", Format.PROTOBUF)),
+        (("Avro", f"String must be one of: {', '.join(Format)}"),),
+    ),
+    Row(
+        "winnow.key.schema",
+        "row_shape.key_schema",
+        "",
+        (("", ""), ("s3://schemas/key.avsc", "s3://schemas/key.avsc")),
+        (("a\tb", "Value must be at most 1000 printable characters"),),
+    ),
+    Row(
+        "winnow.value.schema",
+        "row_shape.value_schema",
+        "",
+        (("/schemas/value.proto", "/schemas/value.proto"),),
+        (("a\tb", "Value must be at most 1000 printable characters"),),
+    ),
+    Row(
+        "winnow.value.envelope",
+        "row_shape.envelope",
+        Envelope.NONE,
+        (("none", Envelope.NONE),),
+        (("maxwell", "String must be one of: none, debezium"),),
+    ),
+    Row(
+        "winnow.latest.fields",
+        "row_shape.fields",
+        FieldRules(),
+        (("a,b.c:hmac", FieldRules((("a", FieldRule.SHOW), ("b.c", FieldRule.HMAC)))),),
+        (("a,b:sha1", "'b:sha1' has a rule that is neither hmac nor drop"),),
+    ),
+    Row(
         "winnow.follow",
         "follow",
         True,
@@ -286,7 +332,7 @@ def test_table_has_exactly_the_rows_that_are_tested() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
 def test_key_that_is_not_set_has_its_default(row: Row) -> None:
     """The defaults of Kafka, with Winnow's two exceptions."""
-    assert getattr(TopicConfig.parse({}), row.attribute) == row.default
+    assert attrgetter(row.attribute)(TopicConfig.parse({})) == row.default
 
 
 @pytest.mark.parametrize(
@@ -296,7 +342,7 @@ def test_key_that_is_not_set_has_its_default(row: Row) -> None:
 def test_valid_value_at_the_boundary_is_parsed(row: Row, text: str, expected: object) -> None:
     """White space at the ends does not count."""
     config = TopicConfig.parse({row.key: text})
-    assert getattr(config, row.attribute) == expected
+    assert attrgetter(row.attribute)(config) == expected
     assert config.overrides == {row.key: text.strip()}
 
 
@@ -331,6 +377,14 @@ def test_every_key_has_a_sentence_and_a_unit_that_fits_its_name(definition: Defi
     """Units are in the names; the sentence is one a person can read."""
     assert definition.sentence.endswith(".")
     assert definition.unit == next((unit for unit in ("ms", "bytes") if definition.name.endswith(f".{unit}")), "")
+
+
+def test_an_envelope_needs_values_with_fields() -> None:
+    assert refusal(winnow__value__envelope="debezium").startswith(
+        "winnow.value.envelope=debezium needs values with fields: winnow.value.format must be one of avro"
+    )
+    config = TopicConfig.parse({"winnow.value.envelope": "debezium", "winnow.value.format": "avro"})
+    assert config.row_shape.envelope is Envelope.DEBEZIUM
 
 
 @pytest.mark.kafka("24")

@@ -160,6 +160,13 @@ def update_table(topic: Topic) -> None:
             f"{shown}; {done.rows_inserted:,} inserted, {done.rows_updated:,} updated, {done.rows_deleted:,} deleted, "
             f"{format_count(done.files_replaced, 'file')} replaced by {done.files_written:,}."
         )
+    if done.columns_added and done.rebuilt is None:
+        print_lines(f"New columns: {', '.join(done.columns_added)}.")
+    if done.rows_not_decoded:
+        print_lines(
+            f"{format_count(done.rows_not_decoded, 'row')} of what was written could not be decoded: their __error "
+            "says why, and __raw has the bytes."
+        )
 
 
 def drop_table(topic: Topic) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
+from winnow.values.formats import Format
+from winnow.values.row_shape import Envelope
 from winnow.values.strategies import Strategy
 
 MAXIMUM_LONG = 2**63 - 1
@@ -23,6 +25,18 @@ MAXIMUM_TAGS = 20
 
 LATEST_TABLE = "winnow.latest.table"
 """The key that has a topic keep a table of its latest state."""
+
+KEY_FORMAT, VALUE_FORMAT = "winnow.key.format", "winnow.value.format"
+"""The keys that say what the bytes of keys and values are."""
+
+KEY_SCHEMA, VALUE_SCHEMA = "winnow.key.schema", "winnow.value.schema"
+"""The keys that name a file with their schema."""
+
+VALUE_ENVELOPE = "winnow.value.envelope"
+"""The key that says what is around the row in a value."""
+
+LATEST_FIELDS = "winnow.latest.fields"
+"""The key that says which fields are columns, and which of them are masked."""
 
 FOLLOW = "winnow.follow"
 """The key that keeps a topic from being followed although the settings name it."""
@@ -288,6 +302,51 @@ DEFINITIONS: tuple[Definition, ...] = (
         "false",
         None,
         "Whether each publish brings the table winnow_latest.TOPIC up to date: the latest state, a row for each key.",
+    ),
+    Definition(
+        KEY_FORMAT,
+        ValueType.STRING,
+        Format.BYTES,
+        OneOf(tuple(Format)),
+        "What keys are, for the columns of winnow_latest.TOPIC. bytes: one column as it is.",
+    ),
+    Definition(
+        VALUE_FORMAT,
+        ValueType.STRING,
+        Format.BYTES,
+        OneOf(tuple(Format)),
+        "What values are, for the columns of winnow_latest.TOPIC: with a format other than bytes, each field of a "
+        "value is a column. Schemas come from the registry of the settings, or from the file of winnow.value.schema.",
+    ),
+    Definition(
+        KEY_SCHEMA,
+        ValueType.STRING,
+        "",
+        ShortText(1_000),
+        "The place of a file with the schema of all keys (Avro, JSON Schema or .proto); then they bear no schema id.",
+    ),
+    Definition(
+        VALUE_SCHEMA,
+        ValueType.STRING,
+        "",
+        ShortText(1_000),
+        "The place of a file with the schema of all values (Avro, JSON Schema or .proto); then they bear no schema id.",
+    ),
+    Definition(
+        VALUE_ENVELOPE,
+        ValueType.STRING,
+        Envelope.NONE,
+        OneOf(tuple(Envelope)),
+        "What is around the row in a value. debezium: the columns of winnow_latest.TOPIC are those of the database's "
+        "row after the change, and a row that was deleted there is no row.",
+    ),
+    Definition(
+        LATEST_FIELDS,
+        ValueType.LIST,
+        "",
+        None,
+        "The fields of which winnow_latest.TOPIC has columns, NAME or NAME:hmac (a keyed digest) or NAME:drop, nested "
+        "ones as NAME.NAME; others are hidden until they are named. Empty: all.",
     ),
     Definition(
         FOLLOW,

@@ -33,6 +33,7 @@ from winnow.config.setting_types import (
     RecreatedTopics,
     Regex,
     Regexes,
+    RegistryUrl,
     Secret,
     SizeBytes,
     SparkConf,
@@ -243,6 +244,51 @@ class SourceSettings(_Frozen):
     )
 
 
+class SchemaRegistrySettings(_Frozen):
+    """The registry that knows the schemas of keys and values."""
+
+    url: RegistryUrl = describe_setting(
+        "The address of a schema registry with Confluent's API, with its path if it has one: Apicurio's is "
+        "`https://HOST/apis/ccompat/v7`. A user and password in it are refused.",
+        default=None,
+        example='url = "https://registry.example.com"',
+    )
+    user: Text | None = describe_setting(
+        "The user at the registry, or the name of an API key.", default=None, example='user = "winnow"'
+    )
+    password: Secret = describe_setting(
+        "The user's password, or the secret of the API key; set it in the environment.",
+        default=None,
+        secret=True,
+        example='password = "from a password manager"',
+    )
+    token: Secret = describe_setting(
+        "A bearer token instead of user and password; set it in the environment.",
+        default=None,
+        secret=True,
+        example='token = "from a password manager"',
+    )
+    ca_file: FolderPath | None = describe_setting(
+        "Certificates (PEM) that the registry's certificate has to stand on; if not set, the system's.",
+        default=None,
+        relative_to="folder",
+        example='ca_file = "ca.pem"',
+    )
+    certificate_file: FolderPath | None = describe_setting(
+        "The client's certificate (PEM), for a registry that asks for one.",
+        default=None,
+        relative_to="folder",
+        example='certificate_file = "client.pem"',
+    )
+    key_file: FolderPath | None = describe_setting(
+        "The key of the client's certificate (PEM, without a password); if not set, it is in the same file. Keep it "
+        "readable for Winnow's user only.",
+        default=None,
+        relative_to="folder",
+        example='key_file = "client.key"',
+    )
+
+
 class NotifierSettings(_Frozen):
     """One of Airflow's notifiers: its class and its arguments.
 
@@ -310,6 +356,18 @@ class ScrubSettings(_Frozen):
         "Maximum bytes per second that a scrub reads, on average: a number of at least 1, or a size like `50MB`.",
         default=None,
         example='bytes_per_second = "50MB"',
+    )
+
+
+class LatestSettings(_Frozen):
+    """What tables of the latest state need."""
+
+    secret: Secret = describe_setting(
+        "The secret of fields that `winnow.latest.fields` shows as digests (HMAC-SHA-256), at least 16 bytes; set it "
+        "in the environment. With another one these tables are written anew.",
+        default=None,
+        secret=True,
+        example='secret = "from a password manager"',
     )
 
 
@@ -482,6 +540,7 @@ class SettingFields(BaseSettings):
     facts: FactsSettings
     ingest: IngestSettings
     source: SourceSettings = Field(default_factory=SourceSettings)
+    schema_registry: SchemaRegistrySettings = Field(default_factory=SchemaRegistrySettings)
     expectations: FolderPath | None = describe_setting(
         "Folder with content suites of your own.",
         default=None,
@@ -493,6 +552,7 @@ class SettingFields(BaseSettings):
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
     history: HistorySettings
     page: PageSettings = Field(default_factory=PageSettings)
+    latest: LatestSettings = Field(default_factory=LatestSettings)
     erase: EraseSettings
     airflow: AirflowSettings = Field(default_factory=AirflowSettings)
     lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)

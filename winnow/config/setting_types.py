@@ -119,6 +119,13 @@ def _page_url(value: object) -> str:
     return _webhook(value).rstrip("/")
 
 
+def _registry_url(value: object) -> str:
+    url = _webhook(value).rstrip("/")
+    if re.search(r"[@?#\s]", url):
+        raise ValueError("it must hold neither a user nor '?' or '#'; user and password are settings of their own")
+    return url
+
+
 def _dotted(value: object) -> str:
     path = _check_text(value)
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", path, re.ASCII):
@@ -246,6 +253,9 @@ Secret = Annotated[SecretStr | None, BeforeValidator(_check_text)]
 
 PageUrl = Annotated[str | None, BeforeValidator(_page_url)]
 """An http or https URL, without a slash at the end."""
+
+RegistryUrl = Annotated[str | None, BeforeValidator(_registry_url)]
+"""An http or https URL without credentials, and without a slash at the end."""
 
 Regex = Annotated[str, BeforeValidator(_regex)]
 """A regular expression."""

@@ -16,16 +16,27 @@ from winnow.config.definitions import (
     BY_NAME,
     DEFINITIONS,
     KAFKA_KEYS_WITHOUT_MEANING,
+    KEY_FORMAT,
+    KEY_SCHEMA,
+    LATEST_FIELDS,
     MAXIMUM_TAGS,
     TOPIC_KEY_OF_BROKER_NAME,
+    VALUE_ENVELOPE,
+    VALUE_FORMAT,
+    VALUE_SCHEMA,
 )
 from winnow.config.kafka_settings import KafkaRecord, describe_recorded
 from winnow.config.names import find_nearest
 from winnow.config.values import Value
 from winnow.errors import ConfigurationError
+from winnow.values.formats import Format
+from winnow.values.latest_fields import FieldRules, parse_fields
+from winnow.values.row_shape import Envelope, RowShape
 from winnow.values.strategies import Strategy
 
 COMPACT, DELETE = "compact", "delete"
+
+_WITH_FIELDS = frozenset({Format.JSON, Format.AVRO, Format.PROTOBUF, Format.JSON_SCHEMA})
 
 
 class KeylessPolicy(StrEnum):
@@ -82,6 +93,7 @@ class TopicConfig:
     late_arrival_ms: int
     retention_protect_latest: bool
     latest_table: bool
+    row_shape: RowShape
     follow: bool
     expectations: str
     owner: str
@@ -184,11 +196,23 @@ def _check_together(config: TopicConfig) -> None:
             "compaction.strategy.header must be specified."
             + _name_source(config, " ", "compaction.strategy", "compaction.strategy.header")
         )
+    if config.row_shape.envelope is not Envelope.NONE and config.row_shape.value_format not in _WITH_FIELDS:
+        raise ConfigurationError(
+            f"{VALUE_ENVELOPE}={config.row_shape.envelope} needs values with fields: {VALUE_FORMAT} must be one of "
+            f"{', '.join(sorted(_WITH_FIELDS))}" + _name_source(config, ". ", VALUE_ENVELOPE, VALUE_FORMAT)
+        )
     if len(config.tags) > MAXIMUM_TAGS:
         raise ConfigurationError(
             f"winnow.tags has {len(config.tags)} tags; a topic may have at most {MAXIMUM_TAGS}"
             + _name_source(config, ". ", "winnow.tags")
         )
+
+
+def _parse_fields(entries: tuple[str, ...]) -> FieldRules:
+    try:
+        return parse_fields(entries)
+    except ValueError as problem:
+        raise values.make_invalid_value_error(LATEST_FIELDS, ",".join(entries), str(problem)) from problem
 
 
 def _name_source(config: TopicConfig, joint: str, *names: str) -> str:
@@ -228,6 +252,14 @@ def _make_config(
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
         latest_table=cast(bool, found["winnow.latest.table"]),
+        row_shape=RowShape(
+            key_format=Format(str(found[KEY_FORMAT])),
+            value_format=Format(str(found[VALUE_FORMAT])),
+            key_schema=str(found[KEY_SCHEMA]),
+            value_schema=str(found[VALUE_SCHEMA]),
+            envelope=Envelope(str(found[VALUE_ENVELOPE])),
+            fields=_parse_fields(cast(tuple[str, ...], found[LATEST_FIELDS])),
+        ),
         follow=cast(bool, found["winnow.follow"]),
         expectations=str(found["winnow.expectations"]),
         owner=str(found["winnow.owner"]),

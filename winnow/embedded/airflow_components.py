@@ -35,6 +35,8 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
+PROGRAMS = {"scheduler": "winnow.embedded.airflow_scheduler"}
+"""Modules that run a component; Airflow itself runs the others."""
 STARTED_FIRST = ("api-server", "dag-processor")
 """A task asks the API server at once; one that the scheduler starts before it answers fails, and is tried again."""
 START_TIMEOUT_S = 180
@@ -67,7 +69,7 @@ class Components:
         with (self.logs / f"{name}.log").open("ab") as stream:
             # In its own session, so that Ctrl-C in the terminal reaches only this process.
             process = subprocess.Popen(
-                [sys.executable, "-m", "airflow", *COMPONENTS[name]],
+                [sys.executable, "-m", PROGRAMS.get(name, "airflow"), *COMPONENTS[name]],
                 env=self.airflow.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=stream,

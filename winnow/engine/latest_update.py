@@ -7,7 +7,6 @@ which a row changed are written again without it, together with small ones; new 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,21 +16,20 @@ import pyarrow as pa
 from winnow.engine.damage import CopyCountError
 from winnow.engine.key_changes import LogExtent, create_alive, create_candidates
 from winnow.engine.latest_records import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
+from winnow.engine.latest_rows import FILE_BYTES, RecordForm, TypedForm, find_root, write_rows
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.engine.task_resources import TaskBudget, open_connection
 from winnow.engine.winners import build_scan_sql
 from winnow.files import storage
-from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
+from winnow.files.duckdb_connection import fetch_one_row
 from winnow.files.page_checksums import check_local_pages
-from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema
+from winnow.files.segments import ARROW_SCHEMA
 from winnow.values.model import Segment
 from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:
     import duckdb
 
-FILE_BYTES: Final = 64 << 20
-"""Size to which files of the side table are written: the smaller, the less is written again for a changed row."""
 MAXIMUM_SMALL_FILES: Final = 8
 """Maximum files below half of :data:`FILE_BYTES` per partition before an update puts them together."""
 
@@ -51,29 +49,6 @@ class PartitionUpdate:
     rows_deleted: int = 0
 
 
-class RowWriter:
-    """Writes rows of one partition into files below ``folder``; on an exception it deletes them again."""
-
-    def __init__(self, partition: int, folder: str) -> None:
-        self._below = folder.rsplit("/", 2)[0]
-        self._writer = SegmentWriter(
-            partition=partition,
-            segment_bytes=FILE_BYTES,
-            name=lambda _: storage.join(folder, f"{uuid.uuid4().hex}.parquet"),
-            below=self._below,
-        )
-
-    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Segment, ...]:
-        """Write ``batches`` in offset order and return the files; they are complete, but not synced yet."""
-        try:
-            for batch in batches:
-                self._writer.write(cast_to_segment_schema(batch))
-            return self._writer.finish()
-        except BaseException:
-            storage.delete_unreferenced(self._writer.abandon(), below=self._below)
-            raise
-
-
 def update_partition(
     rows: Sequence[Segment],
     before: LogExtent,
@@ -83,11 +58,12 @@ def update_partition(
     budget: TaskBudget,
     *,
     folder: str,
+    form: RecordForm | TypedForm,
 ) -> PartitionUpdate:
     """Write the files that bring ``rows``, the latest state of ``before``, to the latest state of ``after``.
 
     ``after`` has to come from ``before`` by appends, compactions, retention and a raised log start alone, so that no
-    offset has another record than before. ``order`` is that by which ``rows`` were chosen.
+    offset has another record than before. ``order`` is that by which ``rows`` were chosen, ``form`` how they are held.
 
     Raises:
         CopyCountError: other rows were found than are to be written.
@@ -96,22 +72,27 @@ def update_partition(
     """
     involved = list(dict.fromkeys([*before.list_readable(), *after.list_readable()]))
     # On an object store pages are checked while they are read (winnow.files.checked_filesystem).
-    _check(rows, _IDENTIFYING)
+    if rows:
+        form.check_keys(rows, before)
     with open_connection(budget, [*involved, *rows]) as connection:
         if order.strategy is Strategy.OFFSET:
-            extent = _create_candidates_by_offset(connection, rows, before, after)
+            extent = _create_candidates_by_offset(connection, form, rows, before, after)
         else:
             _check(involved, _DECIDING)
             create_candidates(connection, before, after)
             extent = after
         _check([each for each in extent.list_readable() if each.tombstones], ("value",))
         create_alive(connection, "alive", extent, order, compares_records=False)
-        _create_changes(connection, rows)
-        return _write_changes(connection, rows, after, partition, folder)
+        _create_changes(connection, form, rows, before)
+        return _write_changes(connection, form, rows, after, partition, folder)
 
 
 def _create_candidates_by_offset(
-    connection: duckdb.DuckDBPyConnection, rows: Sequence[Segment], before: LogExtent, after: LogExtent
+    connection: duckdb.DuckDBPyConnection,
+    form: RecordForm | TypedForm,
+    rows: Sequence[Segment],
+    before: LogExtent,
+    after: LogExtent,
 ) -> LogExtent:
     """Create ``candidates(key)`` where the highest offset wins; return the extent in which their winners lie.
 
@@ -135,7 +116,12 @@ def _create_candidates_by_offset(
         if there
         else ""
     )
-    connection.execute(f"CREATE TEMP TABLE lost AS SELECT key FROM {build_scan_sql(rows)} AS held {gone}")
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE lost AS SELECT key FROM ({form.build_rows_sql(rows, before)}) AS held
+        SEMI JOIN (SELECT "offset" FROM ({form.build_offsets_sql(rows)}) AS held {gone}) AS missing USING ("offset")
+        """
+    )
     row = fetch_one_row(connection, "SELECT count(*) FROM lost ANTI JOIN candidates USING (key)")
     assert row is not None
     if not row[0]:
@@ -145,15 +131,16 @@ def _create_candidates_by_offset(
     return after
 
 
-def _create_changes(connection: duckdb.DuckDBPyConnection, rows: Sequence[Segment]) -> None:
+def _create_changes(
+    connection: duckdb.DuckDBPyConnection, form: RecordForm | TypedForm, rows: Sequence[Segment], before: LogExtent
+) -> None:
     """Create ``held(name, key, offset)``, the candidates' rows; ``gone``, those to remove; ``fresh``, those to add."""
     connection.execute('CREATE TEMP TABLE held (name VARCHAR, key BLOB, "offset" BIGINT)')
     if rows:
-        files = quote_file_list(segment.path for segment in rows)
         connection.execute(
             f"""
-            INSERT INTO held SELECT parse_filename(filename), key, "offset"
-            FROM read_parquet({files}, filename = true) AS there SEMI JOIN candidates USING (key)
+            INSERT INTO held SELECT name, key, "offset" FROM ({form.build_rows_sql(rows, before)}) AS there
+            SEMI JOIN candidates USING (key)
             """
         )
     connection.execute('CREATE TEMP TABLE gone AS SELECT * FROM held ANTI JOIN alive USING (key, "offset")')
@@ -163,7 +150,12 @@ def _create_changes(connection: duckdb.DuckDBPyConnection, rows: Sequence[Segmen
 
 
 def _write_changes(
-    connection: duckdb.DuckDBPyConnection, rows: Sequence[Segment], after: LogExtent, partition: int, folder: str
+    connection: duckdb.DuckDBPyConnection,
+    form: RecordForm | TypedForm,
+    rows: Sequence[Segment],
+    after: LogExtent,
+    partition: int,
+    folder: str,
 ) -> PartitionUpdate:
     counted = fetch_one_row(
         connection,
@@ -183,18 +175,36 @@ def _write_changes(
     if len(others) >= MAXIMUM_SMALL_FILES:
         touched += others
     sources = _list_sources(connection, after) if fresh else []
-    _check([*touched, *sources], ARROW_SCHEMA.names)
-    batches = _read_rows(connection, touched, sources)
-    added = RowWriter(partition, folder).write(batches)
-    expected = sum(segment.records for segment in touched) - gone + fresh
+    _check(sources, ARROW_SCHEMA.names)
+    check_local_pages((segment.path for segment in touched), None)
+    form.dropped.clear()
+    added = write_rows(form, partition, folder, _read_rows(connection, form, touched, sources))
+    dropped = len(form.dropped)
+    expected = sum(segment.records for segment in touched) - gone + fresh - dropped
     found = sum(segment.records for segment in added)
     if found != expected or not complete:
-        storage.delete_unreferenced((segment.path for segment in added), below=folder.rsplit("/", 2)[0])
+        storage.delete_unreferenced((segment.path for segment in added), below=find_root(folder))
         raise CopyCountError(
             f"{expected:,} rows of the latest state were to be written, but {found:,} records were read. Nothing of it "
             "counts; keep the log's files for analysis"
         )
-    return PartitionUpdate(added, tuple(touched), fresh - updated, updated, gone - updated)
+    deleted = _count_deleted_by_drop(connection, form.dropped)
+    return PartitionUpdate(
+        added, tuple(touched), fresh - updated - (dropped - deleted), updated - deleted, gone - updated + deleted
+    )
+
+
+def _count_deleted_by_drop(connection: duckdb.DuckDBPyConnection, dropped: Sequence[int]) -> int:
+    """Count the rows that go because the newer record of their key, at one of the offsets ``dropped``, is no row."""
+    if not dropped:
+        return 0
+    connection.execute('CREATE TEMP TABLE no_row AS SELECT unnest(?::BIGINT[]) AS "offset"', [list(dropped)])
+    row = fetch_one_row(
+        connection,
+        'SELECT count(*) FROM gone SEMI JOIN (SELECT key FROM fresh SEMI JOIN no_row USING ("offset")) USING (key)',
+    )
+    assert row is not None
+    return int(row[0])
 
 
 def _list_sources(connection: duckdb.DuckDBPyConnection, after: LogExtent) -> list[Segment]:
@@ -216,18 +226,25 @@ def _list_sources(connection: duckdb.DuckDBPyConnection, after: LogExtent) -> li
 
 
 def _read_rows(
-    connection: duckdb.DuckDBPyConnection, kept: Sequence[Segment], sources: Sequence[Segment]
+    connection: duckdb.DuckDBPyConnection,
+    form: RecordForm | TypedForm,
+    kept: Sequence[Segment],
+    sources: Sequence[Segment],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of ``kept`` that stay, and the fresh ones, by offset; what does not fit in memory is spilled."""
+    largest_bytes = max(each.size_bytes // max(1, each.records) for each in (*kept, *sources))
+    rows = max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))
     selects = []
-    if kept:
+    if kept and isinstance(form, RecordForm):
         selects.append(f'SELECT {_COLUMNS} FROM {build_scan_sql(kept)} AS held ANTI JOIN gone USING ("offset")')
     if sources:
         selects.append(f'SELECT {_COLUMNS} FROM {build_scan_sql(sources)} AS log SEMI JOIN fresh USING ("offset")')
-    relation = connection.sql(f'{" UNION ALL ".join(selects)} ORDER BY "offset"')
-    largest_bytes = max(each.size_bytes // max(1, each.records) for each in (*kept, *sources))
-    rows = max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))
-    yield from relation.to_arrow_reader(rows)
+    query = f'{" UNION ALL ".join(selects)} ORDER BY "offset"'
+    if isinstance(form, RecordForm):
+        return form.make_rows(connection.sql(query).to_arrow_reader(rows))
+    gone = connection.sql('SELECT "offset" FROM gone ORDER BY "offset"').fetchnumpy()["offset"]
+    fresh = form.make_rows(connection.sql(query).to_arrow_reader(rows)) if sources else iter(())
+    return form.merge_rows(kept, gone, fresh, rows)
 
 
 def _check(segments: Iterable[Segment], columns: Collection[str]) -> None:

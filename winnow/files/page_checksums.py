@@ -83,8 +83,8 @@ def check_pages(
                 raise make_damaged_page_error(uri)
 
 
-def check_local_pages(uris: Iterable[str], columns: Collection[str]) -> None:
-    """Run :func:`check_pages` on the local files among ``uris``, before DuckDB reads these columns of them.
+def check_local_pages(uris: Iterable[str], columns: Collection[str] | None) -> None:
+    """Run :func:`check_pages` on the local files among ``uris``, before these columns of them are read; None: all.
 
     On an object store it would be a second transfer.
 

@@ -20,6 +20,7 @@ from winnow.values.model import Segment
 from winnow.values.topic_state import SegmentDigest, TopicState
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
@@ -161,8 +162,8 @@ def require_below(topic: str, table: Table, path: str) -> None:
         raise _make_damage_error(topic, table.metadata_location, wrong)
 
 
-def find_contradiction(metadata: TableMetadata) -> str | None:
-    """Find what in the metadata of a table with a log's columns contradicts itself; None: nothing."""
+def find_contradiction(metadata: TableMetadata, columns: Schema = LOG_SCHEMA) -> str | None:
+    """Find what in the metadata of a table that has at least ``columns`` contradicts itself; None: nothing."""
     main = metadata.refs.get(MAIN)
     current = metadata.current_snapshot()
     if current is None and (metadata.snapshots or metadata.current_snapshot_id is not None or main is not None):
@@ -172,7 +173,7 @@ def find_contradiction(metadata: TableMetadata) -> str | None:
     if current is None and getattr(metadata, "last_sequence_number", 0) > 0:
         return "there were commits, and no snapshot is left"
     fields = {field.field_id: field for field in metadata.schema().fields}
-    for field in LOG_SCHEMA.fields:
+    for field in columns.fields:
         found = fields.get(field.field_id)
         if found is None or (found.name, type(found.field_type)) != (field.name, type(field.field_type)):
             return f"the schema has no column {field.name} as a topic has it (field id {field.field_id})"

@@ -24,11 +24,13 @@ from winnow.log.log_update import LogUpdate
 from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY, make_table_properties
+from winnow.log.typed_schema import list_required_columns, stage_schema
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
 
@@ -36,6 +38,7 @@ _SNAPSHOT: Final = "winnow.latest.snapshot-id"
 _COMMITTED: Final = "winnow.latest.snapshot-timestamp-ms"
 _UUID: Final = "winnow.latest.table-uuid"
 _ORDER: Final = "winnow.latest.order"
+_SHAPE: Final = "winnow.latest.shape"
 _OPERATION: Final = "winnow.operation"
 
 _BY_OFFSET = operator.attrgetter("first_offset")
@@ -46,13 +49,15 @@ class ReflectedLog:
     """The state of the log that a snapshot of the side table shows.
 
     ``snapshot_id`` and ``committed_ms``: the log's snapshot, and its time. ``table_uuid``: identity of the log's table.
-    ``order``: the order by which winners were chosen.
+    ``order``: the order by which winners were chosen. ``shape``: tells how columns are made of records
+    (:meth:`winnow.values.row_shape.RowShape.compute_digest`).
     """
 
     snapshot_id: int
     committed_ms: int
     table_uuid: str
     order: str
+    shape: str = ""
 
     def to_summary(self) -> dict[str, str]:
         """Return the properties of a snapshot that shows this."""
@@ -61,13 +66,20 @@ class ReflectedLog:
             _COMMITTED: str(self.committed_ms),
             _UUID: self.table_uuid,
             _ORDER: self.order,
+            **({_SHAPE: self.shape} if self.shape else {}),
         }
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, str]) -> ReflectedLog | None:
         """Read it from a snapshot's properties; None if another program wrote them."""
         try:
-            return cls(int(summary[_SNAPSHOT]), int(summary[_COMMITTED]), summary[_UUID], summary[_ORDER])
+            return cls(
+                int(summary[_SNAPSHOT]),
+                int(summary[_COMMITTED]),
+                summary[_UUID],
+                summary[_ORDER],
+                summary.get(_SHAPE, ""),
+            )
         except (KeyError, ValueError):
             return None
 
@@ -83,6 +95,12 @@ class LatestHead:
     def snapshot_id(self) -> int | None:
         """The newest snapshot's id; None: there is none."""
         return self.table.metadata.current_snapshot_id
+
+    def shows_other_shapes(self) -> bool:
+        """Check whether an older snapshot has columns that were made in another way than the newest one's."""
+        summaries = [snapshot.summary for snapshot in self.table.metadata.snapshots if snapshot.summary is not None]
+        shapes = {summary.additional_properties.get(_SHAPE, "") for summary in summaries}
+        return self.reflected is not None and bool(shapes - {self.reflected.shape})
 
 
 class LatestTable:
@@ -168,10 +186,12 @@ class LatestTable:
         add: Sequence[Segment],
         remove: Collection[Segment],
         operation: str,
+        schema: Schema | None = None,
     ) -> int | None:
         """Replace files by others in one snapshot over exactly ``head``; return its id, None if another came first.
 
-        ``head`` None: there was no table, and it is created.
+        ``head`` None: there was no table, and it is created. ``schema``: what the table's becomes in the same commit,
+        the one of the files in ``add``.
 
         Raises:
             CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
@@ -183,6 +203,8 @@ class LatestTable:
                 return None
             table = head.table
             transaction = StagedTransaction(table)
+            if schema is not None and schema.fields != table.schema().fields:
+                stage_schema(transaction, schema)
             producer = LogUpdate(
                 transaction,
                 table,
@@ -236,7 +258,7 @@ class LatestTable:
     def _make_head(self, table: Table) -> LatestHead:
         if not self.owns(table):
             raise self.make_foreign_table_error()
-        wrong = find_contradiction(table.metadata)
+        wrong = find_contradiction(table.metadata, list_required_columns(table.schema()))
         if wrong is not None:
             raise DamagedMetadataError(
                 f"The metadata of {self.name} are damaged, or another tool changed them: {wrong}.",

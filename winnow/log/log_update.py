@@ -79,8 +79,9 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         self._begun_ms = begun_ms
         self._files = ChecksumNames(table.io)
         super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, self._files)
+        metadata = transaction.table_metadata  # with a schema that is staged for these files
         for segment in add:
-            self.append_data_file(make_data_file(table, segment))
+            self.append_data_file(make_data_file(metadata, segment))
         self._live_before = sum(map(count_live_files, manifests))
         with reduce_garbage_collection():
             self._carried = self._carry(manifests, frozenset(remove), remove_from, adds=bool(add))

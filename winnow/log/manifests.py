@@ -186,7 +186,7 @@ def _make_segment_from_row(row: Row) -> Segment:
         size_bytes=size_bytes,
         min_timestamp_ms=decode_long(oldest) // 1000 if has_time else None,
         max_timestamp_ms=decode_long(youngest) // 1000 if has_time else None,
-        tombstones=nulls[_VALUE],
+        tombstones=nulls.get(_VALUE, 0),  # not counted in a typed table, which has none
         keyless=nulls.get(_KEY, 0),
     )
 

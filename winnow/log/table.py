@@ -27,9 +27,10 @@ from winnow.config.kafka_settings import KafkaRecord
 from winnow.files.segments import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_property, make_kafka_property
 from winnow.values.model import Segment
+from winnow.values.typed_columns import SystemColumn
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
 
 TOPIC_PROPERTY = "winnow.topic"
@@ -38,6 +39,8 @@ FENCE_PROPERTY = "winnow.fence"
 """An integer that only grows (:mod:`winnow.log.fence`). A rollback of the table does not reset properties."""
 LEAST_METADATA_NUMBER_PROPERTY = "winnow.least.metadata.number"
 """The next metadata file gets no lower number, in catalogs that name them by :mod:`winnow.log.sql_catalog`."""
+METRICS_PREFIX = "write.metadata.metrics.column."
+"""Begins the properties that say of single columns what other programs may write about their values."""
 _PARTITION, _OFFSET, _TIMESTAMP = FIELD_IDS["partition"], FIELD_IDS["offset"], FIELD_IDS["timestamp"]
 _KEY, _VALUE, _TIMESTAMP_TYPE = FIELD_IDS["key"], FIELD_IDS["value"], FIELD_IDS["timestampType"]
 
@@ -105,15 +108,13 @@ def make_log_properties(
 
 def make_table_properties(schema: Schema = LOG_SCHEMA) -> dict[str, str]:
     """Make table properties: no bounds of user bytes, name mapping, snapshot isolation, no retries."""
+    metrics = {_PARTITION: "full", _OFFSET: "full", _TIMESTAMP: "full", _KEY: "counts", _VALUE: "counts"}
+    metrics[FIELD_IDS["headers"]] = "counts"
+    names = {field.field_id: field.name for field in schema.fields}
     return {
         "schema.name-mapping.default": schema.name_mapping.model_dump_json(),
         "write.metadata.metrics.default": "counts",
-        "write.metadata.metrics.column.partition": "full",
-        "write.metadata.metrics.column.offset": "full",
-        "write.metadata.metrics.column.timestamp": "full",
-        "write.metadata.metrics.column.key": "counts",
-        "write.metadata.metrics.column.value": "counts",
-        "write.metadata.metrics.column.headers": "counts",
+        **{f"{METRICS_PREFIX}{names[number]}": mode for number, mode in metrics.items() if number in names},
         "write.delete.isolation-level": "snapshot",
         "write.update.isolation-level": "snapshot",
         "write.parquet.compression-codec": "zstd",
@@ -131,12 +132,18 @@ def find_sort_order_id(metadata: TableMetadata) -> int | None:
     return declared.order_id if declared.fields == LOG_SORT_ORDER.fields else None
 
 
-def make_data_file(table: Table, segment: Segment) -> DataFile:
+def make_data_file(metadata: TableMetadata, segment: Segment) -> DataFile:
     """Make the manifest entry of a segment from figures counted while it was written; its footer is not read again.
 
-    Bounds are given for partition, offset and timestamp only: key and value appear as counts.
+    Bounds are given for partition, offset and timestamp only: key and value appear as counts. Of a typed table, where
+    their ids are those of what could not be decoded, they do not appear.
     """
-    counts = dict.fromkeys((_PARTITION, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _KEY, _VALUE), segment.records)
+    counted = [_PARTITION, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _KEY, _VALUE]
+    nulls = {_PARTITION: 0, _OFFSET: 0, _KEY: segment.keyless, _VALUE: segment.tombstones}
+    if metadata.schema().find_column_name(_PARTITION) == SystemColumn.PARTITION:
+        counted = [_PARTITION, _OFFSET, _TIMESTAMP]
+        nulls = {_PARTITION: 0, _OFFSET: 0}
+    counts = dict.fromkeys(counted, segment.records)
     lower = {
         _PARTITION: to_bytes(IntegerType(), segment.partition),
         _OFFSET: to_bytes(LongType(), segment.first_offset),
@@ -157,14 +164,14 @@ def make_data_file(table: Table, segment: Segment) -> DataFile:
         file_size_in_bytes=segment.size_bytes,
         column_sizes={},
         value_counts=counts,
-        null_value_counts={_PARTITION: 0, _OFFSET: 0, _KEY: segment.keyless, _VALUE: segment.tombstones},
+        null_value_counts=nulls,
         nan_value_counts={},
         lower_bounds=lower,
         upper_bounds=upper,
         key_metadata=None,
         split_offsets=None,
         equality_ids=None,
-        sort_order_id=find_sort_order_id(table.metadata),
+        sort_order_id=find_sort_order_id(metadata),
     )
-    file.spec_id = table.metadata.default_spec_id
+    file.spec_id = metadata.default_spec_id
     return file

@@ -52,6 +52,10 @@ class GxSession:
         )
         self._site = site
         self._builder: Any = None
+        if site is None:
+            # GX would spend a sixth of each judgement on the text of a result that nobody reads.
+            results: Any = self._context.validation_results_store
+            results.serialize = lambda _: ""
 
     def prepare_pages(self) -> None:
         """Compile the templates of the pages, a third of the time of the first judgement. Writes no page."""

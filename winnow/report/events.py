@@ -172,6 +172,8 @@ EVENTS: tuple[EventDefinition, ...] = (
             "files_written",
             "files_replaced",
             "bytes_written",
+            "rows_not_decoded",
+            "columns_added",
             "duration_ms",
         ),
     ),

@@ -57,4 +57,3 @@ class Decoder(Protocol):
         Raises:
             ServiceError: a registry that is needed does not answer.
         """
-

@@ -10,9 +10,9 @@ from winnow.pipeline.connect.table_access import (
     Property,
     StoreKind,
     TableAccess,
+    select_columns,
 )
 from winnow.pipeline.latest.reader_names import SqlEngine
-from winnow.pipeline.latest.sql import select_records
 
 
 def connect_trino(access: TableAccess) -> str:
@@ -32,9 +32,9 @@ def connect_trino(access: TableAccess) -> str:
 /*
 {settings}
 */
-SELECT {select_records(SqlEngine.TRINO, access.text_columns)}
+SELECT {select_columns(SqlEngine.TRINO, access)}
 FROM {table}
-{where}ORDER BY "partition", "offset" LIMIT 20;
+{where}ORDER BY "{access.order[0]}", "{access.order[1]}" LIMIT 20;
 """
 
 
@@ -132,9 +132,9 @@ SET 'execution.runtime-mode' = 'batch';
 CREATE CATALOG {access.table[0]} WITH (
 {given}
 );
-SELECT {select_records(SqlEngine.FLINK, access.text_columns)}
+SELECT {select_columns(SqlEngine.FLINK, access)}
 FROM {quoted}
-{where}ORDER BY `partition`, `offset` LIMIT 20;
+{where}ORDER BY `{access.order[0]}`, `{access.order[1]}` LIMIT 20;
 """
 
 
@@ -148,13 +148,14 @@ def connect_clickhouse(access: TableAccess) -> str:
     where = f" WHERE {condition}" if condition else ""
     database = access.namespace
     name = "`" + access.topic.replace("`", "``") + "`"
+    shown = "*" if access.is_typed else "partition, offset, timestamp, key, value"
     return f"""\
 -- ClickHouse 25 or later, with the credentials of the server (use_environment_credentials; on GCS an HMAC key).
 -- A local folder has to lie below user_files_path, or be read by clickhouse-local or chdb.
 -- Without the setting, ClickHouse takes each file's order for that of the whole table, and rows come out of order.
 CREATE DATABASE IF NOT EXISTS {database};
 CREATE OR REPLACE VIEW {database}.{name} AS SELECT * FROM {_choose_clickhouse_source(access)}{where};
-SELECT partition, offset, timestamp, key, value FROM {database}.{name} ORDER BY partition, offset LIMIT 20
+SELECT {shown} FROM {database}.{name} ORDER BY {", ".join(access.order)} LIMIT 20
 SETTINGS optimize_read_in_order = 0;
 """
 

@@ -12,9 +12,9 @@ from winnow.pipeline.connect.table_access import (
     CatalogKind,
     StoreKind,
     TableAccess,
+    select_columns,
 )
 from winnow.pipeline.latest.reader_names import SqlEngine
-from winnow.pipeline.latest.sql import select_records
 
 SQLITE_JAR = "org.xerial:sqlite-jdbc:3.54.1.0"
 POSTGRES_JAR = "org.postgresql:postgresql:42.7.14"
@@ -101,8 +101,8 @@ spark = (
     .getOrCreate()
 )
 spark.sql(
-    "SELECT {select_records(SqlEngine.SPARK, access.text_columns)} "
-    "FROM {table} {where}ORDER BY partition, offset LIMIT 20"
+    "SELECT {select_columns(SqlEngine.SPARK, access)} "
+    "FROM {table} {where}ORDER BY {", ".join(access.order)} LIMIT 20"
 ).show(truncate=False)
 '''
 
@@ -113,11 +113,13 @@ def connect_pyiceberg(access: TableAccess) -> str:
         f'"{name}": show(row["{name}"])' if name in access.text_columns else f'"{name}": row["{name}"]'
         for name in RECORD_COLUMNS
     )
+    row = "row" if access.is_typed else f"{{{shown}}}"
+    partition, offset = access.order
     return f"""\
 {_write_head(access)}{_load_table(access)}
 {_DEFINE_SHOW if access.text_columns else ""}rows = table.scan({_build_row_filter(access)}limit=20).to_arrow()
-for row in rows.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist():
-    print({{{shown}}})
+for row in rows.sort_by([("{partition}", "ascending"), ("{offset}", "ascending")]).to_pylist():
+    print({row})
 """
 
 
@@ -136,11 +138,12 @@ def connect_pandas(access: TableAccess) -> str:
         f'frame["{name}"] = frame["{name}"].str.decode("utf-8", errors="replace")\n'
         for name in sorted(access.text_columns)
     )
+    selected = ("*",) if access.is_typed else RECORD_COLUMNS
     return f"""\
 {_write_head(access, "pandas")}{_load_table(access)}
-columns = {RECORD_COLUMNS!r}
+columns = {selected!r}
 frame = table.scan({_build_row_filter(access)}selected_fields=columns, limit=20).to_pandas()
-{decoded}print(frame.sort_values(["partition", "offset"]).to_string())
+{decoded}print(frame.sort_values({list(access.order)!r}).to_string())
 """
 
 
@@ -155,12 +158,13 @@ def connect_polars(access: TableAccess) -> str:
         f"rows = rows.with_columns(pl.col({decoded}).map_elements(show, return_dtype=pl.String))\n" if decoded else ""
     )
     reader = ', reader_override="pyiceberg"' if access.store in {StoreKind.AZURE, StoreKind.HDFS} else ""
+    selected = "" if access.is_typed else f".select({', '.join(_quote_name(name) for name in RECORD_COLUMNS)})"
     return f"""\
 {_write_head(access, "polars")}import polars as pl
 
 {_load_table(access)}
 {_DEFINE_SHOW if decoded else ""}frame = pl.scan_iceberg(table{reader}){readable}
-rows = frame.select({", ".join(f'"{name}"' for name in RECORD_COLUMNS)}).sort("partition", "offset").head(20).collect()
+rows = frame{selected}.sort("{access.order[0]}", "{access.order[1]}").head(20).collect()
 {decode}with pl.Config(tbl_rows=20):
     print(rows)
 """
@@ -176,13 +180,13 @@ def connect_daft(access: TableAccess) -> str:
         f'daft.col("{name}")' + ('.try_decode("utf-8")' if name in access.text_columns else "")
         for name in RECORD_COLUMNS
     )
+    selection = "" if access.is_typed else f"frame = frame.select({columns})\n"
     return f"""\
 {_write_head(access, "daft")}import daft
 
 {_load_table(access)}
 frame = daft.read_iceberg(table){readable}
-frame = frame.select({columns})
-frame.sort(["partition", "offset"]).limit(20).show(20)
+{selection}frame.sort({list(access.order)!r}).limit(20).show(20)
 """
 
 
@@ -196,8 +200,8 @@ log = duckdb.connect()
 log.register("winnow_files", files)
 log.sql('''CREATE VIEW {name} AS FROM winnow_files{_build_where(access)}''')
 log.sql('''
-  SELECT {select_records(SqlEngine.DUCKDB, access.text_columns)}
-  FROM {name} ORDER BY "partition", "offset" LIMIT 20
+  SELECT {select_columns(SqlEngine.DUCKDB, access)}
+  FROM {name} ORDER BY "{access.order[0]}", "{access.order[1]}" LIMIT 20
 ''').show()
 """
 
@@ -206,6 +210,7 @@ def connect_dbt(access: TableAccess) -> str:
     """Write a dbt project on DuckDB, as a shell script: a Python model of the records, and its first rows."""
     model = re.sub(r"[^A-Za-z0-9_]", "_", access.topic)
     loading = textwrap.indent(_load_files(access), "    ")
+    order = ", ".join(access.order) if access.is_typed else "1, 2"
     # Later than 1.11 it downloads a part of itself from GitHub while it is installed.
     return f"""\
 # A POSIX shell with Python and {_list_requirements(access)}, dbt-duckdb, "dbt-core<1.12"{_name_secrets(access)}
@@ -227,18 +232,23 @@ def model(dbt, session):
 {loading}
     session.register("winnow_files", files)
     return session.sql('''
-      SELECT {select_records(SqlEngine.DUCKDB, access.text_columns)}
+      SELECT {select_columns(SqlEngine.DUCKDB, access)}
       FROM winnow_files{_build_where(access)}
     ''')
 END
 cd winnow_dbt
 dbt run --quiet --profiles-dir . --select {model}
-python -c 'import duckdb; duckdb.connect("winnow.duckdb").sql("FROM \\"{model}\\" ORDER BY 1, 2 LIMIT 20").show()'
+python -c 'import duckdb; duckdb.connect("winnow.duckdb").sql("FROM \\"{model}\\" ORDER BY {order} LIMIT 20").show()'
 """
 
 
 def _load_files(access: TableAccess) -> str:
-    """Write what makes ``files`` a dataset of Arrow's over the table's files, of which there may be none."""
+    """Write what makes ``files`` a dataset of Arrow's over the table's files, of which there may be none.
+
+    A dataset finds columns by their names; so of a typed table PyIceberg, which knows their ids, reads the rows.
+    """
+    if access.is_typed:
+        return f"{_load_table(access)}\nfiles = table.scan().to_arrow()"
     if access.store is StoreKind.AZURE:
         imported = "import fsspec\nimport pyarrow.dataset as ds\n"
         store = (
@@ -271,7 +281,7 @@ def _write_head(access: TableAccess, *more: str) -> str:
 
 
 def _describe_columns(access: TableAccess) -> str:
-    raw = [name for name in ("key", "value") if name not in access.text_columns]
+    raw = [name for name in ("key", "value") if name not in access.text_columns and not access.is_typed]
     return f"# {' and '.join(raw)} as bytes: the newest records are not text\n" if raw else ""
 
 

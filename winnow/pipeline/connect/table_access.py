@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from urllib.parse import urlsplit
 
@@ -18,6 +18,8 @@ from winnow.config.settings import Settings
 from winnow.errors import DamagedSegmentError, RunAgainError
 from winnow.files import object_store, storage
 from winnow.log.namespaces import CATALOG_NAME
+from winnow.pipeline.latest.reader_names import SqlEngine
+from winnow.pipeline.latest.sql import select_records
 from winnow.pipeline.read.browse import open_partition
 from winnow.pipeline.topics.topic_view import TopicView
 
@@ -85,7 +87,9 @@ class JdbcAddress:
 class TableAccess:
     """How the table of ``topic`` is reached. ``location``: its folder. ``log_starts``: by partition, where needed.
 
-    ``text_columns``: those of key and value that hold text, so that a program can show them as such.
+    ``text_columns``: those of key and value that hold text, so that a program can show them as such. ``is_typed``:
+    it is the table of the latest state with typed columns. Their names are users', so no program has them, and older
+    files may have fewer, or others by name.
     """
 
     topic: str
@@ -97,6 +101,12 @@ class TableAccess:
     store: StoreKind
     log_starts: Mapping[int, int]
     text_columns: frozenset[str] = frozenset()
+    is_typed: bool = False
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """The columns of a row's place: partition and offset."""
+        return ("__partition", "__offset") if self.is_typed else ("partition", "offset")
 
     @property
     def jdbc(self) -> JdbcAddress | None:
@@ -146,6 +156,23 @@ def describe_access(settings: Settings, view: TopicView) -> TableAccess:
         log_starts=starts,
         text_columns=find_text_columns(view),
     )
+
+
+def describe_typed_access(settings: Settings, view: TopicView, namespace: str, location: str) -> TableAccess:
+    """Describe how the table of the topic's latest state in typed columns is reached, whose folder is ``location``."""
+    return replace(
+        describe_access(settings, view),
+        namespace=namespace,
+        location=location,
+        log_starts={},
+        text_columns=frozenset(),
+        is_typed=True,
+    )
+
+
+def select_columns(engine: SqlEngine, access: TableAccess) -> str:
+    """Build the list of columns of a first query."""
+    return "*" if access.is_typed else select_records(engine, access.text_columns)
 
 
 def find_text_columns(view: TopicView) -> frozenset[str]:

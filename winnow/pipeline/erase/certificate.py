@@ -16,12 +16,15 @@ import pyarrow.parquet as pq
 
 from winnow.arrivals.erased_records import ErasedRecords, select_counting_erasures
 from winnow.clock import format_ms
+from winnow.engine.key_changes import LogExtent
+from winnow.engine.latest_rows import count_rows_without_record
 from winnow.errors import DamagedMetadataError, DeletedTopicError, UnknownTopicError, UsageError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment_columns, translate_read_errors
 from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.log.typed_schema import is_typed
 from winnow.pipeline.admin.erased_versions import AbsenceProofs
 from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.erased_keys import load_secret
@@ -29,6 +32,7 @@ from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
 from winnow.values.erasures import Approval, ErasedFile, ErasureDocument, KeyDigester, decode_digests
+from winnow.values.model import Segment
 from winnow.values.topic_state import ErasureReference
 
 _MAXIMUM_ENTRIES: Final = 500
@@ -306,6 +310,11 @@ def _verify(installation: Installation, log: TopicLog, head: Head, document: Era
                     old += 1
                 else:
                     later += 1
+    for partition, rows in _list_typed_rows(installation, log).items():
+        files, size_bytes = files + len(rows), size_bytes + sum(segment.size_bytes for segment in rows)
+        state = head.state.partitions[partition]
+        extent = LogExtent(log.segments(head).get(partition, ()), state.log_start_offset, state.log_end_offset)
+        old += count_rows_without_record(rows, extent, installation.budget)
     return VerifiedAbsence(installation.now_ms(), files, size_bytes, old, later, tombstones)
 
 
@@ -321,13 +330,23 @@ def _is_old(document: ErasureDocument, partition: int, offset: int | None, times
     return timestamp_ms is not None and timestamp_ms <= document.at_ms
 
 
+def _list_typed_rows(installation: Installation, log: TopicLog) -> dict[int, tuple[Segment, ...]]:
+    """List the files of the table of the latest state if its columns are typed: no key can be read in them.
+
+    Each row is that of a record of the log, whose keys have been read.
+    """
+    table = installation.log.latest_table(log.topic)
+    present = table.load()
+    return table.segments(present) if present is not None and is_typed(present.table.schema()) else {}
+
+
 def _iterate_files(
     installation: Installation, log: TopicLog, head: Head
 ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
     """Yield size, partition and rows of each file: of the log, of the table of the latest state, of the quarantine."""
     table = installation.log.latest_table(log.topic)
     present = table.load()
-    latest = {} if present is None else table.segments(present)
+    latest = {} if present is None or is_typed(present.table.schema()) else table.segments(present)
     for segment in chain.from_iterable((*log.segments(head).values(), *latest.values())):
         yield segment.size_bytes, segment.partition, read_segment_columns(segment, _COLUMNS)
     for entry in installation.log.quarantine(log.topic, head).files():

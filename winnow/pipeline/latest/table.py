@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from winnow.clock import format_ms
-from winnow.engine.key_changes import LogExtent
-from winnow.engine.latest_records import read_latest_records
-from winnow.engine.latest_update import PartitionUpdate, RowWriter, update_partition
+from winnow.engine.latest_rows import RecordForm, TypedForm
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import (
     CommitConflictError,
@@ -34,11 +32,17 @@ from winnow.files import storage
 from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
+from winnow.log.snapshot_expiry import NO_GRACE_MS
 from winnow.log.topics import TopicLogs
+from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, get_present_order
+from winnow.pipeline.latest.decoders import compute_shape, make_row_maker
+from winnow.pipeline.latest.judgement import require_sound_change
+from winnow.pipeline.latest.row_maker import RowMaker
+from winnow.pipeline.latest.state import get_present_order
+from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
+from winnow.pipeline.latest.table_files import sweep_latest_table
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
-from winnow.planning.cleanable import PartitionLog
 from winnow.report.events import log_event
 from winnow.values.model import Segment
 
@@ -57,7 +61,8 @@ class LatestUpdate:
 
     ``reflects``: the log's snapshot that the table shows now; None: the log is empty and there is no table.
     ``snapshot_id``: the table's. ``rebuilt``: why the table was rewritten as a whole, None if it was not. Of such a
-    table every row counts as inserted.
+    table every row counts as inserted. ``rows_not_decoded``: how many of the written rows could not be decoded.
+    ``columns_added``: columns that the table did not have before.
     """
 
     topic: str
@@ -73,23 +78,8 @@ class LatestUpdate:
     files_written: int = 0
     files_replaced: int = 0
     bytes_written: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _TableChange:
-    """What an update changes in each partition."""
-
-    parts: Sequence[PartitionUpdate]
-
-    @property
-    def added(self) -> list[Segment]:
-        """The files that go into the table."""
-        return [segment for part in self.parts for segment in part.added]
-
-    @property
-    def removed(self) -> list[Segment]:
-        """The files that leave it."""
-        return [segment for part in self.parts for segment in part.removed]
+    rows_not_decoded: int = 0
+    columns_added: tuple[str, ...] = ()
 
 
 def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
@@ -101,6 +91,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
         CommitUnknownError: the catalog did not confirm the commit.
         ForeignTableError: another program created or changed the table.
         DamagedSegmentError: a segment or a file of the table is missing or cannot be read.
+        ConfigurationError: the schema of keys or values cannot be had.
+        ValidationFailedError, ValidationBrokenError: what was written was judged wrong, or could not be judged.
         RunAgainError: a segment was swept meanwhile.
         ServiceError: catalog or object store do not answer, or disk or memory are exhausted.
     """
@@ -116,6 +108,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
                 left="Nothing of this one counts.",
                 next=f"Run it again: winnow latest-table update {topic}",
             )
+    if _shows_hidden_fields(installation, topic):
+        sweep_latest_table(installation, topic, installation.now_ms(), NO_GRACE_MS)
     if done.changed:
         log_event(
             "latest_updated",
@@ -130,9 +124,20 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
             files_written=done.files_written,
             files_replaced=done.files_replaced,
             bytes_written=done.bytes_written,
+            rows_not_decoded=done.rows_not_decoded,
+            columns_added=len(done.columns_added),
             duration_ms=installation.now_ms() - started_ms,
         )
     return done
+
+
+def _shows_hidden_fields(installation: Installation, topic: str) -> bool:
+    """Check whether a snapshot of before shows fields that are hidden or masked now."""
+    topic_log = installation.log.open(topic)
+    if not topic_log.config(topic_log.head()).row_shape.fields.hides:
+        return False
+    head = installation.log.latest_table(topic).load()
+    return head is not None and head.shows_other_shapes()
 
 
 def update_after_publish(installation: Installation, topic: str, head: Head) -> None:
@@ -226,7 +231,13 @@ def _update_from(
     if snapshot is None:
         return LatestUpdate(topic, table.name, False, None, None)
     order = get_present_order(view.rules)
-    reflected = ReflectedLog(snapshot.snapshot_id, snapshot.timestamp_ms, view.head.table_uuid, _name_order(order))
+    reflected = ReflectedLog(
+        snapshot.snapshot_id,
+        snapshot.timestamp_ms,
+        view.head.table_uuid,
+        _name_order(order),
+        compute_shape(installation, topic, view.config.row_shape),
+    )
     rows = {} if present is None else table.segments(present)
     base, why = _find_base(view, present, reflected)
     if base is not None and present is not None and _shows_same(view, base):
@@ -239,10 +250,17 @@ def _update_from(
         present = table.create()
         if present is None:
             return None
-    change = _write_change(
-        installation, view, order, rows, base, storage.join(table.location, "data", uuid.uuid4().hex)
-    )
-    return _commit(table, present, reflected, rows, change, None if base is not None else why)
+    maker = make_row_maker(installation, view, present, goes_on=_has_shape(present, reflected.shape))
+    form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
+    folder = storage.join(table.location, "data", uuid.uuid4().hex)
+    change = ChangeWriter(installation, view, order, form, folder).write(rows, base)
+    if maker is not None:
+        try:
+            require_sound_change(installation, view, order, maker, rows, change, reflected)
+        except BaseException:
+            storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
+            raise
+    return _commit(table, present, reflected, rows, change, None if base is not None else why, maker)
 
 
 def _name_order(order: RecordOrder) -> str:
@@ -258,6 +276,8 @@ def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog
         return None, "the topic was created anew"
     if shown.order != wanted.order:
         return None, "the topic's strategy is another one"
+    if shown.shape != wanted.shape:
+        return None, "its columns are made in another way"
     if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
         return None, "the snapshot of the log that it reflected has expired"
     try:
@@ -267,6 +287,10 @@ def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog
     if not contains_history(view.head.state, base.state):
         return None, "records that it reflected were taken back"
     return base, ""
+
+
+def _has_shape(present: LatestHead | None, shape: str) -> bool:
+    return present is not None and present.reflected is not None and present.reflected.shape == shape
 
 
 def _shows_same(view: TopicView, base: Head) -> bool:
@@ -282,99 +306,14 @@ def _list_bounds(head: Head) -> dict[int, tuple[int, int]]:
     return {number: (each.log_start_offset, each.log_end_offset) for number, each in head.state.partitions.items()}
 
 
-def _write_change(
-    installation: Installation,
-    view: TopicView,
-    order: RecordOrder,
-    rows: Mapping[int, tuple[Segment, ...]],
-    base: Head | None,
-    folder: str,
-) -> _TableChange:
-    """Write the files of an update from ``base``, or of all rows if there is none; on a failure delete them again."""
-    parts: list[PartitionUpdate] = []
-    former = {} if base is None else view.log.segments(base)
-    try:
-        for each in view.partitions:
-            mine = rows.get(each.partition, ())
-            if base is None:
-                parts.append(_rewrite_partition(installation, view, each, order, mine, folder))
-            else:
-                parts.append(
-                    _update_partition(installation, view, each, order, mine, _get_extent(base, former, each), folder)
-                )
-        if base is None:
-            known = {each.partition for each in view.partitions}
-            parts += [PartitionUpdate(removed=files) for number, files in rows.items() if number not in known]
-        change = _TableChange(parts)
-        storage.sync(segment.path for segment in change.added)
-    except BaseException:
-        written = (segment.path for part in parts for segment in part.added)
-        storage.delete_unreferenced(written, below=folder.rsplit("/", 2)[0])
-        raise
-    return change
-
-
-def _get_extent(head: Head, segments: Mapping[int, tuple[Segment, ...]], each: PartitionLog) -> LogExtent:
-    state = head.state.partitions.get(each.partition)
-    if state is None:  # the partition was added since
-        return LogExtent((), 0, 0)
-    return LogExtent(segments.get(each.partition, ()), state.log_start_offset, state.log_end_offset)
-
-
-def _update_partition(
-    installation: Installation,
-    view: TopicView,
-    each: PartitionLog,
-    order: RecordOrder,
-    rows: Sequence[Segment],
-    before: LogExtent,
-    folder: str,
-) -> PartitionUpdate:
-    after = LogExtent(each.segments, each.state.log_start_offset, each.state.log_end_offset)
-    if before == after:
-        return PartitionUpdate()
-    try:
-        with explain_scan_errors(view.log, each):
-            return update_partition(rows, before, after, each.partition, order, installation.budget, folder=folder)
-    except DamagedSegmentError as problem:
-        damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
-        if damaged is None:
-            raise
-        topic = each.topic
-        raise DamagedSegmentError(
-            f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}.",
-            left="The log is not concerned.",
-            next=(
-                f"Drop the table and have it written anew: winnow latest-table drop {topic}, then winnow latest-table "
-                f"update {topic}"
-            ),
-        ) from problem
-
-
-def _rewrite_partition(
-    installation: Installation,
-    view: TopicView,
-    each: PartitionLog,
-    order: RecordOrder,
-    rows: Sequence[Segment],
-    folder: str,
-) -> PartitionUpdate:
-    added: tuple[Segment, ...] = ()
-    if each.segments:
-        with explain_scan_errors(view.log, each):
-            added = RowWriter(each.partition, folder).write(
-                read_latest_records(build_partition_plan(each), order, installation.budget)
-            )
-    return PartitionUpdate(added, tuple(rows), rows_inserted=sum(segment.records for segment in added))
-
-
 def _commit(
     table: LatestTable,
     present: LatestHead | None,
     reflected: ReflectedLog,
     rows: Mapping[int, tuple[Segment, ...]],
-    change: _TableChange,
+    change: TableChange,
     rebuilt: str | None,
+    maker: RowMaker | None,
 ) -> LatestUpdate | None:
     try:
         snapshot_id = table.commit(
@@ -383,6 +322,7 @@ def _commit(
             add=change.added,
             remove=change.removed,
             operation="update-latest" if rebuilt is None else "rebuild-latest",
+            schema=(TypedSchema() if maker is None else maker.table_schema).schema,
         )
     except CommitUnknownError:
         raise  # the table may name the files
@@ -408,4 +348,6 @@ def _commit(
         files_written=len(change.added),
         files_replaced=len(change.removed),
         bytes_written=sum(segment.size_bytes for segment in change.added),
+        rows_not_decoded=0 if maker is None else maker.rows_not_decoded,
+        columns_added=() if maker is None else maker.list_added_columns(),
     )

@@ -87,9 +87,9 @@ class KeyScan:
         if self._headers:
             names = ", ".join(quote_literal(name) for name in self._headers)
             headers = f"list_filter(headers, lambda h: h.key IN ({names}))"
-        for chunk in _build_chunks(self._segments):
+        for chunk in build_chunks(self._segments):
             files = quote_file_list(segment.path for segment in chunk)
-            with _explain_read_errors(self._log, chunk):
+            with explain_read_errors(self._log, chunk):
                 check_local_pages([segment.path for segment in chunk], READ_COLUMNS)
                 self._connection.execute(
                     f'INSERT INTO found SELECT "offset", "timestamp", {headers} FROM read_parquet({files}) '
@@ -103,7 +103,7 @@ class KeyScan:
         """Return the key of the record at ``offset``, which must exist; None if it has no key."""
         segment = find_segment(self._segments, offset)
         assert segment is not None
-        with _explain_read_errors(self._log, [segment]):
+        with explain_read_errors(self._log, [segment]):
             check_local_pages([segment.path], ("offset", "key"))
             (key,) = self._row(
                 f'SELECT key FROM read_parquet({quote_file_list([segment.path])}) WHERE "offset" = {offset}'
@@ -127,7 +127,7 @@ class KeyScan:
 
     def read_coordinates(self, offsets: Iterable[int], header: str | None) -> Mapping[int, RecordCoordinates]:
         """Return coordinates by offset; offsets without a record are left out."""
-        with _explain_read_errors(self._log, self._segments):
+        with explain_read_errors(self._log, self._segments):
             return find_coordinates(self._connection, self._segments, set(offsets), header)
 
     def find_offset_from(self, offset: int) -> int | None:
@@ -136,7 +136,7 @@ class KeyScan:
             if segment.last_offset < offset:
                 continue
             first = max(offset, self._log.state.log_start_offset)
-            with _explain_read_errors(self._log, [segment]):
+            with explain_read_errors(self._log, [segment]):
                 check_local_pages([segment.path], ("offset",))
                 files = quote_file_list([segment.path])
                 (found,) = self._row(f'SELECT min("offset") FROM read_parquet({files}) WHERE "offset" >= {first}')
@@ -154,7 +154,8 @@ def find_segment(segments: Sequence[Segment], offset: int) -> Segment | None:
     return next((s for s in segments if s.first_offset <= offset <= s.last_offset), None)
 
 
-def _build_chunks(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+def build_chunks(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Yield ``segments`` in chunks that are read at once."""
     chunk: list[Segment] = []
     for segment in segments:
         chunk.append(segment)
@@ -170,7 +171,7 @@ def _build_offset_condition(start: int, end: int | None) -> str:
 
 
 @contextlib.contextmanager
-def _explain_read_errors(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
+def explain_read_errors(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
     """Turn a read error into one that names the segment, without any of its bytes."""
     try:
         yield

@@ -1,0 +1,90 @@
+"""``winnow schemas list``: which schemas keys and values begin with; what a registry says of them, or why not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_runner import record, winnow, write_lines
+from tests.support.schema_registry import serve_answers
+from winnow.pipeline.read.schema_ids import MAXIMUM_LISTED_IDS
+
+pytestmark = pytest.mark.usefixtures("winnow_home")
+
+
+def frame(schema_id: int, body: str = "") -> str:
+    return (b"\0" + schema_id.to_bytes(4)).decode("latin-1") + body
+
+
+def make_topic(path: Path, keys_and_values: list[tuple[str | None, str | None]], partitions: int = 1) -> None:
+    winnow("topics", "create", "orders", "--partitions", partitions, "--config", "cleanup.policy=compact,delete")
+    records = [
+        record(key, value, partition=number % partitions, offset=number // partitions)
+        for number, (key, value) in enumerate(keys_and_values)
+    ]
+    winnow("ingest", "files", "orders", write_lines(path, records))
+
+
+def test_ids_of_keys_and_values_are_counted(tmp_path: Path) -> None:
+    """Over all partitions; tombstones are left out, what begins with no id is counted apart, and no byte is shown."""
+    values = [frame(7, "secret"), frame(7), frame(9, "x"), "\0\0\0\0", "secret", None, frame(7)]
+    make_topic(tmp_path / "a.jsonl", [(frame(3, f"{number}"), value) for number, value in enumerate(values)], 2)
+    answer = winnow("schemas", "list", "orders", "--json")
+    document = answer.document
+    assert [(use["column"], use["schema_id"], use["records"]) for use in document["uses"]] == [
+        ("key", 3, 7),
+        ("value", 7, 3),
+        ("value", 9, 1),
+    ]
+    assert document["unframed"] == {"key": 0, "value": 2}
+    assert document["unlisted"] == {"key": 0, "value": 0}
+    assert document["problem"] == "No schema registry is set (schema_registry.url)."
+    shown = winnow("schemas", "list", "orders")
+    assert "No schema registry is set" in shown.stderr
+    for line in (("value", "7", "3"), ("value", "none", "2")):
+        assert any(line == tuple(words.split()) for words in shown.stdout.splitlines()), shown.stdout
+    assert "secret" not in f"{answer} {shown}"
+
+
+def test_records_below_the_log_start_are_not_counted(tmp_path: Path) -> None:
+    """They are deleted; their files may still be there."""
+    make_topic(tmp_path / "a.jsonl", [("a", frame(1)), ("b", frame(2)), ("c", frame(3))])
+    winnow("topics", "delete-records", "orders", "--before-offset", "0:2")
+    assert [use["schema_id"] for use in winnow("schemas", "list", "orders", "--json").document["uses"]] == [3]
+
+
+def test_ever_new_ids_are_listed_up_to_a_limit(tmp_path: Path) -> None:
+    """Numbers as keys look like framed datums; the rest is counted together."""
+    more = MAXIMUM_LISTED_IDS + 5
+    make_topic(tmp_path / "a.jsonl", [(frame(number % 128 + (number // 128 << 8), "x"), "v") for number in range(more)])
+    document = winnow("schemas", "list", "orders", "--json").document
+    assert len(document["uses"]) == MAXIMUM_LISTED_IDS
+    assert document["unlisted"] == {"key": 5, "value": 0}
+
+
+def test_registry_says_what_a_schema_is_or_why_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts are there either way."""
+    make_topic(tmp_path / "a.jsonl", [("a", frame(1)), ("b", frame(2))])
+
+    def answer(path: str) -> tuple[int, bytes]:
+        if "/2" in path:
+            return 404, b'{"error_code": 40403}'
+        found = [{"subject": "s", "version": 4}] if path.endswith("versions") else {"schema": '"int"'}
+        return 200, json.dumps(found).encode()
+
+    with serve_answers(answer) as (url, _):
+        monkeypatch.setenv("WINNOW_SCHEMA_REGISTRY__URL", url)
+        uses = winnow("schemas", "list", "orders", "--json").document["uses"]
+    assert [(use["schema_id"], use["kind"], use["subjects"]) for use in uses] == [(1, "AVRO", ["s 4"]), (2, "", [])]
+    document = winnow("schemas", "list", "orders", "--json").document
+    assert [use["records"] for use in document["uses"]] == [1, 1]
+    assert "cannot be reached" in document["problem"]
+
+
+def test_topic_without_records_says_so(tmp_path: Path) -> None:
+    """And an unknown one is an error."""
+    winnow("topics", "create", "orders", "--partitions", 1)
+    assert winnow("schemas", "list", "orders").stderr == "orders has no records.\n"
+    assert "nothing" in winnow("schemas", "list", "nothing", code=2).stderr

@@ -1,0 +1,86 @@
+"""Mutants of schemas: what is read of hostile bytes and documents, what a registry is asked and told."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import always, never, replace, return_value, set_keyword
+from tests.mutants.mutant import Mutant
+
+_LIMITS = "test_value_that_no_column_holds_is_an_error_of_its_datum"
+_HOSTILE_AVRO = "test_hostile_schemas_of_avro_are_refused"
+_HOSTILE_JSON = "test_hostile_schemas_of_json_are_refused"
+_HOSTILE_PROTOBUF = "test_hostile_documents_of_protobuf_are_refused"
+_HOSTILE_REGISTRY = "test_hostile_answers_are_errors_of_the_datums"
+_DOWN = "test_registry_that_is_down_slow_or_refuses_is_an_error_of_a_service"
+_ONCE = "test_no_id_is_asked_for_twice_and_bytes_that_are_no_datums_not_without_end"
+
+SCHEMAS = (
+    Mutant("avro-bytes-left-over", "a datum of Avro may have more bytes than its schema says")
+    .changes("_make_parser.parse", never("stream"))
+    .caught_by("test_damaged_datums_of_avro_are_errors_of_those_datums_only"),
+    Mutant("avro-branches-from-the-end", "a negative index counts branches and symbols from the last")
+    .changes("avro._make_readable", replace("{'type': 'union', **branches}", "list(branches.values())"))
+    .caught_by("test_negative_index_of_a_symbol_or_branch_is_an_error"),
+    Mutant("avro-believes-marks", "a document may say that it was parsed before")
+    .changes("avro._strip", replace("name in _KEPT", "True"))
+    .caught_by("test_document_that_claims_to_be_parsed_is_not_believed"),
+    Mutant("avro-types-multiply", "names that are written out may double without end")
+    .changes("_Types._require_light", never("weight"))
+    .caught_by(_HOSTILE_AVRO),
+    Mutant("avro-lists-of-nothing", "a list may have any number of values that take no bytes")
+    .changes("_Types.weigh", never("size_bytes"))
+    .caught_by(_HOSTILE_AVRO),
+    Mutant("values-wrap-around", "a number beyond its column is taken as it is")
+    .changes("_collect_between.collect", never("bounds"))
+    .caught_by(_LIMITS),
+    Mutant("decimal-too-long", "a decimal may have more digits than its column")
+    .changes("make_decimal.convert", always("limit"))
+    .caught_by(_LIMITS),
+    Mutant("row-of-wrong-value-kept", "a row whose value did not fit stays, with null in its place")
+    .changes("read_datums", never("problems"))
+    .caught_by(_LIMITS),
+    Mutant("json-columns-without-end", "properties may multiply by references")
+    .changes("json_schema._Types.make_column", never("MAXIMUM_COLUMNS"))
+    .caught_by(_HOSTILE_JSON),
+    Mutant("json-shapes-unchecked", "anything may stand where an object or a list should")
+    .changes("_require_shape", never("is_right"))
+    .caught_by("test_errors_name_the_field_and_quote_nothing"),
+    Mutant("json-digits-lost", "numbers in JSON text pass through those of the processor")
+    .changes("json_schema._DECODER", set_keyword("float_hook", "float"))
+    .caught_by("test_numbers_in_json_text_keep_every_digit"),
+    Mutant("protobuf-writes-anywhere", "the name of a referenced document is a path to anywhere")
+    .changes("protobuf_files._write", never("parts"))
+    .caught_by(_HOSTILE_PROTOBUF),
+    Mutant("protobuf-presence-ignored", "what a datum leaves out is never null")
+    .changes("_Types._make_field", never("has_presence"))
+    .caught_by("test_rows_of_any_message_equal_those_of_the_plain_decoder"),
+    Mutant("schema-of-any-size", "a document may be of any size")
+    .changes("require_readable_size", never("MAXIMUM_SCHEMA_BYTES"))
+    .caught_by(_HOSTILE_AVRO),
+    Mutant("former-names-merged", "row types that differ in former names only are one")
+    .changes("FramedDecoder.list_row_types", set_keyword("check_metadata", "False"))
+    .caught_by("test_row_types_come_by_id_each_once_with_their_former_names"),
+    Mutant("schema-of-another-kind", "a document is read whatever its kind")
+    .changes("FramedDecoder._make", never("kind"))
+    .caught_by("test_json_with_a_schema_is_read"),
+    Mutant("registry-follows-redirects", "credentials go wherever a registry points")
+    .changes("SchemaRegistry.__init__", set_keyword("follow_redirects", "True"))
+    .caught_by(_DOWN),
+    Mutant("registry-of-any-certificate", "the registry's certificate may be of any authority")
+    .changes("_make_tls_context", replace("ssl.create_default_context(cafile=A)", "ssl._create_unverified_context()"))
+    .caught_by("test_certificates_of_both_sides_are_checked"),
+    Mutant("registry-missing-everywhere", "any page that is not there means that there is no such schema")
+    .changes("_is_problem", return_value("True", "error_code"))
+    .caught_by(_DOWN),
+    Mutant("registry-answers-without-end", "an answer of any size is read")
+    .changes("SchemaRegistry._ask", never("_MAXIMUM_ANSWER_BYTES"))
+    .caught_by("test_answer_without_end_is_not_read_to_its_end"),
+    Mutant("registry-circles", "a document may refer to itself")
+    .changes("_Collector._find", replace("key in above", "False"))
+    .caught_by(_HOSTILE_REGISTRY),
+    Mutant("registry-asked-again", "an id that is missing is asked for each time")
+    .changes("SchemaCache.find_document", always("_known"))
+    .caught_by(_ONCE),
+    Mutant("registry-asked-for-noise", "bytes that are no datums are asked for without end")
+    .changes("SchemaCache.find_document", never("_missing"))
+    .caught_by(_ONCE),
+)

@@ -1,0 +1,36 @@
+"""Mutants of the typed table: which rows it has, what judges it, and what of it must go."""
+
+from __future__ import annotations
+
+from tests.mutants.changes import never, replace, return_value
+from tests.mutants.mutant import Mutant
+
+TYPED_TABLE = (
+    Mutant("typed-lost-row-unnoticed", "an update that lost a row is committed")
+    .changes("latest_facts._compute", replace("0 if A else B", "0"))
+    .caught_by("test_every_update_is_judged_before_its_commit"),
+    Mutant("typed-masks-left-out", "rows are written as they were decoded, whatever the rules say")
+    .changes("RowMaker._mask", replace("mask_rows(A, B, C, D)", "A"))
+    .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
+    Mutant("typed-raw-beside-masks", "the bytes that masks hide stand in __raw")
+    .changes("RowMaker._set_schema", replace("A if B else ()", "()"))
+    .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
+    Mutant("typed-old-snapshots-stay", "a snapshot of before shows fields that are hidden now")
+    .changes("LatestHead.shows_other_shapes", return_value("False", "shapes"))
+    .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
+    Mutant("typed-form-goes-on", "a table goes on although its rows are made in another way")
+    .changes("table._find_base", never("shape"))
+    .caught_by("test_another_form_of_columns_rewrites_the_table_and_no_form_makes_it_one_of_records_again"),
+    Mutant("typed-deleted-rows-stay", "a row that was deleted in the database is a row without fields")
+    .changes("RowMaker.convert", never("deleted"))
+    .caught_by("test_the_typed_table_of_change_events_is_the_table"),
+    Mutant("typed-rows-out-of-place", "the rows of several schemas in one batch are given to each other's records")
+    .changes("row_maker._gather", replace("np.arange(A)", "np.arange(A)[::-1]"))
+    .caught_by("test_rows_equal_the_oracle_s_winners_after_any_history"),
+    Mutant("typed-gone-rows-stay", "a row that was superseded stays in its file")
+    .changes("TypedForm._read_file", never("is_gone"))
+    .caught_by("test_rows_equal_the_oracle_s_winners_after_any_history"),
+    Mutant("typed-proof-empty", "the proof that an erased key is gone does not look at typed rows")
+    .changes("count_rows_without_record", replace("int(A[0])", "0"))
+    .caught_by("test_rows_whose_records_are_not_in_the_log_are_counted"),
+)

@@ -1,0 +1,177 @@
+"""Computes a second time, by other SQL, which records the table of a topic's latest state has to show.
+
+The first computation is the engine's (:mod:`winnow.engine.latest_update`), which finds changes; here every key's
+greatest record is found in the log anew, and the offsets of the files that readers would see are compared with theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from winnow.errors import ValidationBrokenError
+from winnow.files.checked_reading import check_before_duckdb
+from winnow.files.duckdb_connection import fetch_one_row, open_connection, quote_file_list, quote_literal
+from winnow.files.segments import FIELD_IDS
+from winnow.quality.fact_table import TaskBudget
+from winnow.values.model import Segment
+from winnow.values.strategies import Strategy
+
+if TYPE_CHECKING:
+    import duckdb
+
+NOTHING_UPDATED: Final = "The table is as before."
+
+
+@dataclass(frozen=True, slots=True)
+class LatestPartition:
+    """One topic partition of the table as it is to be.
+
+    ``rows``: its files. ``segments``: those of the log in [``start_offset``, ``end_offset``). ``strategy`` and
+    ``header``: how winners are chosen. ``error_column_id``: field id of the column that says why a row was not decoded.
+    ``drops_rows``: whether a record may be no row, so that a missing one is no fault.
+    """
+
+    partition: int
+    rows: Sequence[Segment]
+    segments: Sequence[Segment]
+    start_offset: int
+    end_offset: int
+    strategy: Strategy
+    header: str | None
+    error_column_id: int
+    drops_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LatestFacts:
+    """What was found. Zero in a sound result but for the counts and ``rows_not_decoded``.
+
+    ``rows_missing``: greatest records that are no tombstones and not there. ``rows_stray``: rows of other records.
+    ``rows_doubled``: further rows of one record. ``rows_unaccounted``: difference to what the manifest would say.
+    """
+
+    partition: int
+    rows: int
+    rows_missing: int
+    rows_stray: int
+    rows_doubled: int
+    rows_beyond_end: int
+    rows_unaccounted: int
+    rows_not_decoded: int
+
+
+def compute_latest_facts(
+    topic: str, partitions: Sequence[LatestPartition], *, budget: TaskBudget
+) -> list[dict[str, int | str]]:
+    """Compute a row for each partition.
+
+    Raises:
+        DamagedSegmentError: a segment is not what was written.
+        ValidationBrokenError: a check could not be carried out.
+    """
+    import duckdb
+
+    facts: list[dict[str, int | str]] = []
+    for partition in partitions:
+        columns = {"key", "offset", "value", *_ORDERING[partition.strategy]}
+        check_before_duckdb(topic, partition.segments, columns, after=NOTHING_UPDATED)
+        check_before_duckdb(topic, partition.rows, {"__offset", "__error"}, after=NOTHING_UPDATED)
+        try:
+            with open_connection(
+                memory_limit_bytes=budget.memory_limit_bytes,
+                threads=budget.threads,
+                spill_folder=budget.spill_folder,
+                uris=[segment.path for segment in (*partition.rows, *partition.segments)],
+            ) as connection:
+                facts.append(dict(asdict(_compute(connection, partition))))
+        except duckdb.Error as problem:
+            raise ValidationBrokenError(
+                f"The table of the latest state of {topic}-{partition.partition} could not be checked "
+                f"({type(problem).__name__}).",
+                left=NOTHING_UPDATED,
+                next=f"Run it again: winnow latest-table update {topic}",
+            ) from None
+    return facts
+
+
+_ORDERING: Final = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
+
+
+def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) -> LatestFacts:
+    _create_shown(connection, partition)
+    _create_wanted(connection, partition)
+    counts = fetch_one_row(
+        connection,
+        f"""
+        SELECT (SELECT count(*) FROM shown),
+               (SELECT count(*) FROM wanted ANTI JOIN shown USING (place)),
+               (SELECT count(*) FROM (SELECT DISTINCT place FROM shown) ANTI JOIN wanted USING (place)),
+               (SELECT count(*) - count(DISTINCT place) FROM shown),
+               (SELECT count(*) FROM shown WHERE place IS NULL OR place >= {partition.end_offset}),
+               (SELECT count(*) FROM shown WHERE problem IS NOT NULL)
+        """,
+    )
+    assert counts is not None
+    rows, missing, stray, doubled, beyond, not_decoded = counts
+    return LatestFacts(
+        partition.partition,
+        rows,
+        0 if partition.drops_rows else missing,
+        stray,
+        doubled,
+        beyond,
+        abs(sum(segment.records for segment in partition.rows) - rows),
+        not_decoded,
+    )
+
+
+def _create_shown(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) -> None:
+    """Create ``shown(place, problem)``: the offset of each row, and why it was not decoded."""
+    source = "(SELECT NULL::BIGINT AS place, NULL::VARCHAR AS problem WHERE false)"
+    if partition.rows:
+        files = quote_file_list(segment.path for segment in partition.rows)
+        columns = (
+            f"MAP {{{FIELD_IDS['offset']}: {{name: 'place', type: 'BIGINT', default_value: NULL}}, "
+            f"{partition.error_column_id}: {{name: 'problem', type: 'VARCHAR', default_value: NULL}}}}"
+        )
+        source = f"read_parquet({files}, schema = {columns})"
+    connection.execute(f"CREATE TEMP TABLE shown AS SELECT place, problem FROM {source}")
+
+
+def _create_wanted(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) -> None:
+    """Create ``wanted(place)``: the offset of each key's greatest record, if that is no tombstone."""
+    if not partition.segments:
+        connection.execute("CREATE TEMP TABLE wanted (place BIGINT)")
+        return
+    readable = f'"offset" >= {partition.start_offset} AND "offset" < {partition.end_offset} AND key IS NOT NULL'
+    files = quote_file_list(segment.path for segment in partition.segments)
+    version = _build_version_sql(partition.strategy, partition.header)
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE wanted AS
+        SELECT greatest.place AS place FROM (
+            SELECT max(struct_pack(version := {version}, place := "offset")) AS greatest
+            FROM read_parquet({files}) WHERE {readable} GROUP BY key
+        )
+        """
+    )
+    with_tombstones = [segment.path for segment in partition.segments if segment.tombstones]
+    if with_tombstones:
+        tombstones = f"read_parquet({quote_file_list(with_tombstones)}) WHERE {readable} AND value IS NULL"
+        connection.execute(f'DELETE FROM wanted WHERE place IN (SELECT "offset" FROM {tombstones})')
+
+
+def _build_version_sql(strategy: Strategy, header: str | None) -> str:
+    """Build SQL for what decides before the offset. Eight bytes of a header order as text: sign first, then digits."""
+    if strategy is Strategy.OFFSET:
+        return "0"
+    if strategy is Strategy.TIMESTAMP:
+        return 'coalesce(epoch_us("timestamp") // 1000, -1)'
+    value = f"list_last(list_filter(headers, lambda entry: entry.key = {quote_literal(header or '')})).value"
+    digits = f"hex({value})"
+    return (
+        f"CASE WHEN octet_length({value}) = 8 "
+        f"THEN CASE WHEN {digits} < '8' THEN '2' ELSE '1' END || {digits} ELSE '0' END"
+    )
