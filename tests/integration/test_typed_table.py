@@ -23,6 +23,7 @@ from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
+from winnow.pipeline.latest import judgement
 from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 
@@ -232,3 +233,16 @@ def test_a_deleted_topic_comes_back_with_its_typed_table(world: World) -> None:
     world.ingest([record(1, b"b", b'{"n":2}')])
     update(world)
     assert [row["n"] for row in read_table(world)] == [1, 2]
+
+
+def test_a_table_that_follows_ingests_shows_each_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong with the table is a warning: the records are in the log."""
+    create(world, winnow_value_format="string", winnow_latest_update="ingest")
+    for number in range(3):
+        world.ingest([record(number, b"k", b"%d" % number)])
+        assert [row["value"] for row in read_table(world)] == [str(number)]
+    with monkeypatch.context() as patch:
+        patch.setattr(judgement, "compute_latest_facts", lambda *_, **__: 1 // 0)
+        world.ingest([record(3, b"k", b"3")])
+    assert [row["value"] for row in read_table(world)] == ["2"]
+    assert update(world).rows_updated == 1
