@@ -25,8 +25,7 @@ from winnow.values.row_shape import Envelope
 from winnow.values.typed_columns import Side, SystemColumn
 
 _RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
-
-
+"""The columns that show what rules hide."""
 _NO_CHANGE: Final = "It is no change of a row in Debezium's envelope."
 
 Mask = npt.NDArray[np.bool_]
