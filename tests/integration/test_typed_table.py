@@ -246,3 +246,15 @@ def test_a_table_that_follows_ingests_shows_each_of_them(world: World, monkeypat
         world.ingest([record(3, b"k", b"3")])
     assert [row["value"] for row in read_table(world)] == ["2"]
     assert update(world).rows_updated == 1
+
+
+@pytest.mark.parametrize("values", [(), (b"1",)], ids=["empty", "other-keys"])
+def test_erasing_a_key_that_no_row_has_is_through_at_once(world: World, values: tuple[bytes, ...]) -> None:
+    """The table says that it shows the log after the erasure, although nothing of it changed."""
+    create(world, winnow_value_format="string")
+    world.ingest([record(place, b"other", value) for place, value in enumerate(values)])
+    update(world)
+    report = erase_keys(world.installation, EraseRequest(TOPIC, (b"anna",), "request 4711"))
+    (reference,) = world.head().state.erasures
+    assert (reference.erasure_id, reference.deleted_at_ms is None) == (report.erasure_id, False)
+    assert not update(world).changed
