@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import time_machine
@@ -19,16 +20,19 @@ from tests.support.world import (
     run_between_head_and_commit,
 )
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import CommitConflictError, CommitUnknownError, PlanVoidError
+from winnow.errors import CommitConflictError, CommitUnknownError, DamagedMetadataError, PlanVoidError
 from winnow.files import storage
-from winnow.log.snapshot_expiry import FileReferences
+from winnow.log.head import Head
+from winnow.log.snapshot_expiry import FileReferences, list_kept_states, list_state_places
 from winnow.log.snapshot_expiry import collect_references as references_of
 from winnow.log.state import STATE_PROPERTY, StateReference
+from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
 from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.installation import Installation
 from winnow.planning.plans import PlanReference
 from winnow.store import RunState
 from winnow.values.topic_state import RetiredFile
@@ -361,4 +365,29 @@ def test_a_sweep_that_read_metadata_which_another_one_removed_says_run_it_again(
     with pytest.raises(CommitConflictError, match="Run it again"):
         after(world, GRACE_MS - 1)
     assert after(world, 2 * GRACE_MS).files_deleted > 0
+    assert world.read() == compute_survivors(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("is_expired", "error"), [(True, CommitConflictError), (False, DamagedMetadataError)], ids=["swept", "lost"]
+)
+def test_a_state_that_another_sweep_removed_is_not_taken_for_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: type[Exception], *, is_expired: bool
+) -> None:
+    """It is read late, where it is asked whether a kept snapshot names an ingest call that died."""
+    genuine = leftovers.delete_of_ingests
+
+    def overtake(installation: Installation, head: Head, *more: Any) -> Any:
+        (oldest, *_) = head.table.metadata.snapshots
+        for place in list_state_places(head.table, oldest):
+            storage.delete(place)
+        if is_expired:
+            world.head().table.maintenance.expire_snapshots().by_ids([oldest.snapshot_id]).commit()
+        list(list_kept_states(TOPIC, head.table))
+        return genuine(installation, head, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leftovers, "delete_of_ingests", overtake)
+        with pytest.raises(error):
+            after(world, GRACE_MS - 1)
     assert world.read() == compute_survivors(FIRST)

@@ -19,9 +19,13 @@ from winnow.engine.key_changes import LogExtent
 from winnow.engine.latest_rows import TypedForm, count_rows_without_record
 from winnow.errors import ConfigurationError, ValidationFailedError
 from winnow.log.topic_configuration import set_config
+from winnow.pipeline.backup.create import create_backup
+from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
+from winnow.pipeline.latest import judgement
 from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
+from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 
 KEEPS = {"winnow.latest.table": "true"}
 ALWAYS_DUE = {"segment_ms": "1", "min_cleanable_dirty_ratio": "0"}
@@ -204,3 +208,53 @@ def test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots(
     latest = world.folder / "home" / "warehouse" / "winnow_latest"
     columns = {name for path in latest.rglob("*.parquet") for name in pq.read_schema(path).names}
     assert columns == set(rows[0])
+
+
+def test_a_typed_table_comes_back_from_a_backup_and_goes_on(world: World) -> None:
+    create(world, winnow_value_format="json", winnow_key_format="string")
+    world.ingest([record(0, b"a", b'{"n":1}'), record(1, b"b", b'{"n":2}')])
+    update(world)
+    create_backup(world.installation, str(world.folder / "backup"))
+    (world.folder / "home").rename(world.folder / "aside")
+    with open_world(world.folder, world.clock) as restored:
+        restore_backup(restored.installation, str(world.folder / "backup"))
+        restored.ingest([record(2, b"a", b'{"n":3,"new":true}')])
+        done = update(restored)
+        assert (done.rebuilt, done.rows_updated, done.columns_added) == (None, 1, ("new",))
+        assert [(row["key"], row["n"], row["new"]) for row in read_table(restored)] == [("b", 2, None), ("a", 3, True)]
+
+
+def test_a_deleted_topic_comes_back_with_its_typed_table(world: World) -> None:
+    create(world, winnow_value_format="json")
+    world.ingest([record(0, b"a", b'{"n":1}')])
+    update(world)
+    delete_topic(world.installation, TOPIC)
+    restore_topic(world.installation, TOPIC)
+    world.ingest([record(1, b"b", b'{"n":2}')])
+    update(world)
+    assert [row["n"] for row in read_table(world)] == [1, 2]
+
+
+def test_a_table_that_follows_ingests_shows_each_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong with the table is a warning: the records are in the log."""
+    create(world, winnow_value_format="string", winnow_latest_update="ingest")
+    for number in range(3):
+        world.ingest([record(number, b"k", b"%d" % number)])
+        assert [row["value"] for row in read_table(world)] == [str(number)]
+    with monkeypatch.context() as patch:
+        patch.setattr(judgement, "compute_latest_facts", lambda *_, **__: 1 // 0)
+        world.ingest([record(3, b"k", b"3")])
+    assert [row["value"] for row in read_table(world)] == ["2"]
+    assert update(world).rows_updated == 1
+
+
+@pytest.mark.parametrize("values", [(), (b"1",)], ids=["empty", "other-keys"])
+def test_erasing_a_key_that_no_row_has_is_through_at_once(world: World, values: tuple[bytes, ...]) -> None:
+    """The table says that it shows the log after the erasure, although nothing of it changed."""
+    create(world, winnow_value_format="string")
+    world.ingest([record(place, b"other", value) for place, value in enumerate(values)])
+    update(world)
+    report = erase_keys(world.installation, EraseRequest(TOPIC, (b"anna",), "request 4711"))
+    (reference,) = world.head().state.erasures
+    assert (reference.erasure_id, reference.deleted_at_ms is None) == (report.erasure_id, False)
+    assert not update(world).changed

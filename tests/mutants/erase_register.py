@@ -13,7 +13,7 @@ ERASE_REGISTER = (
     .changes("lift_erasure", drop_statement("require_registered"))
     .caught_by("test_every_erasure_and_lift_is_in_the_register_as_it_was_committed"),
     Mutant("erase-without-a-register", "keys are erased, and then it turns out that the register cannot be written")
-    .changes("_Erasure.__init__", drop_statement("require_writable"))
+    .changes("_Erasure.__init__", drop_statement("begin_life"))
     .caught_by("test_register_that_cannot_be_written_refuses_before_anything_is_done[False]"),
     Mutant("certificate-though-unregistered", "a certificate is closed of an erasure that an older state undoes")
     .changes("make_certificate", never("exists", "deleted_at_ms"))

@@ -56,9 +56,6 @@ SCHEMAS = (
     Mutant("schema-of-any-size", "a document may be of any size")
     .changes("require_readable_size", never("MAXIMUM_SCHEMA_BYTES"))
     .caught_by(_HOSTILE_AVRO),
-    Mutant("former-names-merged", "row types that differ in former names only are one")
-    .changes("FramedDecoder.list_row_types", set_keyword("check_metadata", "False"))
-    .caught_by("test_row_types_come_by_id_each_once_with_their_former_names"),
     Mutant("schema-of-another-kind", "a document is read whatever its kind")
     .changes("FramedDecoder._make", never("kind"))
     .caught_by("test_json_with_a_schema_is_read"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import never, replace, return_value
+from tests.mutants.changes import drop_operand, never, replace, return_value
 from tests.mutants.mutant import Mutant
 
 TYPED_TABLE = (
@@ -30,6 +30,12 @@ TYPED_TABLE = (
     Mutant("typed-gone-rows-stay", "a row that was superseded stays in its file")
     .changes("TypedForm._read_file", never("is_gone"))
     .caught_by("test_rows_equal_the_oracle_s_winners_after_any_history"),
+    Mutant("latest-not-after-erasure", "a table that shows no erased key is not said to be that of the log after it")
+    .changes("table._shows_same", drop_operand("_list_erasures"))
+    .caught_by("test_erasing_a_key_that_no_row_has_is_through_at_once"),
+    Mutant("latest-late-after-ingests", "a table that is to follow ingests waits for a publish")
+    .changes("commit_prepared", never("UpdateTime"))
+    .caught_by("test_a_table_that_follows_ingests_shows_each_of_them"),
     Mutant("typed-proof-empty", "the proof that an erased key is gone does not look at typed rows")
     .changes("count_rows_without_record", replace("int(A[0])", "0"))
     .caught_by("test_rows_whose_records_are_not_in_the_log_are_counted"),

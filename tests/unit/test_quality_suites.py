@@ -89,7 +89,7 @@ def test_no_bound_of_the_structural_suite_is_too_big_for_a_double() -> None:
 def test_an_unknown_suite_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     """Extra suites are listed too."""
     write(tmp_path, "mine", expectation())
-    with pytest.raises(ConfigurationError, match="compaction, erasure, example_json_values, mine"):
+    with pytest.raises(ConfigurationError, match="compaction, erasure, example_json_values, latest, mine"):
         load_suite("yours", tmp_path)
 
 

@@ -11,7 +11,7 @@ from winnow.config.topic import KeylessPolicy, TopicConfig, is_topic_key, list_e
 from winnow.errors import ConfigurationError
 from winnow.values.formats import Format
 from winnow.values.latest_fields import FieldRule, FieldRules
-from winnow.values.row_shape import Envelope
+from winnow.values.row_shape import Envelope, UpdateTime
 from winnow.values.strategies import Strategy
 
 LONG_MIN = -(2**63)
@@ -232,6 +232,13 @@ ROWS = (
         False,
         (("true", True), ("False", False)),
         (("yes", "Expected value to be either true or false"),),
+    ),
+    Row(
+        "winnow.latest.update",
+        "latest_update",
+        UpdateTime.PUBLISH,
+        (("publish", UpdateTime.PUBLISH), ("ingest", UpdateTime.INGEST)),
+        (("60", "String must be one of: publish, ingest"),),
     ),
     Row(
         "winnow.key.format",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
 from winnow.values.formats import Format
-from winnow.values.row_shape import Envelope
+from winnow.values.row_shape import Envelope, UpdateTime
 from winnow.values.strategies import Strategy
 
 MAXIMUM_LONG = 2**63 - 1
@@ -25,6 +25,9 @@ MAXIMUM_TAGS = 20
 
 LATEST_TABLE = "winnow.latest.table"
 """The key that has a topic keep a table of its latest state."""
+
+LATEST_UPDATE = "winnow.latest.update"
+"""The key that says when that table is brought up to date."""
 
 KEY_FORMAT, VALUE_FORMAT = "winnow.key.format", "winnow.value.format"
 """The keys that say what the bytes of keys and values are."""
@@ -302,6 +305,14 @@ DEFINITIONS: tuple[Definition, ...] = (
         "false",
         None,
         "Whether each publish brings the table winnow_latest.TOPIC up to date: the latest state, a row for each key.",
+    ),
+    Definition(
+        LATEST_UPDATE,
+        ValueType.STRING,
+        UpdateTime.PUBLISH,
+        OneOf(tuple(UpdateTime)),
+        "When winnow_latest.TOPIC is brought up to date: with each publish, or with each ingest, too. An "
+        "update costs what the files cost in which a row changes.",
     ),
     Definition(
         KEY_FORMAT,

@@ -19,6 +19,7 @@ from winnow.config.definitions import (
     KEY_FORMAT,
     KEY_SCHEMA,
     LATEST_FIELDS,
+    LATEST_UPDATE,
     MAXIMUM_TAGS,
     TOPIC_KEY_OF_BROKER_NAME,
     VALUE_ENVELOPE,
@@ -31,7 +32,7 @@ from winnow.config.values import Value
 from winnow.errors import ConfigurationError
 from winnow.values.formats import Format
 from winnow.values.latest_fields import FieldRules, parse_fields
-from winnow.values.row_shape import Envelope, RowShape
+from winnow.values.row_shape import Envelope, RowShape, UpdateTime
 from winnow.values.strategies import Strategy
 
 COMPACT, DELETE = "compact", "delete"
@@ -93,6 +94,7 @@ class TopicConfig:
     late_arrival_ms: int
     retention_protect_latest: bool
     latest_table: bool
+    latest_update: UpdateTime
     row_shape: RowShape
     follow: bool
     expectations: str
@@ -252,6 +254,7 @@ def _make_config(
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
         latest_table=cast(bool, found["winnow.latest.table"]),
+        latest_update=UpdateTime(str(found[LATEST_UPDATE])),
         row_shape=RowShape(
             key_format=Format(str(found[KEY_FORMAT])),
             value_format=Format(str(found[VALUE_FORMAT])),

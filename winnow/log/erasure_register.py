@@ -49,8 +49,22 @@ class ErasureRegister:
         Raises:
             ConfigurationError: they cannot.
         """
+        self._write_marker(self.place)
+
+    def begin_life(self, topic: str, table_uuid: str) -> None:
+        """Make the folder of one life of a topic known before its first erasure is committed.
+
+        Else a process that dies between that commit and the document leaves a register that seems to be another one.
+
+        Raises:
+            ConfigurationError: it cannot be written.
+        """
+        self._write_marker(self.place)
+        self._write_marker(self.locate_life(topic, table_uuid))
+
+    def _write_marker(self, folder: str) -> None:
         try:
-            storage.write_bytes(storage.join(self.place, _MARKER), _SAYING)
+            storage.write_bytes(storage.join(folder, _MARKER), _SAYING)
         except (OSError, ServiceError) as problem:
             raise ConfigurationError(
                 f"The register of erasures cannot be written to {self.place} ({type(problem).__name__}).",

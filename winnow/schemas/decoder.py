@@ -30,29 +30,12 @@ class DecodedBatch:
 
 
 class Decoder(Protocol):
-    """Decodes the datums of one format.
-
-    The columns of a table have to be known before its first row is written, so batches pass twice: through ``survey``,
-    which notes the schemas that they need, and through ``decode``.
-    """
-
-    def survey(self, datums: pa.Array) -> None:
-        """Note what schemas ``datums``, bytes without nulls, were written with.
-
-        A datum without a usable schema is no error here: :meth:`decode` says so of each.
-
-        Raises:
-            ServiceError: a registry that is needed does not answer.
-        """
-
-    def list_row_types(self) -> Sequence[pa.StructType]:
-        """List the row types of what was surveyed, each once, in the order of their schemas, oldest first.
-
-        A field's metadata may have ``aliases``: its former names, separated by commas.
-        """
+    """Decodes the datums of one format."""
 
     def decode(self, datums: pa.Array) -> DecodedBatch:
         """Decode ``datums``, bytes without nulls.
+
+        A field's metadata in the groups' types may have ``aliases``: its former names, separated by commas.
 
         Raises:
             ServiceError: a registry that is needed does not answer.

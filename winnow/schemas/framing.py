@@ -7,13 +7,13 @@ of the first message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.schemas.columns import Positions, make_arrow_type
+from winnow.schemas.columns import Positions
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup
 from winnow.schemas.documents import MAXIMUM_DEPTH, SchemaDocument, SchemaSource, UnusableSchemaError
 from winnow.schemas.reader import DatumReader, read_datums
@@ -35,13 +35,6 @@ class BareDecoder:
     def __init__(self, reader: DatumReader) -> None:
         self._reader = reader
 
-    def survey(self, datums: pa.Array) -> None:
-        """Do nothing: there is one row type."""
-
-    def list_row_types(self) -> Sequence[pa.StructType]:
-        """Return the one row type."""
-        return [make_arrow_type(self._reader.record)]
-
     def decode(self, datums: pa.Array) -> DecodedBatch:
         """Decode datums."""
         positions, rows, errors = read_datums(self._reader, datums.to_pylist(), np.arange(len(datums)))
@@ -60,25 +53,6 @@ class FramedDecoder:
         self._make_reader = make_reader
         self._has_paths = has_paths
         self._readers: dict[tuple[int, MessagePath], DatumReader | str] = {}
-
-    def survey(self, datums: pa.Array) -> None:
-        """Note the schemas of ``datums``; raises ServiceError where their source does not answer."""
-        for schema_id, positions in find_schema_ids(datums).items():
-            paths = self._group_by_path(datums, positions)[0] if self._has_paths else {(): positions}
-            for path in paths:
-                self._find_reader(schema_id, path)
-
-    def list_row_types(self) -> Sequence[pa.StructType]:
-        """List the row types of what was surveyed or decoded, by the ids of their schemas."""
-        readers = [reader for _, reader in sorted(self._readers.items(), key=lambda entry: entry[0])]
-        types: list[pa.StructType] = []
-        for reader in readers:
-            if isinstance(reader, DatumReader):
-                row_type = make_arrow_type(reader.record)
-                # By default types are equal whose fields have other former names.
-                if not any(row_type.equals(listed, check_metadata=True) for listed in types):
-                    types.append(row_type)
-        return types
 
     def decode(self, datums: pa.Array) -> DecodedBatch:
         """Decode ``datums``; raises ServiceError where the source of their schemas does not answer."""

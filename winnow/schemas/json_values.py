@@ -9,7 +9,6 @@ an object has twice, the last counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
@@ -59,27 +58,25 @@ class JsonDecoder:
     def __init__(self, known: pa.StructType | None = None) -> None:
         self._known = known
         self._shapes: list[dict[str, Any]] = []
-        self._surveyed = False
-
-    def survey(self, datums: pa.Array) -> None:
-        """Note the types in ``datums``, bytes without nulls. One that is no JSON is left for :meth:`decode`."""
-        for datum in datums:
-            with suppress(_DatumError):
-                self._note(_find_row_shape(_parse(datum.as_buffer())))
-
-    def list_row_types(self) -> Sequence[pa.StructType]:
-        """List the row types of what was surveyed, in the order in which they were met."""
-        return [_make_type(shape, self._known) for shape in self._list_shapes()]
+        self._has_decoded = False
 
     def decode(self, datums: pa.Array) -> DecodedBatch:
-        """Decode ``datums``, bytes without nulls, all of which were surveyed."""
-        shapes = self._list_shapes()
-        rows: dict[int, tuple[list[int], list[Any]]] = {}
+        """Decode ``datums``, bytes without nulls, in types that hold those of earlier calls, too."""
+        parsed: list[tuple[int, Any, dict[str, Any]]] = []
         errors: dict[int, str] = {}
         for position, datum in enumerate(datums):
             try:
                 document = _parse(datum.as_buffer())
-                number = _find_group(shapes, _find_row_shape(document))
+                parsed.append((position, document, _find_row_shape(document)))
+            except _DatumError as problem:
+                errors[position] = str(problem)
+        for _, _, shape in parsed:
+            self._note(shape)
+        shapes = self._list_shapes()
+        rows: dict[int, tuple[list[int], list[Any]]] = {}
+        for position, document, shape in parsed:
+            try:
+                number = _find_group(shapes, shape)
             except _DatumError as problem:
                 errors[position] = str(problem)
                 continue
@@ -99,10 +96,10 @@ class JsonDecoder:
 
     def _list_shapes(self) -> list[dict[str, Any]]:
         # Documents that tell nothing are rows of the first type; without one they still need a column.
-        return self._shapes or ([{_DATUM: _TEXT}] if self._surveyed else [])
+        return self._shapes or ([{_DATUM: _TEXT}] if self._has_decoded else [])
 
     def _note(self, shape: dict[str, Any]) -> None:
-        self._surveyed = True
+        self._has_decoded = True
         if not shape:
             return
         for number, present in enumerate(self._shapes):

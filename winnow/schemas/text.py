@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
@@ -13,13 +11,6 @@ from winnow.schemas.decoder import DecodedBatch, DecodedGroup
 class BytesDecoder:
     """Gives every datum as it is, in the field ``""``."""
 
-    def survey(self, datums: pa.Array) -> None:
-        """Do nothing: there is one row type."""
-
-    def list_row_types(self) -> Sequence[pa.StructType]:
-        """Return the one row type."""
-        return [pa.struct([pa.field("", pa.binary())])]
-
     def decode(self, datums: pa.Array) -> DecodedBatch:
         """Decode datums; none is wrong."""
         return _make_batch(datums.cast(pa.binary()), {})
@@ -27,13 +18,6 @@ class BytesDecoder:
 
 class TextDecoder:
     """Reads UTF-8, into the field ``""``."""
-
-    def survey(self, datums: pa.Array) -> None:
-        """Do nothing: there is one row type."""
-
-    def list_row_types(self) -> Sequence[pa.StructType]:
-        """Return the one row type."""
-        return [pa.struct([pa.field("", pa.string())])]
 
     def decode(self, datums: pa.Array) -> DecodedBatch:
         """Decode datums; those that are no UTF-8 are errors."""

@@ -18,6 +18,13 @@ class Envelope(StrEnum):
     DEBEZIUM = "debezium"
 
 
+class UpdateTime(StrEnum):
+    """What brings the table of the latest state up to date; an ingest: a publish, too."""
+
+    PUBLISH = "publish"
+    INGEST = "ingest"
+
+
 @dataclass(frozen=True, slots=True)
 class RowShape:
     """How keys and values become columns, by the names in a topic's configuration.

@@ -7,14 +7,13 @@ commit nothing can refer to these files any more, and they are deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from winnow.config.topic import TopicConfig
-from winnow.errors import CommitConflictError, DamagedMetadataError, DeletedTopicError, join_first
+from winnow.errors import DeletedTopicError, join_first
 from winnow.files import storage
 from winnow.files.file_names import is_data_file, is_retired_file
 from winnow.log import fence
@@ -37,6 +36,7 @@ from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
 from winnow.pipeline.admin.erasure_progress import commit_deletions
 from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
+from winnow.pipeline.admin.missing_metadata import explain_missing_metadata
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table import update_after_publish
@@ -91,34 +91,6 @@ def sweep_topics(installation: Installation, topics: Sequence[str] = ()) -> list
 
         build_site_index(installation.settings.data_docs)
     return reports
-
-
-@contextmanager
-def explain_missing_metadata(log: TopicLog) -> Iterator[None]:
-    """Explain a missing metadata file: another sweep removed it while this process was paused, or it is lost.
-
-    Raises:
-        CommitConflictError: all files of the newest metadata exist; running it again starts from them.
-        DamagedMetadataError: the newest metadata name a missing file.
-    """
-    try:
-        yield
-    except FileNotFoundError as problem:
-        newest = log.head()
-        try:
-            collect_references(newest.table)
-        except FileNotFoundError as missing:
-            if log.head().table.metadata_location == newest.table.metadata_location:
-                raise DamagedMetadataError(
-                    f"A metadata file of topic {log.topic} is gone ({missing}). The table still refers to it.",
-                    left="Nothing was deleted.",
-                    next="Restore that file from a backup or the object store's versions.",
-                ) from missing
-        raise CommitConflictError(
-            f"Another sweep of topic {log.topic} removed metadata that this one was reading.",
-            left="Nothing that is needed is gone.",
-            next="Run it again.",
-        ) from problem
 
 
 class _NothingToCommitError(Exception):

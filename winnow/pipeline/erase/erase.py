@@ -117,7 +117,7 @@ class _Erasure:
         self._head = _open_head(self._log)
         require_no_stale_table(installation, self._log, self._head)
         require_final_deletes(installation, self._head, self._erasure_id)
-        open_register(installation).require_writable()
+        open_register(installation).begin_life(request.topic, self._head.table_uuid)
         self._secret = load_secret(installation, self._head.state, left=NOTHING_ERASED, makes=True)
         digester = KeyDigester(self._secret, self._head.table_uuid)
         self._digests = frozenset(map(digester.compute, request.keys))

@@ -34,6 +34,7 @@ from winnow.sources.layouts.winnow.parquet import list_extra_columns
 from winnow.sources.topic_filter import TopicFilter
 from winnow.store.rows import AppendedRecords
 from winnow.values.model import Segment
+from winnow.values.row_shape import UpdateTime
 from winnow.values.topic_state import Append, IngestLedger, PartitionState, TopicState
 
 
@@ -170,6 +171,10 @@ class IngestCommit:
             refresh_after_append(
                 self.installation, self.log.topic, committed.head, self._list_appended(committed.state)
             )
+            if self.log.config(committed.head).latest_update is UpdateTime.INGEST:
+                from winnow.pipeline.latest.table import update_after_publish  # heavy, and few topics need it
+
+                update_after_publish(self.installation, self.log.topic, committed.head)
             return self._report(committed.snapshot_id)
 
     @contextlib.contextmanager

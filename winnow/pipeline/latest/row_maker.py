@@ -25,8 +25,7 @@ from winnow.values.row_shape import Envelope
 from winnow.values.typed_columns import Side, SystemColumn
 
 _RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
-
-
+"""The columns that show what rules hide."""
 _NO_CHANGE: Final = "It is no change of a row in Debezium's envelope."
 
 Mask = npt.NDArray[np.bool_]
@@ -84,7 +83,7 @@ class RowMaker:
         Raises:
             ServiceError: a registry that is needed does not answer.
         """
-        decoded = {side: self._decode(side, records.column(side.value)) for side in self._decoders}
+        decoded = {side: decoder.decode(records.column(side.value)) for side, decoder in self._decoders.items()}
         deleted = np.zeros(records.num_rows, np.bool_)
         if self.drops_rows:
             decoded = {
@@ -118,10 +117,6 @@ class RowMaker:
 
     def _mask(self, rows: pa.StructArray) -> pa.StructArray:
         return mask_rows(rows, self._rules, self._secret, self._fields)
-
-    def _decode(self, side: Side, datums: pa.Array) -> DecodedBatch:
-        self._decoders[side].survey(datums)
-        return self._decoders[side].decode(datums)
 
     def _make_system_columns(self, records: pa.RecordBatch, decoded: dict[Side, DecodedBatch]) -> dict[str, pa.Array]:
         errors: list[str | None] = [None] * records.num_rows

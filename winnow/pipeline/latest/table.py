@@ -294,12 +294,20 @@ def _has_shape(present: LatestHead | None, shape: str) -> bool:
 
 
 def _shows_same(view: TopicView, base: Head) -> bool:
-    """Check whether readers of the log see the same records as at ``base``."""
+    """Check whether readers of the log see the same records as at ``base``, and no key was erased since.
+
+    An erasure is through when the table shows the log after it, even where no row was concerned.
+    """
     return base.snapshot_id == view.head.snapshot_id or (
         base.state.live is not None
         and base.state.live == view.head.state.live
         and _list_bounds(base) == _list_bounds(view.head)
+        and _list_erasures(base) == _list_erasures(view.head)
     )
+
+
+def _list_erasures(head: Head) -> list[str]:
+    return [erasure.erasure_id for erasure in head.state.erasures]
 
 
 def _list_bounds(head: Head) -> dict[int, tuple[int, int]]:
