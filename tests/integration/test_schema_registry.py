@@ -234,7 +234,6 @@ def test_no_id_is_asked_for_twice_and_bytes_that_are_no_datums_not_without_end()
         cache = SchemaCache([KeptDocuments("the kept schemas", {}), open_registry(url)])
         decoder = make_decoder(Format.AVRO, source=cache)
         datums = pa.array([b"\0" + number.to_bytes(4) for number in range(3_000)] * 2, pa.binary())
-        decoder.survey(datums)
         batch = decoder.decode(datums)
         assert len(batch.errors) == 6_000
         assert len(paths) == len(set(paths)) == MAXIMUM_MISSING_IDS

@@ -223,7 +223,7 @@ def keep_documents(schemas: Iterable[dict[str, Any]]) -> SchemaCache:
 @pytest.mark.parametrize(
     ("kind", "strategy"), [*((Format.AVRO, strategy) for strategy in STRATEGIES), (Format.JSON, Strategy.OFFSET)]
 )
-@settings(max_examples=settings().max_examples // 8)
+@settings(max_examples=settings().max_examples // 16)
 @given(steps=_steps, small_files=st.integers(1, 8), schemas=_schemas)
 def test_rows_equal_the_oracle_s_winners_after_any_history(
     steps: list[tuple[str, Any]], kind: Format, strategy: Strategy, small_files: int, schemas: list[dict[str, Any]]

@@ -19,9 +19,7 @@ ROW = {"id": 1, "name": "a"}
 
 def decode(events: list[Any]) -> list[tuple[list[int], pa.StructArray]]:
     datums = pa.array([json.dumps(event).encode() for event in events], pa.binary())
-    decoder = JsonDecoder()
-    decoder.survey(datums)
-    return [(group.positions.to_pylist(), group.rows) for group in decoder.decode(datums).groups]
+    return [(group.positions.to_pylist(), group.rows) for group in JsonDecoder().decode(datums).groups]
 
 
 def decode_all(events: list[Any]) -> pa.StructArray:
