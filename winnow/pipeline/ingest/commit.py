@@ -171,7 +171,7 @@ class IngestCommit:
             refresh_after_append(
                 self.installation, self.log.topic, committed.head, self._list_appended(committed.state)
             )
-            if self.log.config(committed.head).latest_update is UpdateTime.INGEST:
+            if self.config.latest_update is UpdateTime.INGEST:
                 from winnow.pipeline.latest.table import update_after_publish  # heavy, and few topics need it
 
                 update_after_publish(self.installation, self.log.topic, committed.head)
