@@ -34,7 +34,7 @@ TYPED_TABLE = (
     .changes("table._shows_same", drop_operand("_list_erasures"))
     .caught_by("test_erasing_a_key_that_no_row_has_is_through_at_once"),
     Mutant("latest-late-after-ingests", "a table that is to follow ingests waits for a publish")
-    .changes("commit_prepared", never("UpdateTime"))
+    .changes("IngestCommit.commit_prepared", never("UpdateTime"))
     .caught_by("test_a_table_that_follows_ingests_shows_each_of_them"),
     Mutant("typed-proof-empty", "the proof that an erased key is gone does not look at typed rows")
     .changes("count_rows_without_record", replace("int(A[0])", "0"))
