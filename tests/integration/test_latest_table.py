@@ -102,13 +102,21 @@ _rare = st.one_of(
     st.just(("sweep", 0)),
     st.tuples(st.just("alter"), st.sampled_from(STRATEGIES)),
 )
-_rounds = st.tuples(
-    _appends,
-    st.one_of(_publishes, _publishes, _rare),
-    st.tuples(st.just("tick"), st.sampled_from([0, 1, 9])),
-    _publishes,
-)
-_steps = st.lists(_rounds, min_size=3, max_size=6).map(lambda rounds: [step for each in rounds for step in each])
+
+
+def draw_steps(
+    appends: st.SearchStrategy[tuple[str, Any]], least_rounds: int, most_rounds: int
+) -> st.SearchStrategy[list[tuple[str, Any]]]:
+    """Rounds of something appended, something else, some time, and a publish."""
+    rounds = st.tuples(
+        appends,
+        st.one_of(_publishes, _publishes, _rare),
+        st.tuples(st.just("tick"), st.sampled_from([0, 1, 9])),
+        _publishes,
+    )
+    return st.lists(rounds, min_size=least_rounds, max_size=most_rounds).map(
+        lambda turns: [step for turn in turns for step in turn]
+    )
 
 
 class History:
@@ -171,7 +179,7 @@ class History:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @settings(max_examples=settings().max_examples // 8)
-@given(steps=_steps, small_files=st.integers(1, 8))
+@given(steps=draw_steps(_appends, 3, 6), small_files=st.integers(1, 8))
 def test_table_equals_the_oracle_after_any_history(
     steps: list[tuple[str, Any]], strategy: Strategy, small_files: int
 ) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.latest_state import compute_latest_state
-from tests.integration.test_latest_table import HOUR_MS, STRATEGIES, History, create, update
+from tests.integration.test_latest_table import HOUR_MS, STRATEGIES, History, create, draw_steps, update
 from tests.integration.test_typed_table import SYSTEM, read_table
 from tests.support.random_logs import HEADER
 from tests.support.world import TOPIC, FakeClock, World, open_world
@@ -45,20 +45,6 @@ _appends = st.tuples(
         max_size=5,
     ),
 )
-_publishes = st.sampled_from([("compact", 0), ("update", 0), ("fail", 0)])
-_rare = st.one_of(
-    st.tuples(st.just("delete_records"), st.integers(1, 3)),
-    st.just(("undo", 0)),
-    st.just(("sweep", 0)),
-    st.tuples(st.just("alter"), st.sampled_from(STRATEGIES)),
-)
-_rounds = st.tuples(
-    _appends,
-    st.one_of(_publishes, _publishes, _rare),
-    st.tuples(st.just("tick"), st.sampled_from([0, 1, 9])),
-    _publishes,
-)
-_steps = st.lists(_rounds, min_size=2, max_size=5).map(lambda rounds: [step for turn in rounds for step in turn])
 
 
 def make_avro_schema(fields: dict[str, Any], name: str) -> dict[str, Any]:
@@ -224,7 +210,7 @@ def keep_documents(schemas: Iterable[dict[str, Any]]) -> SchemaCache:
     ("kind", "strategy"), [*((Format.AVRO, strategy) for strategy in STRATEGIES), (Format.JSON, Strategy.OFFSET)]
 )
 @settings(max_examples=settings().max_examples // 16)
-@given(steps=_steps, small_files=st.integers(1, 8), schemas=_schemas)
+@given(steps=draw_steps(_appends, 2, 5), small_files=st.integers(1, 8), schemas=_schemas)
 def test_rows_equal_the_oracle_s_winners_after_any_history(
     steps: list[tuple[str, Any]], kind: Format, strategy: Strategy, small_files: int, schemas: list[dict[str, Any]]
 ) -> None:

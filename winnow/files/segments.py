@@ -109,8 +109,17 @@ FIELD_IDS: dict[str, int] = {
 HEADERS_ELEMENT_ID, HEADER_KEY_ID, HEADER_VALUE_ID = 8, 9, 10
 
 
+FIELD_ID_KEY = b"PARQUET:field_id"
+"""Where Arrow keeps the id of a field, which it writes into a Parquet file."""
+
+
+def make_field_id(field_id: int) -> dict[bytes, bytes]:
+    """Make the metadata of a field with this id."""
+    return {FIELD_ID_KEY: str(field_id).encode()}
+
+
 def _make_field(name: str, kind: pa.DataType, field_id: int) -> pa.Field:
-    return pa.field(name, kind, nullable=True, metadata={b"PARQUET:field_id": str(field_id).encode()})
+    return pa.field(name, kind, nullable=True, metadata=make_field_id(field_id))
 
 
 HEADERS_TYPE = pa.list_(

@@ -17,12 +17,13 @@ import pyarrow.parquet as pq
 from winnow.errors import BadInputError
 from winnow.files import storage
 from winnow.files.parquet_writer import RollingParquetWriter
+from winnow.files.segments import FIELD_ID_KEY
 from winnow.values.model import Segment
+from winnow.values.typed_columns import SystemColumn
 
-PARTITION_COLUMN: Final = "__partition"
-OFFSET_COLUMN: Final = "__offset"
-TIMESTAMP_COLUMN: Final = "__timestamp"
-_FIELD_ID: Final = b"PARQUET:field_id"
+PARTITION_COLUMN: Final = SystemColumn.PARTITION.value
+OFFSET_COLUMN: Final = SystemColumn.OFFSET.value
+TIMESTAMP_COLUMN: Final = SystemColumn.TIMESTAMP.value
 
 
 class TypedFileWriter:
@@ -188,7 +189,7 @@ def _measure_offsets(column: pa.Array) -> pa.Array:
 
 
 def _read_id(field: pa.Field) -> int:
-    number = (field.metadata or {}).get(_FIELD_ID)
+    number = (field.metadata or {}).get(FIELD_ID_KEY)
     if number is None:
         raise BadInputError(f"column {field.name} has no field id")
     return int(number)

@@ -49,7 +49,7 @@ from pyiceberg.types import (
 )
 
 from winnow.errors import ForeignTableError
-from winnow.files.segments import FIELD_IDS
+from winnow.files.segments import FIELD_IDS, make_field_id
 from winnow.log.table import LOG_SCHEMA, METRICS_PREFIX, make_table_properties
 from winnow.values.typed_columns import ALIASES, SIDE, Side, SystemColumn
 
@@ -276,7 +276,7 @@ def _make_primitive(kind: pa.DataType) -> PrimitiveType:
 
 
 def _make_arrow_field(field: NestedField, *, with_ids: bool) -> pa.Field:
-    metadata = _make_id(field.field_id) if with_ids else _read_notes(field)
+    metadata = make_field_id(field.field_id) if with_ids else _read_notes(field)
     return pa.field(field.name, _make_arrow_type(field.field_type, with_ids=with_ids), metadata=metadata)
 
 
@@ -286,10 +286,12 @@ def _make_arrow_type(kind: IcebergType, *, with_ids: bool) -> pa.DataType:
             return pa.struct([_make_arrow_field(field, with_ids=with_ids) for field in fields])
         case ListType():
             element = _make_arrow_type(kind.element_type, with_ids=with_ids)
-            return pa.list_(pa.field("element", element, metadata=_make_id(kind.element_id) if with_ids else None))
+            return pa.list_(pa.field("element", element, metadata=make_field_id(kind.element_id) if with_ids else None))
         case MapType():
             item = _make_arrow_type(kind.value_type, with_ids=with_ids)
-            key_metadata, item_metadata = (_make_id(kind.key_id), _make_id(kind.value_id)) if with_ids else (None, None)
+            key_metadata, item_metadata = (
+                (make_field_id(kind.key_id), make_field_id(kind.value_id)) if with_ids else (None, None)
+            )
             key = pa.field("key", pa.string(), nullable=False, metadata=key_metadata)
             return pa.map_(key, pa.field("value", item, metadata=item_metadata))
         case DecimalType():
@@ -303,10 +305,6 @@ def _make_arrow_type(kind: IcebergType, *, with_ids: bool) -> pa.DataType:
         left="The table was left as it is.",
         next="Drop that column by the program that added it, or the table: winnow latest-table drop TOPIC",
     )
-
-
-def _make_id(field_id: int) -> dict[bytes, bytes]:
-    return {b"PARQUET:field_id": str(field_id).encode()}
 
 
 def _read_aliases(column: pa.Field) -> list[str]:

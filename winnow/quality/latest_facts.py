@@ -17,6 +17,7 @@ from winnow.files.segments import FIELD_IDS
 from winnow.quality.fact_table import TaskBudget
 from winnow.values.model import Segment
 from winnow.values.strategies import Strategy
+from winnow.values.typed_columns import SystemColumn
 
 if TYPE_CHECKING:
     import duckdb
@@ -77,7 +78,7 @@ def compute_latest_facts(
     for partition in partitions:
         columns = {"key", "offset", "value", *_ORDERING[partition.strategy]}
         check_before_duckdb(topic, partition.segments, columns, after=NOTHING_UPDATED)
-        check_before_duckdb(topic, partition.rows, {"__offset", "__error"}, after=NOTHING_UPDATED)
+        check_before_duckdb(topic, partition.rows, _ROW_COLUMNS, after=NOTHING_UPDATED)
         try:
             with open_connection(
                 memory_limit_bytes=budget.memory_limit_bytes,
@@ -96,6 +97,7 @@ def compute_latest_facts(
     return facts
 
 
+_ROW_COLUMNS: Final = (SystemColumn.OFFSET.value, SystemColumn.ERROR.value)
 _ORDERING: Final = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
 
 

@@ -22,6 +22,7 @@ from winnow.pipeline.latest.reader_names import SqlEngine
 from winnow.pipeline.latest.sql import select_records
 from winnow.pipeline.read.browse import open_partition
 from winnow.pipeline.topics.topic_view import TopicView
+from winnow.values.typed_columns import SystemColumn
 
 PASSWORD_VARIABLE = "WINNOW_CATALOG_PASSWORD"
 """Where a program that takes no SQLAlchemy URL finds the password of the catalog's database."""
@@ -106,7 +107,9 @@ class TableAccess:
     @property
     def order(self) -> tuple[str, str]:
         """The columns of a row's place: partition and offset."""
-        return ("__partition", "__offset") if self.is_typed else ("partition", "offset")
+        if self.is_typed:
+            return (SystemColumn.PARTITION.value, SystemColumn.OFFSET.value)
+        return ("partition", "offset")
 
     @property
     def jdbc(self) -> JdbcAddress | None:

@@ -12,7 +12,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from winnow.clock import format_ms
@@ -62,7 +62,7 @@ class LatestUpdate:
     ``reflects``: the log's snapshot that the table shows now; None: the log is empty and there is no table.
     ``snapshot_id``: the table's. ``rebuilt``: why the table was rewritten as a whole, None if it was not. Of such a
     table every row counts as inserted. ``rows_not_decoded``: how many of the written rows could not be decoded.
-    ``columns_added``: columns that the table did not have before.
+    ``columns_added``: columns that the table did not have before. ``hides_fields``: not every field is shown as it is.
     """
 
     topic: str
@@ -80,6 +80,7 @@ class LatestUpdate:
     bytes_written: int = 0
     rows_not_decoded: int = 0
     columns_added: tuple[str, ...] = ()
+    hides_fields: bool = False
 
 
 def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
@@ -108,7 +109,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
                 left="Nothing of this one counts.",
                 next=f"Run it again: winnow latest-table update {topic}",
             )
-    if _shows_hidden_fields(installation, topic):
+    # Also where nothing changed: the process that wrote the table anew may have died before this.
+    if done.hides_fields and _shows_other_shapes(installation, topic):
         sweep_latest_table(installation, topic, installation.now_ms(), NO_GRACE_MS)
     if done.changed:
         log_event(
@@ -131,11 +133,7 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
     return done
 
 
-def _shows_hidden_fields(installation: Installation, topic: str) -> bool:
-    """Check whether a snapshot of before shows fields that are hidden or masked now."""
-    topic_log = installation.log.open(topic)
-    if not topic_log.config(topic_log.head()).row_shape.fields.hides:
-        return False
+def _shows_other_shapes(installation: Installation, topic: str) -> bool:
     head = installation.log.latest_table(topic).load()
     return head is not None and head.shows_other_shapes()
 
@@ -231,6 +229,7 @@ def _update_from(
     if snapshot is None:
         return LatestUpdate(topic, table.name, False, None, None)
     order = get_present_order(view.rules)
+    hides = view.config.row_shape.fields.hides
     reflected = ReflectedLog(
         snapshot.snapshot_id,
         snapshot.timestamp_ms,
@@ -243,7 +242,8 @@ def _update_from(
     if base is not None and present is not None and _shows_same(view, base):
         assert present.reflected is not None
         count = sum(segment.records for segment in chain.from_iterable(rows.values()))
-        return LatestUpdate(topic, table.name, False, present.snapshot_id, present.reflected.snapshot_id, rows=count)
+        shown = present.reflected.snapshot_id
+        return LatestUpdate(topic, table.name, False, present.snapshot_id, shown, rows=count, hides_fields=hides)
     installation.guard.require_own()
     if present is None and installation.settings.vended_credentials:
         # The catalog vends credentials for the folder of a table that it has.
@@ -260,7 +260,8 @@ def _update_from(
         except BaseException:
             storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
             raise
-    return _commit(table, present, reflected, rows, change, None if base is not None else why, maker)
+    done = _commit(table, present, reflected, rows, change, None if base is not None else why, maker)
+    return None if done is None else replace(done, hides_fields=hides)
 
 
 def _name_order(order: RecordOrder) -> str:
