@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, never, replace, return_value
+from tests.mutants.changes import drop_operand, drop_statement, never, replace, return_value
 from tests.mutants.mutant import Mutant
 
 TYPED_TABLE = (
@@ -13,7 +13,7 @@ TYPED_TABLE = (
     .changes("RowMaker._mask", replace("mask_rows(A, B, C, D)", "A"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
     Mutant("typed-raw-beside-masks", "the bytes that masks hide stand in __raw")
-    .changes("RowMaker._set_schema", replace("A if B else ()", "()"))
+    .changes("TableRows._evolve", replace("A if B else ()", "()"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
     Mutant("typed-old-snapshots-stay", "a snapshot of before shows fields that are hidden now")
     .changes("LatestHead.shows_other_shapes", return_value("False", "shapes"))
@@ -36,6 +36,15 @@ TYPED_TABLE = (
     Mutant("latest-late-after-ingests", "a table that is to follow ingests waits for a publish")
     .changes("IngestCommit.commit_prepared", never("UpdateTime"))
     .caught_by("test_a_table_that_follows_ingests_shows_each_of_them"),
+    Mutant("typed-columns-of-a-task-lost", "rows of a task leave out what the table has no column for")
+    .changes("TaskRows._require_same", never("equals"))
+    .caught_by("test_a_field_that_one_partition_alone_has_is_a_column_of_the_table"),
+    Mutant("typed-renamed-field-unknown-to-tasks", "a task does not know by which names other partitions hide a field")
+    .changes("TaskRows.convert", never("fields"))
+    .caught_by("test_a_field_that_was_renamed_in_one_partition_is_masked_in_all"),
+    Mutant("latest-files-of-failed-tasks-stay", "what tasks wrote stays where one of them failed")
+    .changes("latest_job.write_update_outcome", drop_statement("remove_written"))
+    .caught_by("test_where_one_partition_cannot_be_read_nothing_is_left_and_the_table_is_as_before"),
     Mutant("typed-proof-empty", "the proof that an erased key is gone does not look at typed rows")
     .changes("count_rows_without_record", replace("int(A[0])", "0"))
     .caught_by("test_rows_whose_records_are_not_in_the_log_are_counted"),

@@ -369,6 +369,11 @@ class LatestSettings(_Frozen):
         secret=True,
         example='secret = "from a password manager"',
     )
+    spark_from_bytes: SizeBytes = describe_setting(
+        "An update of such a table for which at least this much of the log is new to it is carried out by a Spark "
+        "application instead of the updating process. `winnow latest-table update --engine` decides it for one call.",
+        default=2**30,
+    )
 
 
 class EraseSettings(_Frozen):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from winnow.errors import ValidationBrokenError
 from winnow.files.checked_reading import check_before_duckdb
@@ -72,29 +72,35 @@ def compute_latest_facts(
         DamagedSegmentError: a segment is not what was written.
         ValidationBrokenError: a check could not be carried out.
     """
+    return [_compute_facts(topic, partition, budget) for partition in partitions]
+
+
+def compute_partition_facts(topic: str, described: dict[str, Any], budget: TaskBudget) -> dict[str, int | str]:
+    """Compute the row of one partition, whose fields are those of :class:`LatestPartition`; raises the same."""
+    return _compute_facts(topic, LatestPartition(**described), budget)
+
+
+def _compute_facts(topic: str, partition: LatestPartition, budget: TaskBudget) -> dict[str, int | str]:
     import duckdb
 
-    facts: list[dict[str, int | str]] = []
-    for partition in partitions:
-        columns = {"key", "offset", "value", *_ORDERING[partition.strategy]}
-        check_before_duckdb(topic, partition.segments, columns, after=NOTHING_UPDATED)
-        check_before_duckdb(topic, partition.rows, _ROW_COLUMNS, after=NOTHING_UPDATED)
-        try:
-            with open_connection(
-                memory_limit_bytes=budget.memory_limit_bytes,
-                threads=budget.threads,
-                spill_folder=budget.spill_folder,
-                uris=[segment.path for segment in (*partition.rows, *partition.segments)],
-            ) as connection:
-                facts.append(dict(asdict(_compute(connection, partition))))
-        except duckdb.Error as problem:
-            raise ValidationBrokenError(
-                f"The table of the latest state of {topic}-{partition.partition} could not be checked "
-                f"({type(problem).__name__}).",
-                left=NOTHING_UPDATED,
-                next=f"Run it again: winnow latest-table update {topic}",
-            ) from None
-    return facts
+    columns = {"key", "offset", "value", *_ORDERING[partition.strategy]}
+    check_before_duckdb(topic, partition.segments, columns, after=NOTHING_UPDATED)
+    check_before_duckdb(topic, partition.rows, _ROW_COLUMNS, after=NOTHING_UPDATED)
+    try:
+        with open_connection(
+            memory_limit_bytes=budget.memory_limit_bytes,
+            threads=budget.threads,
+            spill_folder=budget.spill_folder,
+            uris=[segment.path for segment in (*partition.rows, *partition.segments)],
+        ) as connection:
+            return dict(asdict(_compute(connection, partition)))
+    except duckdb.Error as problem:
+        raise ValidationBrokenError(
+            f"The table of the latest state of {topic}-{partition.partition} could not be checked "
+            f"({type(problem).__name__}).",
+            left=NOTHING_UPDATED,
+            next=f"Run it again: winnow latest-table update {topic}",
+        ) from None
 
 
 _ROW_COLUMNS: Final = (SystemColumn.OFFSET.value, SystemColumn.ERROR.value)

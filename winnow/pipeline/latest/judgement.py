@@ -10,7 +10,7 @@ from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import ValidationBrokenError, ValidationFailedError
 from winnow.log.latest_tables import ReflectedLog
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.latest.row_maker import RowMaker
+from winnow.pipeline.latest.decoders import TableRows
 from winnow.pipeline.latest.table_change import TableChange
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.quality.latest_facts import NOTHING_UPDATED, LatestPartition, compute_latest_facts
@@ -27,7 +27,7 @@ def require_sound_change(
     installation: Installation,
     view: TopicView,
     order: RecordOrder,
-    maker: RowMaker,
+    table_rows: TableRows,
     rows: Mapping[int, tuple[Segment, ...]],
     change: TableChange,
     reflected: ReflectedLog,
@@ -42,7 +42,11 @@ def require_sound_change(
         DamagedSegmentError: a segment is not what was written.
     """
     topic = view.log.topic
-    facts = compute_latest_facts(topic, _list_changed(view, order, maker, rows, change), budget=installation.budget)
+    if change.facts is None:
+        changed = _list_changed(view, order, table_rows, rows, change)
+        facts = compute_latest_facts(topic, changed, budget=installation.budget)
+    else:
+        facts = [change.facts[number] for number in sorted(change.facts)]
     if not facts:
         return
     verdict = validate_fact_table(
@@ -72,7 +76,7 @@ def require_sound_change(
 def _list_changed(
     view: TopicView,
     order: RecordOrder,
-    maker: RowMaker,
+    table_rows: TableRows,
     rows: Mapping[int, tuple[Segment, ...]],
     change: TableChange,
 ) -> list[LatestPartition]:
@@ -90,8 +94,8 @@ def _list_changed(
             partition.state.log_end_offset,
             order.strategy,
             order.header,
-            maker.table_schema.error_column_id,
-            drops_rows=maker.drops_rows,
+            table_rows.table_schema.error_column_id,
+            drops_rows=table_rows.maker.drops_rows,
         )
         for partition in view.partitions
         if partition.partition in changed

@@ -6,7 +6,7 @@ written; Iceberg finds columns by their ids, so older files need not be written 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,29 +14,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.log.typed_schema import TypedSchema
 from winnow.schemas.column_names import name_rows
 from winnow.schemas.debezium import unwrap_payload, unwrap_rows
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup, Decoder
-from winnow.schemas.masks import mask_rows
+from winnow.schemas.masks import mask_row_type, mask_rows
 from winnow.schemas.row_types import find_side, merge_row_types, project_rows
 from winnow.values.latest_fields import FieldRules
 from winnow.values.row_shape import Envelope
 from winnow.values.typed_columns import Side, SystemColumn
 
-_RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
-"""The columns that show what rules hide."""
 _NO_CHANGE: Final = "It is no change of a row in Debezium's envelope."
 
 Mask = npt.NDArray[np.bool_]
 
 
+_Groups = dict[Side, list[tuple[pa.Array, pa.StructArray]]]
+RowTypes = tuple[tuple[Side, pa.StructType], ...]
+"""The types of the rows in a batch, with the datum that they are of: none is masked yet, columns are named."""
+
+
 class RowMaker:
     """Makes rows of one table.
 
-    ``key``, ``value``: decode them. ``present``: the schema with whose columns it goes on. ``rules``: which fields are
-    shown, and how, with ``secret``; if any is hidden, so are bytes that are not decoded, and headers. ``envelope``:
-    what is around the row in a value.
+    ``key``, ``value``: decode them. ``columns``: those with which it goes on. ``fields``: all of the topic that are
+    known, not masked; None: no others. ``build_schema``: builds the schema of rows, with field ids, when there are
+    other columns. ``rules``: which fields are shown, and how, with ``secret``; if any is hidden, so are bytes that are
+    not decoded, and headers. ``envelope``: what is around the row in a value.
     """
 
     def __init__(
@@ -44,25 +47,33 @@ class RowMaker:
         key: Decoder,
         value: Decoder,
         *,
-        present: TypedSchema,
+        columns: pa.StructType,
+        build_schema: Callable[[pa.StructType], pa.Schema],
         rules: FieldRules,
         secret: bytes | None,
         envelope: Envelope = Envelope.NONE,
+        fields: pa.StructType | None = None,
     ) -> None:
         self._decoders = {Side.KEY: key, Side.VALUE: value}
         self._rules = rules
         self._secret = secret
-        self._columns = present.columns
-        self._fields = self._columns
-        self._known = {field.name for field in self._columns}
+        self._columns = columns
+        self._fields = columns if fields is None else fields
+        self._known = {field.name for field in columns}
         self.rows_not_decoded = 0
         self._envelope = envelope
-        self._set_schema(present)
+        self._build_schema = build_schema
+        self._schema = build_schema(columns)
 
     @property
-    def table_schema(self) -> TypedSchema:
-        """The table's schema so far."""
-        return self._table_schema
+    def columns(self) -> pa.StructType:
+        """The columns so far, without those of the table's own."""
+        return self._columns
+
+    @property
+    def fields(self) -> pa.StructType:
+        """All fields of the topic that are known so far, not masked."""
+        return self._fields
 
     @property
     def drops_rows(self) -> bool:
@@ -77,12 +88,54 @@ class RowMaker:
         """List the columns that the table did not have before, in their order."""
         return tuple(field.name for field in self._columns if field.name not in self._known)
 
+    def read_types(self, records: pa.RecordBatch) -> RowTypes:
+        """Decode ``records``, and return the types of what would be rows: :meth:`learn` makes columns of them.
+
+        Raises:
+            ServiceError: a registry that is needed does not answer.
+        """
+        _, groups, _ = self._decode(records)
+        return _list_types(groups)
+
+    def learn(self, types: RowTypes) -> None:
+        """Have the columns that rows of ``types`` need. The same types in any order need the same data no other place.
+
+        Raises:
+            ValueError: a type that no column has.
+        """
+        fields, columns = self._fields, self._columns
+        if self._rules.hides:
+            # By a rule's other names a field that was renamed is hidden, too.
+            for _, row_type in types:
+                fields = merge_row_types(fields, row_type)
+        for _, row_type in types:
+            columns = merge_row_types(columns, mask_row_type(row_type, self._rules, fields))
+        if not columns.equals(self._columns, check_metadata=True):
+            self._schema = self._build_schema(columns)
+            self._columns = columns
+        self._fields = fields
+
     def convert(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Make the rows of ``records``, none of which is a tombstone, in their order; a deleted row is none.
 
         Raises:
             ServiceError: a registry that is needed does not answer.
         """
+        decoded, groups, deleted = self._decode(records)
+        self.learn(_list_types(groups))
+        columns = self._columns
+        groups = {side: [(places, self._mask(rows)) for places, rows in parts] for side, parts in groups.items()}
+        fields = {side: _gather(groups[side], columns, records.num_rows) for side in Side}
+        values = {field.name: fields[find_side(field)].field(number) for number, field in enumerate(columns)}
+        values.update(self._make_system_columns(records, decoded))
+        arrays = [
+            values[field.name] if field.name in values else pa.nulls(records.num_rows, field.type)
+            for field in self._schema
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return rows.filter(pa.array(~deleted)) if deleted.any() else rows
+
+    def _decode(self, records: pa.RecordBatch) -> tuple[dict[Side, DecodedBatch], _Groups, Mask]:
         decoded = {side: decoder.decode(records.column(side.value)) for side, decoder in self._decoders.items()}
         deleted = np.zeros(records.num_rows, np.bool_)
         if self.drops_rows:
@@ -94,26 +147,7 @@ class RowMaker:
             side: [(group.positions, name_rows(group.rows, side)) for group in batch.groups]
             for side, batch in decoded.items()
         }
-        columns = self._columns
-        for side in (Side.VALUE, Side.KEY):
-            for _, rows in groups[side]:
-                # By a rule's other names a field that was renamed is hidden, too.
-                self._fields = merge_row_types(self._fields, rows.type) if self._rules.hides else self._fields
-            groups[side] = [(positions, self._mask(rows)) for positions, rows in groups[side]]
-            for _, rows in groups[side]:
-                columns = merge_row_types(columns, rows.type)
-        if not columns.equals(self._columns, check_metadata=True):
-            self._columns = columns
-            self._set_schema(self._table_schema)
-        fields = {side: _gather(groups[side], columns, records.num_rows) for side in Side}
-        values = {field.name: fields[find_side(field)].field(number) for number, field in enumerate(columns)}
-        values.update(self._make_system_columns(records, decoded))
-        arrays = [
-            values[field.name] if field.name in values else pa.nulls(records.num_rows, field.type)
-            for field in self._schema
-        ]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        return rows.filter(pa.array(~deleted)) if deleted.any() else rows
+        return decoded, groups, deleted
 
     def _mask(self, rows: pa.StructArray) -> pa.StructArray:
         return mask_rows(rows, self._rules, self._secret, self._fields)
@@ -136,9 +170,9 @@ class RowMaker:
             made[SystemColumn.HEADERS] = records.column("headers")
         return {column.value: array for column, array in made.items()}
 
-    def _set_schema(self, present: TypedSchema) -> None:
-        self._table_schema = present.evolve(self._columns, omit=_RAW if self._rules.hides else ())
-        self._schema = self._table_schema.build_arrow_schema()
+
+def _list_types(groups: _Groups) -> RowTypes:
+    return tuple((side, rows.type) for side in (Side.VALUE, Side.KEY) for _, rows in groups[side])
 
 
 def _unwrap_keys(batch: DecodedBatch) -> DecodedBatch:
