@@ -12,13 +12,14 @@ import pytest
 
 from tests.integration.test_typed_table import alter, create, encode, read_table, read_topic_columns
 from tests.integration.test_typed_table_history import keep_documents
-from tests.support.in_process_latest import prefer_tasks, run_latest_job
+from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.world import TOPIC, World, define_world, record
 from winnow.config.settings import Settings
 from winnow.errors import DamagedSegmentError, RunAgainError
 from winnow.files import storage
 from winnow.pipeline.latest import decoders, run_spark
 from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.spark import plan_job
 from winnow.pipeline.spark.submit import JobOutcome
 from winnow.schemas import row_task
 from winnow.values.model import Record
@@ -43,7 +44,7 @@ class Jobs:
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     started = Jobs()
-    monkeypatch.setattr(run_spark, "run_job", started.run)
+    monkeypatch.setattr(plan_job, "run_job", started.run)
     return started
 
 
@@ -165,7 +166,7 @@ def test_a_field_that_was_renamed_in_one_partition_is_masked_in_all(
     given = {"schema_registry": {"url": "http://localhost"}, "latest": {"secret": "sixteen bytes of secret"}}
     changed = {name: getattr(settings, name).model_validate(fields) for name, fields in given.items()}
     opened.installation = replace(opened.installation, settings=settings.model_copy(update=changed))
-    schemas = [{"name": "email"}, {"name": "mail", "aliases": ["email"]}, {"name": "mail"}]
+    schemas: list[dict[str, Any]] = [{"name": "email"}, {"name": "mail", "aliases": ["email"]}, {"name": "mail"}]
     for module in (decoders, row_task):
         monkeypatch.setattr(module, "open_registry", lambda _: keep_documents(map(make_customer, schemas)))
     world = prefer_tasks(opened)

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from oracle.latest_state import compute_latest_state
 from tests.integration.test_latest import in_order, to_records
-from tests.support.in_process_latest import prefer_tasks, run_latest_job
+from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.random_logs import HEADER
 from tests.support.world import TOPIC, FakeClock, World, define_world, open_world, record
 from winnow.clock import read_wall_clock_ms
@@ -28,9 +28,9 @@ from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.pipeline.latest import run_spark
 from winnow.pipeline.latest import table as latest_table
 from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
+from winnow.pipeline.spark import plan_job
 from winnow.values.model import Record
 from winnow.values.strategies import Strategy
 
@@ -194,7 +194,7 @@ def test_table_equals_the_oracle_after_any_history(
         open_world(Path(folder), FakeClock(read_wall_clock_ms())) as opened,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(run_spark, "run_job", run_latest_job)
+        patch.setattr(plan_job, "run_job", run_latest_job)
         world = prefer_tasks(opened) if in_tasks else opened
         patch.setattr(latest_update, "MAXIMUM_SMALL_FILES", small_files)
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from oracle.latest_state import compute_latest_state
 from tests.integration.test_latest_table import HOUR_MS, STRATEGIES, History, create, draw_steps, update
 from tests.integration.test_typed_table import SYSTEM, read_table
-from tests.support.in_process_latest import prefer_tasks, run_latest_job
+from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.random_logs import HEADER
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
 from winnow.log.topic_configuration import set_config
-from winnow.pipeline.latest import decoders, run_spark
+from winnow.pipeline.latest import decoders
+from winnow.pipeline.spark import plan_job
 from winnow.schemas import row_task
 from winnow.schemas.documents import SchemaDocument
 from winnow.schemas.schema_cache import KeptDocuments
@@ -228,7 +229,7 @@ def test_rows_equal_the_oracle_s_winners_after_any_history(
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(latest_update, "MAXIMUM_SMALL_FILES", small_files)
-        patch.setattr(run_spark, "run_job", run_latest_job)
+        patch.setattr(plan_job, "run_job", run_latest_job)
         world = prefer_tasks(opened) if in_tasks else opened
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))
         config = {

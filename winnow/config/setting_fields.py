@@ -357,6 +357,11 @@ class ScrubSettings(_Frozen):
         default=None,
         example='bytes_per_second = "50MB"',
     )
+    spark_from_bytes: SizeBytes = describe_setting(
+        "A scrub that reads at least this much has a Spark application read it instead of its own process. `winnow "
+        "scrub --engine` decides it for one call.",
+        default=2**33,
+    )
 
 
 class LatestSettings(_Frozen):

@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanOutcome, emit_event
+from winnow.engine.job_documents import locate_job_result, read_job_document, write_job_document
 from winnow.engine.latest_plans import (
     PartitionUpdate,
     PartitionUpdatePlan,
     PartitionUpdateResult,
     UpdatePlan,
-    read_update_plan,
-    write_update_result,
+    UpdateResult,
+    remove_written,
 )
-from winnow.engine.latest_rows import RecordForm, TypedForm, find_root
+from winnow.engine.latest_rows import RecordForm, TypedForm
 from winnow.engine.latest_update import write_part
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
 from winnow.engine.staging import parse_plan_argument
@@ -83,7 +84,7 @@ def run_update_plan(
 ) -> PlanOutcome:
     """Carry out the plan named by ``argument``, and write what the tasks did as one document beside it."""
     uri, sha256 = parse_plan_argument(argument)
-    plan = read_update_plan(uri, sha256)
+    plan = read_job_document(UpdatePlan, uri, sha256)
     units = build_update_units(uri, plan)
     with open_spark_context(app_name) as context:
         emit_event({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
@@ -106,15 +107,10 @@ def write_update_outcome(uri: str, plan: UpdatePlan, results: Sequence[dict[str,
     if failure is not None:
         remove_written(plan, [result["result"] for result in results if "result" in result])
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
-    return write_update_result(uri, plan, results)
-
-
-def remove_written(plan: UpdatePlan, results: Iterable[PartitionUpdateResult]) -> None:
-    """Remove the files that tasks of ``plan`` wrote, if nothing is to come of them."""
-    updates = [result.update for result in results if result.update is not None]
-    storage.delete_unreferenced(
-        (segment.path for update in updates for segment in update.added), below=find_root(plan.folder)
-    )
+    parts = sorted((result["result"] for result in results), key=lambda part: int(part.partition))
+    place = locate_job_result(uri)
+    sha256 = write_job_document(place, UpdateResult(plan.plan_id, tuple(parts)))
+    return PlanOutcome(plan.topic, plan.plan_id, place, sha256=sha256)
 
 
 def _run_task(

@@ -1,18 +1,14 @@
-"""What an update of the side table of the latest state is to do, and what it did, as values and as documents."""
+"""What an update of the side table of the latest state is to do, and what it did, as documents."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from winnow.engine.events import PlanOutcome
 from winnow.engine.key_changes import LogExtent
+from winnow.engine.latest_rows import find_root
 from winnow.engine.strategy_diff import RecordOrder
-from winnow.errors import PlanVoidError, WinnowError
 from winnow.files import storage
-from winnow.values import documents
 from winnow.values.model import PartitionPlan, Segment
 from winnow.values.row_shape import TypedRows
 
@@ -99,74 +95,9 @@ class UpdateResult:
     format_version: int = 1
 
 
-def build_update_plan_uri(staging: str, topic: str, plan_id: str) -> str:
-    """Return the URI of an update's plan."""
-    return storage.join(staging, "latest", topic, f"{plan_id}.json")
-
-
-def build_update_result_uri(plan_document_uri: str) -> str:
-    """Return the URI of the result, beside its plan."""
-    return f"{plan_document_uri.removesuffix('.json')}.result.json"
-
-
-def write_update_plan(staging: str, plan: UpdatePlan) -> tuple[str, str]:
-    """Write ``plan``; return its URI and the sha256 of its bytes."""
-    uri = build_update_plan_uri(staging, plan.topic, plan.plan_id)
-    return uri, _write(uri, plan, staging)
-
-
-def read_update_plan(uri: str, sha256: str | None) -> UpdatePlan:
-    """Read the plan at ``uri`` and check that it is the one that was written.
-
-    Raises:
-        PlanVoidError: the document was replaced or changed.
-        WinnowError: it is missing or damaged.
-    """
-    return documents.load_json(UpdatePlan, _read(uri, sha256))
-
-
-def write_update_result(plan_document_uri: str, plan: UpdatePlan, results: Sequence[dict[str, Any]]) -> PlanOutcome:
-    """Write what tasks did for each partition of ``plan``."""
-    parts = sorted((result["result"] for result in results), key=lambda part: int(part.partition))
-    uri = build_update_result_uri(plan_document_uri)
-    staging = plan_document_uri.rsplit("/", 3)[0]
-    sha256 = _write(uri, UpdateResult(plan.plan_id, tuple(parts)), staging)
-    return PlanOutcome(plan.topic, plan.plan_id, uri, sha256=sha256)
-
-
-def read_update_result(plan_document_uri: str, sha256: str) -> UpdateResult:
-    """Read the result of the plan at that URI.
-
-    Raises:
-        PlanVoidError: it is not the one that its application wrote.
-        WinnowError: it is missing or damaged.
-    """
-    return documents.load_json(UpdateResult, _read(build_update_result_uri(plan_document_uri), sha256))
-
-
-def remove_update_documents(plan_document_uri: str, staging: str) -> None:
-    """Remove a plan and its result."""
-    for uri in (plan_document_uri, build_update_result_uri(plan_document_uri)):
-        storage.delete(uri, below=staging)
-
-
-def _write(uri: str, document: UpdatePlan | UpdateResult, staging: str) -> str:
-    data = documents.dump_json(document)
-    storage.write_bytes(uri, data, below=staging)
-    return hashlib.sha256(data).hexdigest()
-
-
-def _read(uri: str, sha256: str | None) -> bytes:
-    try:
-        data = storage.read_bytes(uri)
-    except FileNotFoundError:
-        raise WinnowError(
-            f"There is no document of an update at {uri}.", left="The table is as before.", next="Run it again."
-        ) from None
-    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise PlanVoidError(
-            f"The document of an update at {uri} is not the one that was written.",
-            left="The table is as before.",
-            next="Run it again.",
-        )
-    return data
+def remove_written(plan: UpdatePlan, results: Iterable[PartitionUpdateResult]) -> None:
+    """Remove the files that tasks of ``plan`` wrote, if nothing is to come of them."""
+    updates = [result.update for result in results if result.update is not None]
+    storage.delete_unreferenced(
+        (segment.path for update in updates for segment in update.added), below=find_root(plan.folder)
+    )

@@ -11,27 +11,25 @@ import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn
 
-from winnow.engine.latest_job import build_update_units, remove_written
+from winnow.engine.events import PlanFailure
 from winnow.engine.latest_plans import (
     PartitionUpdatePlan,
     PartitionUpdateResult,
     UpdatePlan,
-    read_update_result,
-    remove_update_documents,
-    write_update_plan,
+    UpdateResult,
+    remove_written,
 )
-from winnow.engine.staging import format_plan_argument
 from winnow.engine.strategy_diff import RecordOrder
-from winnow.errors import ConfigurationError, DamagedSegmentError, Explanation, RunAgainError, ServiceError, make_error
+from winnow.errors import ConfigurationError, DamagedSegmentError, Explanation, RunAgainError, make_error
 from winnow.files import private_files
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import TableRows
 from winnow.pipeline.latest.state import explain_scan_errors, explain_table_damage
-from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, is_driver_here, run_job
+from winnow.pipeline.spark.plan_job import run_plan_job
+from winnow.pipeline.spark.submit import is_driver_here
 from winnow.pipeline.topics.topic_view import TopicView
-from winnow.planning.plans import PlanReference
 from winnow.schemas.row_task import RowSecrets, decode_types
 
 JOB_NAME: Final = "latest"
@@ -99,20 +97,20 @@ class SparkUpdate:
         )
 
     def _submit(self, plan: UpdatePlan) -> tuple[PartitionUpdateResult, ...]:
-        settings = self.installation.settings
-        uri, sha256 = write_update_plan(settings.staging, plan)
-        try:
-            units = build_update_units(uri, plan)
-            size_bytes = sum(unit.size_bytes for unit in units)
-            reference = PlanReference(plan.topic, plan.plan_id, uri, len(units), size_bytes, None, sha256)
-            with ExitStack() as stack:
-                job = [find_job_file(JOB_NAME), *build_engine_arguments(settings), *self._write_secrets(stack)]
-                job.append(format_plan_argument(uri, sha256))
-                done = run_job(settings, job, name=f"winnow latest {plan.topic}", plans=[reference])
-            self._raise_failure(plan, done)
-            return read_update_result(uri, done.digests[plan.plan_id]).parts
-        finally:
-            remove_update_documents(uri, settings.staging)
+        with ExitStack() as stack:
+            result = run_plan_job(
+                self.installation.settings,
+                JOB_NAME,
+                plan,
+                UpdateResult,
+                title=f"winnow latest {plan.topic}",
+                units=len(plan.parts),
+                size_bytes=sum(part.size_bytes for part in plan.parts),
+                options=self._write_secrets(stack),
+            )
+        if isinstance(result, PlanFailure):
+            self._raise_failure(plan, result)
+        return result.parts
 
     def _write_secrets(self, stack: ExitStack) -> list[str]:
         """Write what no document may say into a file for the application's driver; return the argument that names it.
@@ -133,16 +131,7 @@ class SparkUpdate:
         folder = stack.enter_context(private_files.make_private_folder(settings.private_folder))
         return ["--secrets", str(private_files.write_file(folder / "secrets.json", secrets.dump()))]
 
-    def _raise_failure(self, plan: UpdatePlan, done: JobOutcome) -> None:
-        failure = done.failures.get(plan.plan_id)
-        if failure is None:
-            if plan.plan_id not in done.digests:
-                raise ServiceError(
-                    f"The Spark application of the latest state of topic {plan.topic} reported no result.",
-                    left=AS_BEFORE,
-                    next=f"Run it again: winnow latest-table update {plan.topic}",
-                )
-            return
+    def _raise_failure(self, plan: UpdatePlan, failure: PlanFailure) -> NoReturn:
         logs = {partition.partition: partition for partition in self.view.partitions}
         parts = {part.partition: part for part in plan.parts}
         for failed in failure.partitions:
