@@ -15,12 +15,14 @@ from tests.integration.test_typed_table_history import keep_documents
 from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.world import TOPIC, World, define_world, record
 from winnow.config.settings import Settings
-from winnow.errors import DamagedSegmentError, RunAgainError
+from winnow.errors import DamagedSegmentError, RunAgainError, ServiceError
 from winnow.files import storage
+from winnow.log.snapshot_expiry import NO_GRACE_MS
 from winnow.pipeline.latest import decoders, run_spark
 from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.latest.table_files import sweep_latest_table
 from winnow.pipeline.spark import plan_job
-from winnow.pipeline.spark.submit import JobOutcome
+from winnow.pipeline.spark.submit import JobOutcome, JobOutput
 from winnow.schemas import row_task
 from winnow.values.model import Record
 
@@ -102,7 +104,7 @@ def test_where_one_partition_cannot_be_read_nothing_is_left_and_the_table_is_as_
     world.ingest([at(0, 1, b"c", 3), at(1, 1, b"d", 4)])
     missing = world.segments(1)[-1].path
     Path(missing.removeprefix("file://")).unlink()
-    with pytest.raises(DamagedSegmentError, match=f"{TOPIC}-1.*winnow scrub"):
+    with pytest.raises(DamagedSegmentError, match=rf"{TOPIC}-1.*winnow scrub"):
         update_latest_table(world.installation, TOPIC)
     assert read_table(world) == before
     assert list_table_files(world) == files
@@ -122,6 +124,33 @@ def test_a_damaged_file_of_the_table_is_named_and_the_log_is_not_concerned(world
     with pytest.raises(DamagedSegmentError, match="The log is not concerned") as refused:
         update_latest_table(world.installation, TOPIC)
     assert path in str(refused.value)
+
+
+def test_what_an_application_wrote_that_died_is_of_no_use_and_a_sweep_deletes_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver was killed after its tasks: nobody names what they wrote."""
+    create(world, winnow_value_format="string")
+    world.ingest([at(0, 0, b"a", 1)])
+    update_latest_table(world.installation, TOPIC)
+    before, files = read_table(world), list_table_files(world)
+
+    def die(settings: Settings, job: Sequence[str], **more: Any) -> JobOutcome:
+        run_latest_job(settings, job, **more)
+        return JobOutput([plan.plan_id for plan in more["plans"]]).end(137)
+
+    world.ingest([at(0, 1, b"b", 2)])
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_job, "run_job", die)
+        with pytest.raises(ServiceError, match=r"exit code 137.*The table is as before"):
+            update_latest_table(world.installation, TOPIC)
+    assert read_table(world) == before
+    assert len(list_table_files(world)) == len(files) + 1
+    update_latest_table(world.installation, TOPIC)
+    assert [row["value"] for row in read_table(world)] == ["1", "2"]
+    assert len(list_table_files(world)) == len(files) + 2
+    sweep_latest_table(world.installation, TOPIC, world.clock.now_ms, NO_GRACE_MS)
+    assert len(list_table_files(world)) == len(files) + 1
 
 
 def test_columns_that_never_settle_end_the_update(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
