@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, never, replace, return_value, set_keyword
+from tests.mutants.changes import always, drop_statement, never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
 _LIMITS = "test_value_that_no_column_holds_is_an_error_of_its_datum"
@@ -23,6 +23,20 @@ SCHEMAS = (
     Mutant("avro-believes-marks", "a document may say that it was parsed before")
     .changes("avro._strip", replace("name in _KEPT", "True"))
     .caught_by("test_document_that_claims_to_be_parsed_is_not_believed"),
+    Mutant("avro-batch-leaves-bytes", "of datums that are read at once the last bytes may be left")
+    .changes("make_batch_reader.read_batch", drop_statement("cursors"))
+    .caught_by("test_a_batch_gives_the_rows_and_errors_of_its_datums_one_by_one"),
+    Mutant("avro-batch-reads-on", "a datum that is read with others may go on in the next one")
+    .changes("_Walk._advance", drop_statement("doubt_where"))
+    .caught_by("test_a_batch_gives_the_rows_and_errors_of_its_datums_one_by_one"),
+    Mutant(
+        "avro-batch-nulls-what-does-not-fit", "a value that its column cannot hold is null where many are read at once"
+    )
+    .changes("_make_scalar.read_fitting", never("null_count"))
+    .caught_by("test_ordinary_datums_are_read_at_once"),
+    Mutant("avro-batch-doubles-keys", "a map that is read with others may have a key twice")
+    .changes("_make_map.read_map", drop_statement("is_doubtful"))
+    .caught_by("test_of_a_key_that_a_map_has_twice_the_last_value_counts"),
     Mutant("avro-types-multiply", "names that are written out may double without end")
     .changes("_Types._require_light", never("weight"))
     .caught_by(_HOSTILE_AVRO),
@@ -30,13 +44,13 @@ SCHEMAS = (
     .changes("_Types.weigh", never("size_bytes"))
     .caught_by(_HOSTILE_AVRO),
     Mutant("values-wrap-around", "a number beyond its column is taken as it is")
-    .changes("_collect_between.collect", never("bounds"))
+    .changes("_make_bounded.fit", never("bounds"))
     .caught_by(_LIMITS),
     Mutant("decimal-too-long", "a decimal may have more digits than its column")
     .changes("make_decimal.convert", always("limit"))
     .caught_by(_LIMITS),
     Mutant("row-of-wrong-value-kept", "a row whose value did not fit stays, with null in its place")
-    .changes("read_datums", never("problems"))
+    .changes("_read_each", never("problems"))
     .caught_by(_LIMITS),
     Mutant("json-columns-without-end", "properties may multiply by references")
     .changes("json_schema._Types.make_column", never("MAXIMUM_COLUMNS"))

@@ -25,7 +25,7 @@ TYPED_TABLE = (
     .changes("RowMaker.convert", never("deleted"))
     .caught_by("test_the_typed_table_of_change_events_is_the_table"),
     Mutant("typed-rows-out-of-place", "the rows of several schemas in one batch are given to each other's records")
-    .changes("row_maker._gather", replace("np.arange(A)", "np.arange(A)[::-1]"))
+    .changes("row_maker._gather", replace("np.arange(len(A))", "np.arange(len(A))[::-1]"))
     .caught_by("test_rows_equal_the_oracle_s_winners_after_any_history"),
     Mutant("typed-gone-rows-stay", "a row that was superseded stays in its file")
     .changes("TypedForm._read_file", never("is_gone"))

@@ -115,7 +115,7 @@ def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) 
         f"""
         SELECT (SELECT count(*) FROM shown),
                (SELECT count(*) FROM wanted ANTI JOIN shown USING (place)),
-               (SELECT count(*) FROM (SELECT DISTINCT place FROM shown) ANTI JOIN wanted USING (place)),
+               (SELECT count(*) FROM (SELECT DISTINCT place FROM shown ANTI JOIN wanted USING (place))),
                (SELECT count(*) - count(DISTINCT place) FROM shown),
                (SELECT count(*) FROM shown WHERE place IS NULL OR place >= {partition.end_offset}),
                (SELECT count(*) FROM shown WHERE problem IS NOT NULL)
@@ -156,25 +156,24 @@ def _create_wanted(connection: duckdb.DuckDBPyConnection, partition: LatestParti
     readable = f'"offset" >= {partition.start_offset} AND "offset" < {partition.end_offset} AND key IS NOT NULL'
     files = quote_file_list(segment.path for segment in partition.segments)
     version = _build_version_sql(partition.strategy, partition.header)
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE wanted AS
-        SELECT greatest.place AS place FROM (
-            SELECT max(struct_pack(version := {version}, place := "offset")) AS greatest
-            FROM read_parquet({files}) WHERE {readable} GROUP BY key
-        )
-        """
-    )
+    greatest = 'max("offset")'
+    if version is not None:
+        greatest = f'max(struct_pack(version := {version}, place := "offset")).place'
+    source = f"read_parquet({files}) WHERE {readable} GROUP BY key"
+    connection.execute(f"CREATE TEMP TABLE wanted AS SELECT {greatest} AS place FROM {source}")
     with_tombstones = [segment.path for segment in partition.segments if segment.tombstones]
     if with_tombstones:
         tombstones = f"read_parquet({quote_file_list(with_tombstones)}) WHERE {readable} AND value IS NULL"
         connection.execute(f'DELETE FROM wanted WHERE place IN (SELECT "offset" FROM {tombstones})')
 
 
-def _build_version_sql(strategy: Strategy, header: str | None) -> str:
-    """Build SQL for what decides before the offset. Eight bytes of a header order as text: sign first, then digits."""
+def _build_version_sql(strategy: Strategy, header: str | None) -> str | None:
+    """Build SQL for what decides before the offset, None: nothing.
+
+    Eight bytes of a header order as text: sign first, then digits.
+    """
     if strategy is Strategy.OFFSET:
-        return "0"
+        return None
     if strategy is Strategy.TIMESTAMP:
         return 'coalesce(epoch_us("timestamp") // 1000, -1)'
     value = f"list_last(list_filter(headers, lambda entry: entry.key = {quote_literal(header or '')})).value"

@@ -6,7 +6,7 @@ written; Iceberg finds columns by their ids, so older files need not be written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -98,7 +98,7 @@ class RowMaker:
         return _list_types(groups)
 
     def learn(self, types: RowTypes) -> None:
-        """Have the columns that rows of ``types`` need. The same types in any order need the same data no other place.
+        """Have the columns that rows of ``types`` need. Types that are known already change nothing.
 
         Raises:
             ValueError: a type that no column has.
@@ -153,13 +153,15 @@ class RowMaker:
         return mask_rows(rows, self._rules, self._secret, self._fields)
 
     def _make_system_columns(self, records: pa.RecordBatch, decoded: dict[Side, DecodedBatch]) -> dict[str, pa.Array]:
-        errors: list[str | None] = [None] * records.num_rows
-        for side in (Side.KEY, Side.VALUE):
-            for position, sentence in decoded[side].errors.items():
-                errors[position] = f"{side.value}: {sentence}" if errors[position] is None else errors[position]
-        self.rows_not_decoded += sum(error is not None for error in errors)
+        # Where both are wrong, the key's sentence is the one.
+        errors = {
+            position: f"{side.value}: {sentence}"
+            for side in (Side.VALUE, Side.KEY)
+            for position, sentence in decoded[side].errors.items()
+        }
+        self.rows_not_decoded += len(errors)
         made = {
-            SystemColumn.ERROR: pa.array(errors, pa.string()),
+            SystemColumn.ERROR: _spread(errors, records.num_rows),
             SystemColumn.PARTITION: records.column("partition"),
             SystemColumn.OFFSET: records.column("offset"),
             SystemColumn.TIMESTAMP: records.column("timestamp"),
@@ -197,12 +199,23 @@ def _gather(groups: Sequence[tuple[pa.Array, pa.StructArray]], columns: pa.Struc
     if not groups:
         return pa.nulls(rows, columns)
     projected = pa.concat_arrays([project_rows(part, columns) for _, part in groups])
+    positions = np.concatenate([positions.to_numpy() for positions, _ in groups])
+    if np.array_equal(positions, np.arange(rows)):
+        return projected
     places = np.full(rows, -1, np.int64)
-    places[np.concatenate([positions.to_numpy() for positions, _ in groups])] = np.arange(len(projected))
+    places[positions] = np.arange(len(projected))
     return projected.take(pa.array(places, mask=places < 0))
 
 
+def _spread(sentences: Mapping[int, str], rows: int) -> pa.Array:
+    if not sentences:
+        return pa.nulls(rows, pa.string())
+    return pa.array([sentences.get(position) for position in range(rows)], pa.string())
+
+
 def _keep_at(datums: pa.Array, positions: Collection[int]) -> pa.Array:
+    if not positions:
+        return pa.nulls(len(datums), datums.type)
     kept = np.zeros(len(datums), np.bool_)
     kept[list(positions)] = True
     return pc.if_else(pa.array(kept), datums, None)
