@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
+from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType, WordOrSeconds
 from winnow.values.formats import Format
 from winnow.values.row_shape import Envelope, UpdateTime
 from winnow.values.strategies import Strategy
@@ -22,12 +22,18 @@ _CRITERIA = tuple(strategy.criterion for strategy in Strategy)
 MAXIMUM_TAGS = 20
 """Maximum tags of one topic."""
 
+MAXIMUM_UPDATE_SECONDS = 366 * 86_400
+"""Maximum seconds between two updates of a table of the latest state."""
+
 
 LATEST_TABLE = "winnow.latest.table"
 """The key that has a topic keep a table of its latest state."""
 
 LATEST_UPDATE = "winnow.latest.update"
 """The key that says when that table is brought up to date."""
+
+LATEST_MAX_AGE = "winnow.latest.max.age.ms"
+"""The key that says how long a record may wait to be in that table."""
 
 KEY_FORMAT, VALUE_FORMAT = "winnow.key.format", "winnow.value.format"
 """The keys that say what the bytes of keys and values are."""
@@ -310,9 +316,19 @@ DEFINITIONS: tuple[Definition, ...] = (
         LATEST_UPDATE,
         ValueType.STRING,
         UpdateTime.PUBLISH,
-        OneOf(tuple(UpdateTime)),
-        "When winnow_latest.TOPIC is brought up to date: with each publish, or with each ingest, too. An "
-        "update costs what the files cost in which a row changes.",
+        WordOrSeconds(tuple(UpdateTime), MAXIMUM_UPDATE_SECONDS),
+        "When winnow_latest.TOPIC is brought up to date: with each publish, or with each ingest, too, or a number of "
+        "seconds after its last update if records came since, too. An update costs what the files cost in which a "
+        "row changes.",
+    ),
+    Definition(
+        LATEST_MAX_AGE,
+        ValueType.LONG,
+        str(MAXIMUM_LONG),
+        Range(1),
+        "Maximum time until a record is in winnow_latest.TOPIC, by its timestamp; then an alert is sent "
+        "(latest_late). A table that shows everything is never late.",
+        "ms",
     ),
     Definition(
         KEY_FORMAT,

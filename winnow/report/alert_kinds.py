@@ -46,6 +46,7 @@ class AlertKind(StrEnum):
     INGEST_FAILED = "ingest_failed", "error"
     SOURCE_GONE = "source_gone", "warning"
     CONFIGURATION_HELD = "configuration_held", "warning"
+    LATEST_LATE = "latest_late", "warning"
     RECOVERED = "recovered", "info"
 
 
@@ -349,6 +350,29 @@ def make_configuration_held(topic: str, source_topic: str, changes: str, *, effe
                 f"{effect} To have it in force here: winnow topics alter {topic} --accept-kafka-config. To keep the "
                 "records, give it its earlier value at Kafka."
             ).strip(),
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_latest_late(topic: str, since_ms: int, *, max_age_ms: int, dag_id: str, at_ms: int) -> Situation:
+    """Make the alert about a table of the latest state in which a record should be by now.
+
+    ``since_ms``: the time of the oldest record that it does not show. ``dag_id``: the DAG whose publishes update it.
+    """
+    return Situation(
+        kind=AlertKind.LATEST_LATE,
+        topic=topic,
+        findings=(Finding(None, since_ms + max_age_ms),),
+        summary=Explanation(
+            f"The table of the latest state of topic {topic} does not show records since {format_ms(since_ms)}, "
+            f"{format_duration(at_ms - since_ms - max_age_ms)} longer than it may (winnow.latest.max.age.ms)",
+            left="The log has every record. Readers of the table see all of it as of before, complete and correct.",
+            next=(
+                f"Bring it up to date, and read what is in the way: winnow latest-table update {topic}. If that "
+                f"succeeds, find out why {dag_id} did not, or update it more often: winnow topics alter {topic} "
+                "--config winnow.latest.update=ingest"
+            ),
         ),
         at_ms=at_ms,
     )

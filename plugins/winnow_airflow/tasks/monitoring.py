@@ -12,6 +12,7 @@ from winnow_airflow.metrics import describe_metrics_error, send_gauges
 from winnow_airflow.older_airflow import AirflowSkipException, AirflowTaskTimeout
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.tasks import task_start
+from winnow_airflow.tasks.latest_tables import update_due_tables
 
 log = logging.getLogger("airflow.task")
 
@@ -56,7 +57,8 @@ def watch_topics(context: Mapping[str, Any]) -> str:
         raise AirflowSkipException(away)
     with task_start.open_task_installation(context) as installation:
         done = look_around(installation)
-    log.info("%s", done.sentence)
+        log.info("%s", done.sentence)
+        update_due_tables(installation)  # may take long, and no alert waits for it
     return done.sentence
 
 

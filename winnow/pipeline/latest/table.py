@@ -38,6 +38,7 @@ from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import compute_shape, make_row_maker
 from winnow.pipeline.latest.judgement import require_sound_change
+from winnow.pipeline.latest.progress import record_update
 from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.latest.state import get_present_order
 from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
@@ -112,6 +113,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
     # Also where nothing changed: the process that wrote the table anew may have died before this.
     if done.hides_fields and _shows_other_shapes(installation, topic):
         sweep_latest_table(installation, topic, installation.now_ms(), NO_GRACE_MS)
+    if done.reflects is not None:
+        record_update(installation, topic)
     if done.changed:
         log_event(
             "latest_updated",
