@@ -334,6 +334,16 @@ def gone_source(world: World) -> Env:
     return {}
 
 
+def late_table(world: World) -> Env:
+    """The table of the latest state lacks records of an hour ago, which it may not."""
+    prepare(world, 2)
+    config = {"winnow.latest.table": "true", "winnow.latest.max.age.ms": "60000"}
+    alter_topic(world.installation, TOPIC, config, [])
+    world.clock.now_ms += 3_600_000
+    watch_topics(world.installation)
+    return {}
+
+
 @dataclass(frozen=True)
 class Case:
     """How a section's subject comes about, which alert tells of it, and a command that its message gives.
@@ -369,6 +379,7 @@ CASES: dict[str, Case] = {
     "configuration_held": Case(
         held_configuration, "configuration_held", "winnow topics alter orders --accept-kafka-config"
     ),
+    "latest_late": Case(late_table, "latest_late", "winnow latest-table update orders"),
     "recovered": Case(two_partitions),
     "A segment is gone for good": Case(lost_segment, topic="orders-2", newest=frozenset({33, 34, 35})),
     "Pausing before maintenance": Case(two_partitions),

@@ -52,6 +52,9 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
     AlertKind.CONFIGURATION_HELD: lambda: alert_kinds.make_configuration_held(
         "orders", "orders", "retention.ms is 1 day at Kafka (topic)", effect="", at_ms=AT_MS
     ),
+    AlertKind.LATEST_LATE: lambda: alert_kinds.make_latest_late(
+        "orders", AT_MS - 2 * HOUR_MS, max_age_ms=HOUR_MS, dag_id="sales_compact_topics", at_ms=AT_MS
+    ),
 }
 
 
