@@ -251,6 +251,20 @@ ROWS = (
         (("0", "Value must be at least 1"), LONG_TOO_BIG),
     ),
     Row(
+        "winnow.latest.max.undecoded.ratio",
+        "latest_max_undecoded_ratio",
+        0.0,
+        (("0.01", 0.01), ("1", 1.0)),
+        (("1.1", "Value must be no more than 1"), ("-0.1", "Value must be at least 0")),
+    ),
+    Row(
+        "winnow.latest.expectations",
+        "latest_expectations",
+        "",
+        (("customer_rows", "customer_rows"), ("", "")),
+        (("a/b", "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"),),
+    ),
+    Row(
         "winnow.key.format",
         "row_shape.key_format",
         Format.BYTES,

@@ -32,6 +32,12 @@ LATEST_TABLE = "winnow.latest.table"
 LATEST_UPDATE = "winnow.latest.update"
 """The key that says when that table is brought up to date."""
 
+LATEST_EXPECTATIONS = "winnow.latest.expectations"
+"""The key that names the content suite of that table's rows."""
+
+LATEST_MAX_UNDECODED = "winnow.latest.max.undecoded.ratio"
+"""The key that says how many of that table's rows may be undecoded."""
+
 LATEST_MAX_AGE = "winnow.latest.max.age.ms"
 """The key that says how long a record may wait to be in that table."""
 
@@ -329,6 +335,22 @@ DEFINITIONS: tuple[Definition, ...] = (
         "Maximum time until a record is in winnow_latest.TOPIC, by its timestamp; then an alert is sent "
         "(latest_late). A table that shows everything is never late.",
         "ms",
+    ),
+    Definition(
+        LATEST_MAX_UNDECODED,
+        ValueType.DOUBLE,
+        "0",
+        Range(0, 1),
+        "The share of a partition's rows in winnow_latest.TOPIC whose key or value could not be decoded, above which "
+        "an alert is sent (latest_suspect). Such rows are in the table in any case.",
+    ),
+    Definition(
+        LATEST_EXPECTATIONS,
+        ValueType.STRING,
+        "",
+        SuiteName(),
+        "The name of a content suite over the columns of winnow_latest.TOPIC, for the rows that an update writes: a "
+        "critical expectation that does not hold leaves the table as it was; empty for none.",
     ),
     Definition(
         KEY_FORMAT,

@@ -18,8 +18,10 @@ from winnow.config.definitions import (
     KAFKA_KEYS_WITHOUT_MEANING,
     KEY_FORMAT,
     KEY_SCHEMA,
+    LATEST_EXPECTATIONS,
     LATEST_FIELDS,
     LATEST_MAX_AGE,
+    LATEST_MAX_UNDECODED,
     LATEST_UPDATE,
     MAXIMUM_LONG,
     MAXIMUM_TAGS,
@@ -101,6 +103,8 @@ class TopicConfig:
     latest_update: UpdateTime
     latest_update_ms: int | None
     latest_max_age_ms: int | None
+    latest_max_undecoded_ratio: float
+    latest_expectations: str
     row_shape: RowShape
     follow: bool
     expectations: str
@@ -264,6 +268,8 @@ def _make_config(
         latest_update=UpdateTime.PUBLISH if seconds is not None else UpdateTime(str(found[LATEST_UPDATE])),
         latest_update_ms=None if seconds is None else seconds * 1_000,
         latest_max_age_ms=None if number(LATEST_MAX_AGE) == MAXIMUM_LONG else number(LATEST_MAX_AGE),
+        latest_max_undecoded_ratio=cast(float, found[LATEST_MAX_UNDECODED]),
+        latest_expectations=str(found[LATEST_EXPECTATIONS]),
         row_shape=RowShape(
             key_format=Format(str(found[KEY_FORMAT])),
             value_format=Format(str(found[VALUE_FORMAT])),

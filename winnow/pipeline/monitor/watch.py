@@ -24,7 +24,7 @@ from winnow.pipeline.monitor.overdue import (
 )
 from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.report import alert_kinds
-from winnow.report.alert_kinds import DEADLINES, RELEASABLE, AlertKind, Finding
+from winnow.report.alert_kinds import DEADLINES, LATEST, RELEASABLE, AlertKind, Finding
 from winnow.report.forecast import DeadlineForecast
 from winnow.values.model import Reason
 from winnow.values.results import OpenAlert
@@ -264,7 +264,7 @@ def _check_latest_tables(
     """Alert where a table of the latest state lacks a record for too long; the store says at which tables to look."""
     store = installation.store.latest_tables
     due_ms = now_ms - installation.settings.alert.deadline_grace_ms
-    alerted = {topic for topic, rows in opened.items() if any(row.kind == AlertKind.LATEST_LATE for row in rows)}
+    alerted = {topic for topic, rows in opened.items() if any(row.kind in LATEST for row in rows)}
     names = {late.topic for late in store.list_late(due_ms - 1)} | {*store.list_unaccounted()} | alerted
     for topic in sorted(names & known):
         try:
@@ -284,8 +284,9 @@ def _check_latest_tables(
             )
             watched.note(installation.alerts.open_alert(situation), AlertKind.LATEST_LATE)
         elif topic in alerted:
-            how = "shows its records in time again in its table of the latest state"
-            watched.note(installation.alerts.recover(topic, {AlertKind.LATEST_LATE}, None, how), AlertKind.RECOVERED)
+            how = "has a table of its latest state that is in time" if found is not None else "keeps no such table"
+            over = LATEST if found is None else {AlertKind.LATEST_LATE}
+            watched.note(installation.alerts.recover(topic, over, None, how), AlertKind.RECOVERED)
 
 
 def alert_stuck_sweep(installation: Installation, topic: str, grace_ms: int, now_ms: int) -> object:
