@@ -190,4 +190,5 @@ def describe_rows(
         "header": plan.order.header,
         "error_column_id": plan.typed.error_column_id,
         "drops_rows": drops_rows,
+        "max_undecoded_ratio": plan.max_undecoded_ratio,
     }

@@ -57,7 +57,7 @@ class UpdatePlan:
     """An update for tasks. New files go below ``folder``, in the table at ``table_location``.
 
     ``order``: of winners. ``typed``: how rows are made; None: they are the records. ``learns``: no file is written, and
-    what comes back are the types of rows.
+    what comes back are the types of rows. ``max_undecoded_ratio``: the share of rows that may be undecoded.
     """
 
     plan_id: str
@@ -68,6 +68,7 @@ class UpdatePlan:
     parts: tuple[PartitionUpdatePlan, ...]
     typed: TypedRows | None = None
     learns: bool = False
+    max_undecoded_ratio: float = 0.0
     format_version: int = 1
 
 

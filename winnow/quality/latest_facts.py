@@ -22,6 +22,9 @@ from winnow.values.typed_columns import SystemColumn
 if TYPE_CHECKING:
     import duckdb
 
+FIRST_OFFSETS: Final = 3
+"""Number of offsets by which rows are named that somebody should look at."""
+
 NOTHING_UPDATED: Final = "The table is as before."
 
 
@@ -31,7 +34,8 @@ class LatestPartition:
 
     ``rows``: its files. ``segments``: those of the log in [``start_offset``, ``end_offset``). ``strategy`` and
     ``header``: how winners are chosen. ``error_column_id``: field id of the column that says why a row was not decoded.
-    ``drops_rows``: whether a record may be no row, so that a missing one is no fault.
+    ``drops_rows``: whether a record may be no row, so that a missing one is no fault. ``max_undecoded_ratio``: the
+    share of rows that may be undecoded.
     """
 
     partition: int
@@ -43,14 +47,17 @@ class LatestPartition:
     header: str | None
     error_column_id: int
     drops_rows: bool = False
+    max_undecoded_ratio: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LatestFacts:
-    """What was found. Zero in a sound result but for the counts and ``rows_not_decoded``.
+    """What was found. Zero in a sound result but for the counts of rows.
 
     ``rows_missing``: greatest records that are no tombstones and not there. ``rows_stray``: rows of other records.
     ``rows_doubled``: further rows of one record. ``rows_unaccounted``: difference to what the manifest would say.
+    ``rows_not_decoded_above_limit``: all of those if they are too large a share. ``first_not_decoded``: the offsets of
+    the first of them, as text.
     """
 
     partition: int
@@ -61,6 +68,8 @@ class LatestFacts:
     rows_beyond_end: int
     rows_unaccounted: int
     rows_not_decoded: int
+    rows_not_decoded_above_limit: int
+    first_not_decoded: str
 
 
 def compute_latest_facts(
@@ -118,11 +127,13 @@ def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) 
                (SELECT count(*) FROM (SELECT DISTINCT place FROM shown ANTI JOIN wanted USING (place))),
                (SELECT count(*) - count(DISTINCT place) FROM shown),
                (SELECT count(*) FROM shown WHERE place IS NULL OR place >= {partition.end_offset}),
-               (SELECT count(*) FROM shown WHERE problem IS NOT NULL)
+               (SELECT count(*) FROM shown WHERE problem IS NOT NULL),
+               (SELECT string_agg(place, ', ') FROM
+                   (SELECT place FROM shown WHERE problem IS NOT NULL ORDER BY place LIMIT {FIRST_OFFSETS}))
         """,
     )
     assert counts is not None
-    rows, missing, stray, doubled, beyond, not_decoded = counts
+    rows, missing, stray, doubled, beyond, not_decoded, first = counts
     return LatestFacts(
         partition.partition,
         rows,
@@ -132,6 +143,8 @@ def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) 
         beyond,
         abs(sum(segment.records for segment in partition.rows) - rows),
         not_decoded,
+        not_decoded if not_decoded > rows * partition.max_undecoded_ratio else 0,
+        first or "",
     )
 
 

@@ -94,6 +94,7 @@ class SparkUpdate:
             parts=tuple(parts),
             typed=None if rows is None else rows.describe(),
             learns=rows is not None and not rows.maker.columns.num_fields,
+            max_undecoded_ratio=self.view.config.latest_max_undecoded_ratio,
         )
 
     def _submit(self, plan: UpdatePlan) -> tuple[PartitionUpdateResult, ...]:

@@ -37,6 +37,7 @@ from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import TableRows, compute_shape, make_table_rows
 from winnow.pipeline.latest.judgement import require_sound_change
+from winnow.pipeline.latest.progress import record_update
 from winnow.pipeline.latest.state import get_present_order
 from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
 from winnow.pipeline.latest.table_files import sweep_latest_table
@@ -112,6 +113,8 @@ def update_latest_table(installation: Installation, topic: str, runner: str | No
     # Also where nothing changed: the process that wrote the table anew may have died before this.
     if done.hides_fields and _shows_other_shapes(installation, topic):
         sweep_latest_table(installation, topic, installation.now_ms(), NO_GRACE_MS)
+    if done.reflects is not None:
+        record_update(installation, topic)
     if done.changed:
         log_event(
             "latest_updated",
