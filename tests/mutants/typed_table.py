@@ -10,8 +10,14 @@ TYPED_TABLE = (
     .changes("latest_facts._compute", replace("0 if A else B", "0"))
     .caught_by("test_every_update_is_judged_before_its_commit"),
     Mutant("typed-masks-left-out", "rows are written as they were decoded, whatever the rules say")
-    .changes("RowMaker._mask", replace("mask_rows(A, B, C, D)", "A"))
+    .changes("RecordDecoder._mask", replace("mask_rows(A, B, C, D)", "A"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
+    Mutant("decoded-bytes-beside-masks", "a decoded record has the bytes that rules hide beside it")
+    .changes("DecodedReading.add_columns", replace("not (A and B)", "True"))
+    .caught_by("test_hidden_fields_are_nowhere_in_what_is_decoded"),
+    Mutant("decoded-digits-lost", "a decimal is shown as a number of binary digits")
+    .changes("json_rows._list_values", replace("A.to_pylist()", "A.cast(pa.float64()).to_pylist()"))
+    .caught_by("test_records_are_shown_as_json_beside_their_bytes"),
     Mutant("typed-raw-beside-masks", "the bytes that masks hide stand in __raw")
     .changes("RowMaker._set_schema", replace("A if B else ()", "()"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),

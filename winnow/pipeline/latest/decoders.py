@@ -13,6 +13,7 @@ from winnow.log.latest_tables import LatestHead
 from winnow.log.table import LOG_SCHEMA
 from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.record_decoder import RecordDecoder
 from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.schemas.decoder import Decoder
@@ -57,6 +58,25 @@ def _wrap_columns(columns: pa.StructType) -> pa.StructType:
     return pa.struct([*columns, *row, pa.field("payload", payload)])
 
 
+def open_record_decoder(
+    installation: Installation, topic: str, shape: RowShape, columns: pa.StructType
+) -> RecordDecoder:
+    """Open what decodes the records of ``topic``, whose table has ``columns`` already.
+
+    Raises:
+        ConfigurationError, ServiceError: as :func:`open_decoder`; there is no secret for masked fields.
+    """
+    key, value = (open_decoder(installation, topic, shape, side, columns) for side in (Side.KEY, Side.VALUE))
+    return RecordDecoder(
+        key,
+        value,
+        known=columns,
+        rules=shape.fields,
+        secret=load_mask_secret(installation, topic, shape),
+        envelope=shape.envelope,
+    )
+
+
 def make_row_maker(
     installation: Installation, view: TopicView, present: LatestHead | None, *, goes_on: bool
 ) -> RowMaker | None:
@@ -65,24 +85,14 @@ def make_row_maker(
     ``goes_on``: the table's columns are of the topic's present shape.
 
     Raises:
-        ConfigurationError, ServiceError: as :func:`open_decoder`.
+        ConfigurationError, ServiceError: as :func:`open_record_decoder`.
     """
     shape = view.config.row_shape
     if not shape.is_typed:
         return None
     last_column_id = LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id
     schema = TypedSchema(present.table.schema() if present is not None and goes_on else LOG_SCHEMA, last_column_id)
-    key, value = (
-        open_decoder(installation, view.log.topic, shape, side, schema.columns) for side in (Side.KEY, Side.VALUE)
-    )
-    return RowMaker(
-        key,
-        value,
-        present=schema,
-        rules=shape.fields,
-        secret=load_mask_secret(installation, view.log.topic, shape),
-        envelope=shape.envelope,
-    )
+    return RowMaker(open_record_decoder(installation, view.log.topic, shape, schema.columns), schema)
 
 
 def compute_shape(installation: Installation, topic: str, shape: RowShape) -> str:

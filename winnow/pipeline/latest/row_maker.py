@@ -10,53 +10,30 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.log.typed_schema import TypedSchema
-from winnow.schemas.column_names import name_rows
-from winnow.schemas.debezium import unwrap_payload, unwrap_rows
-from winnow.schemas.decoder import DecodedBatch, DecodedGroup, Decoder
-from winnow.schemas.masks import mask_rows
+from winnow.pipeline.latest.record_decoder import DecodedRecords, RecordDecoder, ShownGroup
 from winnow.schemas.row_types import find_side, merge_row_types, project_rows
-from winnow.values.latest_fields import FieldRules
-from winnow.values.row_shape import Envelope
 from winnow.values.typed_columns import Side, SystemColumn
 
 _RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
 """The columns that show what rules hide."""
-_NO_CHANGE: Final = "It is no change of a row in Debezium's envelope."
-
-Mask = npt.NDArray[np.bool_]
 
 
 class RowMaker:
     """Makes rows of one table.
 
-    ``key``, ``value``: decode them. ``present``: the schema with whose columns it goes on. ``rules``: which fields are
-    shown, and how, with ``secret``; if any is hidden, so are bytes that are not decoded, and headers. ``envelope``:
-    what is around the row in a value.
+    ``decoder``: decodes the records; if it hides any field, bytes that are not decoded and headers are no columns.
+    ``present``: the schema with whose columns it goes on.
     """
 
-    def __init__(
-        self,
-        key: Decoder,
-        value: Decoder,
-        *,
-        present: TypedSchema,
-        rules: FieldRules,
-        secret: bytes | None,
-        envelope: Envelope = Envelope.NONE,
-    ) -> None:
-        self._decoders = {Side.KEY: key, Side.VALUE: value}
-        self._rules = rules
-        self._secret = secret
+    def __init__(self, decoder: RecordDecoder, present: TypedSchema) -> None:
+        self._decoder = decoder
         self._columns = present.columns
-        self._fields = self._columns
         self._known = {field.name for field in self._columns}
         self.rows_not_decoded = 0
-        self._envelope = envelope
         self._set_schema(present)
 
     @property
@@ -67,7 +44,7 @@ class RowMaker:
     @property
     def drops_rows(self) -> bool:
         """Whether a record can be no row: one that says that its row was deleted."""
-        return self._envelope is not Envelope.NONE
+        return self._decoder.drops_rows
 
     def get_schema(self) -> pa.Schema:
         """Return the schema of rows, with field ids."""
@@ -83,29 +60,15 @@ class RowMaker:
         Raises:
             ServiceError: a registry that is needed does not answer.
         """
-        decoded = {side: decoder.decode(records.column(side.value)) for side, decoder in self._decoders.items()}
-        deleted = np.zeros(records.num_rows, np.bool_)
-        if self.drops_rows:
-            decoded = {
-                Side.KEY: _unwrap_keys(decoded[Side.KEY]),
-                Side.VALUE: _unwrap_values(decoded[Side.VALUE], deleted),
-            }
-        groups = {
-            side: [(group.positions, name_rows(group.rows, side)) for group in batch.groups]
-            for side, batch in decoded.items()
-        }
+        decoded = self._decoder.decode(records)
         columns = self._columns
         for side in (Side.VALUE, Side.KEY):
-            for _, rows in groups[side]:
-                # By a rule's other names a field that was renamed is hidden, too.
-                self._fields = merge_row_types(self._fields, rows.type) if self._rules.hides else self._fields
-            groups[side] = [(positions, self._mask(rows)) for positions, rows in groups[side]]
-            for _, rows in groups[side]:
-                columns = merge_row_types(columns, rows.type)
+            for group in decoded.groups[side]:
+                columns = merge_row_types(columns, group.rows.type)
         if not columns.equals(self._columns, check_metadata=True):
             self._columns = columns
             self._set_schema(self._table_schema)
-        fields = {side: _gather(groups[side], columns, records.num_rows) for side in Side}
+        fields = {side: _gather(decoded.groups[side], columns, records.num_rows) for side in Side}
         values = {field.name: fields[find_side(field)].field(number) for number, field in enumerate(columns)}
         values.update(self._make_system_columns(records, decoded))
         arrays = [
@@ -113,16 +76,10 @@ class RowMaker:
             for field in self._schema
         ]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        return rows.filter(pa.array(~deleted)) if deleted.any() else rows
+        return rows.filter(pa.array(~decoded.deleted)) if decoded.deleted.any() else rows
 
-    def _mask(self, rows: pa.StructArray) -> pa.StructArray:
-        return mask_rows(rows, self._rules, self._secret, self._fields)
-
-    def _make_system_columns(self, records: pa.RecordBatch, decoded: dict[Side, DecodedBatch]) -> dict[str, pa.Array]:
-        errors: list[str | None] = [None] * records.num_rows
-        for side in (Side.KEY, Side.VALUE):
-            for position, sentence in decoded[side].errors.items():
-                errors[position] = f"{side.value}: {sentence}" if errors[position] is None else errors[position]
+    def _make_system_columns(self, records: pa.RecordBatch, decoded: DecodedRecords) -> dict[str, pa.Array]:
+        errors = decoded.list_errors()
         self.rows_not_decoded += sum(error is not None for error in errors)
         made = {
             SystemColumn.ERROR: pa.array(errors, pa.string()),
@@ -130,41 +87,24 @@ class RowMaker:
             SystemColumn.OFFSET: records.column("offset"),
             SystemColumn.TIMESTAMP: records.column("timestamp"),
         }
-        if not self._rules.hides:
-            made[SystemColumn.RAW] = _keep_at(records.column("value"), decoded[Side.VALUE].errors)
-            made[SystemColumn.RAW_KEY] = _keep_at(records.column("key"), decoded[Side.KEY].errors)
+        if not self._decoder.hides:
+            made[SystemColumn.RAW] = _keep_at(records.column("value"), decoded.errors[Side.VALUE])
+            made[SystemColumn.RAW_KEY] = _keep_at(records.column("key"), decoded.errors[Side.KEY])
             made[SystemColumn.HEADERS] = records.column("headers")
         return {column.value: array for column, array in made.items()}
 
     def _set_schema(self, present: TypedSchema) -> None:
-        self._table_schema = present.evolve(self._columns, omit=_RAW if self._rules.hides else ())
+        self._table_schema = present.evolve(self._columns, omit=_RAW if self._decoder.hides else ())
         self._schema = self._table_schema.build_arrow_schema()
 
 
-def _unwrap_keys(batch: DecodedBatch) -> DecodedBatch:
-    groups = [DecodedGroup(group.positions, unwrap_payload(group.rows)) for group in batch.groups]
-    return DecodedBatch(groups, batch.errors)
-
-
-def _unwrap_values(batch: DecodedBatch, deleted: Mask) -> DecodedBatch:
-    """Take rows out of their envelopes, and note in ``deleted`` what deletes one."""
-    groups, errors = [], dict(batch.errors)
-    for group in batch.groups:
-        unwrapped = unwrap_rows(group.rows)
-        deleted[group.positions.take(unwrapped.deleted).to_numpy()] = True
-        errors.update(dict.fromkeys(group.positions.take(unwrapped.others).to_pylist(), _NO_CHANGE))
-        if len(unwrapped.rows):
-            groups.append(DecodedGroup(group.positions.take(unwrapped.positions), unwrapped.rows))
-    return DecodedBatch(groups, errors)
-
-
-def _gather(groups: Sequence[tuple[pa.Array, pa.StructArray]], columns: pa.StructType, rows: int) -> pa.StructArray:
+def _gather(groups: Sequence[ShownGroup], columns: pa.StructType, rows: int) -> pa.StructArray:
     """Put the rows of all groups where they stand in their batch; the others are null."""
     if not groups:
         return pa.nulls(rows, columns)
-    projected = pa.concat_arrays([project_rows(part, columns) for _, part in groups])
+    projected = pa.concat_arrays([project_rows(group.rows, columns) for group in groups])
     places = np.full(rows, -1, np.int64)
-    places[np.concatenate([positions.to_numpy() for positions, _ in groups])] = np.arange(len(projected))
+    places[np.concatenate([group.positions.to_numpy() for group in groups])] = np.arange(len(projected))
     return projected.take(pa.array(places, mask=places < 0))
 
 
