@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, never, replace, return_value
+from tests.mutants.changes import drop_operand, never, replace, replace_text, return_value
 from tests.mutants.mutant import Mutant
 
 TYPED_TABLE = (
@@ -18,6 +18,9 @@ TYPED_TABLE = (
     Mutant("decoded-digits-lost", "a decimal is shown as a number of binary digits")
     .changes("json_rows._list_values", replace("array.to_pylist()", "[v and float(v) for v in array.to_pylist()]"))
     .caught_by("test_records_are_shown_as_json_beside_their_bytes"),
+    Mutant("view-with-undecoded-rows", "the view of decoded rows has rows that could not be decoded")
+    .changes("build_decoded_sql", replace_text(" IS NULL", " IS NULL OR true"))
+    .caught_by("test_spark_reads_the_view_that_a_rest_catalog_holds"),
     Mutant("typed-raw-beside-masks", "the bytes that masks hide stand in __raw")
     .changes("RowMaker._set_schema", replace("A if B else ()", "()"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),

@@ -129,10 +129,25 @@ def test_spark_reads_the_view_that_a_rest_catalog_holds(tmp_path: Path) -> None:
         assert replace_view(world.installation, view, (), as_text=True) == "winnow_latest_views.orders"
         name = replace_view(world.installation, view, (), as_text=False)
         program = write_connection(world.installation, "orders", ReaderName.SPARK)
+        document = f"SELECT to_json(struct(*), map('ignoreNullFields', 'false')) FROM winnow.{create_typed_view(world)}"
 
-        (rows,) = ask_spark(tmp_path, program, [f"SELECT * FROM winnow.{name}"])
+        answers = ask_spark(tmp_path, program, [f"SELECT * FROM winnow.{name}", document])
 
-        assert as_state(rows) == expect(world, "orders", Strategy.TIMESTAMP)
+        assert as_state(answers[0]) == expect(world, "orders", Strategy.TIMESTAMP)
+        shown = [(row["city"], row["address"], row["__offset"]) for row in (json.loads(line) for (line,) in answers[1])]
+        assert shown == [("Ulm", {"street": "Hof"}, 0), ("Bonn", None, 2)]
+        assert "__raw" not in answers[1][0][0]
+
+
+def create_typed_view(world: World) -> str:
+    """A view of a topic with typed columns, one of whose values is no JSON."""
+    topic = "shop.typed"
+    world.create(1, topic, winnow_latest_table="true", winnow_value_format="json")
+    values = [b'{"city": "Ulm", "address": {"street": "Hof"}}', b"no json", b'{"city": "Bonn"}']
+    world.ingest([record(n, b"key-%d" % n, value) for n, value in enumerate(values)], topic=topic)
+    update_latest_table(world.installation, topic)
+    replace_view(world.installation, load_topic_view(world.installation, topic), (), as_text=False)
+    return f"winnow_latest_views.`{topic}`"
 
 
 SITUATIONS = ("empty", "shop.or-ders", "deleted", "partitioned", "binary", "typed")
