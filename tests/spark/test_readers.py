@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -176,11 +177,15 @@ for statement in pathlib.Path(sys.argv[1]).read_text().split(";\\n"):
 
 @dataclass(frozen=True)
 class Programs:
-    """What ``winnow connect`` prints by reader and topic, and the values that readers see by topic."""
+    """What ``winnow connect`` prints by reader and topic, and the values that readers see by topic.
+
+    ``newest_ms``: the newest timestamp of the typed topic.
+    """
 
     texts: Mapping[ReaderName, Mapping[str, str]]
     values: Mapping[str, list[str]]
     latest_sql: Mapping[str, str]
+    newest_ms: int
     folder: Path
 
 
@@ -219,6 +224,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
             },
             {topic: read_values(world, topic) for topic in SITUATIONS},
             {topic: write_latest_sql(world, topic) for topic in SITUATIONS if topic != "typed"},
+            max(found.timestamp_ms or 0 for found in world.read(topic="typed")),
             folder,
         )
 
@@ -302,9 +308,14 @@ def test_daft_prints_records_when_its_program_is_pasted(programs: Programs, tmp_
 
 
 def test_dbt_builds_and_shows_its_model_when_its_project_is_pasted(programs: Programs) -> None:
-    """In an environment with what its first line names, and nothing else."""
+    """In an environment with what its first line names, and nothing else; it knows how old the newest typed row is."""
     commands = find_environment(list_requirements(programs.texts[ReaderName.DBT]["empty"]))
     run_each(programs, ReaderName.DBT, "sh", path=commands)
+    found = json.loads((programs.folder / "dbt" / "typed" / "winnow_dbt" / "target" / "sources.json").read_text())
+    (freshness,) = found["results"]
+    newest = datetime.fromtimestamp(programs.newest_ms / 1000, UTC)
+    assert datetime.fromisoformat(freshness["max_loaded_at"]) == newest
+    assert freshness["status"] == "warn"
 
 
 def test_clickhouse_prints_records_when_its_statements_are_pasted(programs: Programs) -> None:
