@@ -40,22 +40,22 @@ world = define_world(in_the_present=True)
 """At the present, since snapshots have the real time."""
 
 
-def create(world: World, **config: str) -> None:
-    world.create(2, **ALWAYS_DUE)
-    alter(world, **config)
+def create(world: World, *, topic: str = TOPIC, partitions: int = 2, **config: str) -> None:
+    world.create(partitions, topic, **ALWAYS_DUE)
+    alter(world, topic=topic, **config)
 
 
-def alter(world: World, **config: str) -> None:
+def alter(world: World, *, topic: str = TOPIC, **config: str) -> None:
     named = {name.replace("_", "."): text for name, text in config.items()}
-    set_config(world.installation.log.open(TOPIC), {**KEEPS, **named}, [])
+    set_config(world.installation.log.open(topic), {**KEEPS, **named}, [])
 
 
-def update(world: World) -> LatestUpdate:
-    return update_latest_table(world.installation, TOPIC)
+def update(world: World, topic: str = TOPIC) -> LatestUpdate:
+    return update_latest_table(world.installation, topic)
 
 
-def read_table(world: World) -> list[dict[str, Any]]:
-    rows = world.installation.log.catalog.load_table(("winnow_latest", TOPIC)).scan().to_arrow().to_pylist()
+def read_table(world: World, topic: str = TOPIC) -> list[dict[str, Any]]:
+    rows = world.installation.log.catalog.load_table(("winnow_latest", topic)).scan().to_arrow().to_pylist()
     return sorted(rows, key=lambda row: (row["__partition"], row["__offset"]))
 
 

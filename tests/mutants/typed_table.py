@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, drop_statement, never, replace, return_value
+from tests.mutants.changes import drop_operand, drop_statement, never, replace, replace_text, return_value
 from tests.mutants.mutant import Mutant
 
 TYPED_TABLE = (
@@ -10,8 +10,17 @@ TYPED_TABLE = (
     .changes("latest_facts._compute", replace("0 if A else B", "0"))
     .caught_by("test_every_update_is_judged_before_its_commit"),
     Mutant("typed-masks-left-out", "rows are written as they were decoded, whatever the rules say")
-    .changes("RowMaker._mask", replace("mask_rows(A, B, C, D)", "A"))
+    .changes("RecordDecoder._mask", replace("mask_rows(A, B, C, D)", "A"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
+    Mutant("decoded-bytes-beside-masks", "a decoded record has the bytes that rules hide beside it")
+    .changes("DecodedReading.add_columns", replace("not (A and B)", "True"))
+    .caught_by("test_hidden_fields_are_nowhere_in_what_is_decoded"),
+    Mutant("decoded-digits-lost", "a decimal is shown as a number of binary digits")
+    .changes("json_rows._list_values", replace("array.to_pylist()", "[v and float(v) for v in array.to_pylist()]"))
+    .caught_by("test_records_are_shown_as_json_beside_their_bytes"),
+    Mutant("view-with-undecoded-rows", "the view of decoded rows has rows that could not be decoded")
+    .changes("build_decoded_sql", replace_text(" IS NULL", " IS NULL OR true"))
+    .caught_by("test_spark_reads_the_view_that_a_rest_catalog_holds"),
     Mutant("typed-raw-beside-masks", "the bytes that masks hide stand in __raw")
     .changes("TableRows._evolve", replace("A if B else ()", "()"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),

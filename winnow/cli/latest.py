@@ -237,7 +237,8 @@ def _write_query(topic: str, engine: SqlEngine | None, columns: list[str] | tupl
         if engine is None:
             name = replace_view(installation, view, parsed, as_text=text)
             written = (
-                f"The view {name} shows the latest state of {topic}. After a change of its strategy, create it anew."
+                f"The view {name} shows the latest state of {topic}. After a change of its strategy or its "
+                "columns, create it anew."
             )
         else:
             query = build_query(view, choose_table(engine, installation.log.namespaces.topics, topic), parsed)

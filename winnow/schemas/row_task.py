@@ -14,8 +14,9 @@ from pydantic import SecretStr
 
 from winnow.config.setting_fields import SchemaRegistrySettings
 from winnow.schemas.formats import open_registry
-from winnow.schemas.row_decoders import make_row_decoder
-from winnow.schemas.row_maker import RowMaker, RowTypes
+from winnow.schemas.record_decoder import RowTypes
+from winnow.schemas.row_decoders import make_record_decoder
+from winnow.schemas.row_maker import RowMaker
 from winnow.schemas.schema_cache import SchemaCache
 from winnow.values.row_shape import ColumnsGrewError, TypedRows
 from winnow.values.typed_columns import Side
@@ -65,22 +66,16 @@ class TaskRows:
     def __init__(self, typed: TypedRows, secrets: RowSecrets) -> None:
         self._columns = decode_type(typed.columns)
         self._schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(typed.schema)))
-        known = decode_type(typed.known)
-        source = _open_once(secrets.registry)
-        key, value = (
-            make_row_decoder(typed.shape, side, known, schema_text=text, open_source=source)
-            for side, text in ((Side.KEY, typed.key_schema), (Side.VALUE, typed.value_schema))
-        )
-        self._maker = RowMaker(
-            key,
-            value,
-            columns=self._columns,
+        texts = {Side.KEY: typed.key_schema, Side.VALUE: typed.value_schema}
+        self._decoder = make_record_decoder(
+            typed.shape,
+            decode_type(typed.known),
             fields=decode_type(typed.fields),
-            build_schema=self._require_same,
-            rules=typed.shape.fields,
+            texts={side: text for side, text in texts.items() if text is not None},
+            open_source=_open_once(secrets.registry),
             secret=secrets.latest,
-            envelope=typed.shape.envelope,
         )
+        self._maker = RowMaker(self._decoder, self._columns, self._require_same)
         self._types: dict[str, None] = {}
 
     @property
@@ -111,7 +106,7 @@ class TaskRows:
 
     def learn(self, records: pa.RecordBatch) -> None:
         """Note what types the rows of ``records`` have."""
-        for side, row_type in self._maker.read_types(records):
+        for side, row_type in self._decoder.read_types(records):
             self._types[encode_types(((side, row_type),))[0]] = None
 
     def list_types(self) -> tuple[str, ...]:

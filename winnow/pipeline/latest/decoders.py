@@ -15,10 +15,10 @@ from winnow.log.table import LOG_SCHEMA
 from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.topic_view import TopicView
-from winnow.schemas.decoder import Decoder
 from winnow.schemas.documents import SchemaSource
 from winnow.schemas.formats import open_registry
-from winnow.schemas.row_decoders import make_row_decoder
+from winnow.schemas.record_decoder import RecordDecoder
+from winnow.schemas.row_decoders import make_record_decoder
 from winnow.schemas.row_maker import RowMaker
 from winnow.schemas.row_task import encode_schema, encode_type
 from winnow.schemas.schema_cache import SchemaCache
@@ -39,7 +39,7 @@ class TableRows:
 
     def __init__(
         self,
-        decoders: Mapping[Side, Decoder],
+        decoder: RecordDecoder,
         present: TypedSchema,
         shape: RowShape,
         texts: Mapping[Side, str],
@@ -50,15 +50,7 @@ class TableRows:
         self._shape = shape
         self._known = present.columns
         self._texts = texts
-        self.maker = RowMaker(
-            decoders[Side.KEY],
-            decoders[Side.VALUE],
-            columns=present.columns,
-            build_schema=self._evolve,
-            rules=shape.fields,
-            secret=secret,
-            envelope=shape.envelope,
-        )
+        self.maker = RowMaker(decoder, present.columns, self._evolve)
 
     def _evolve(self, columns: pa.StructType) -> pa.Schema:
         self.table_schema = self.table_schema.evolve(columns, omit=_RAW if self._shape.fields.hides else ())
@@ -86,8 +78,7 @@ def make_table_rows(
     ``goes_on``: the table's columns are of the topic's present shape.
 
     Raises:
-        ConfigurationError: a schema is needed, and there is neither a registry nor a file that can be read as one.
-        ServiceError: the store of the file does not answer.
+        ConfigurationError, ServiceError: as :func:`open_record_decoder`.
     """
     shape = view.config.row_shape
     if not shape.is_typed:
@@ -95,18 +86,27 @@ def make_table_rows(
     last_column_id = LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id
     schema = TypedSchema(present.table.schema() if present is not None and goes_on else LOG_SCHEMA, last_column_id)
     topic = view.log.topic
-    texts = _read_schemas(topic, shape)
-    decoders = {
-        side: make_row_decoder(
-            shape,
-            side,
-            schema.columns,
-            schema_text=texts.get(side),
-            open_source=lambda: open_schemas(installation),
-        )
-        for side in Side
-    }
-    return TableRows(decoders, schema, shape, texts, load_mask_secret(installation, topic, shape))
+    decoder = open_record_decoder(installation, topic, shape, schema.columns)
+    return TableRows(decoder, schema, shape, _read_schemas(topic, shape), load_mask_secret(installation, topic, shape))
+
+
+def open_record_decoder(
+    installation: Installation, topic: str, shape: RowShape, columns: pa.StructType
+) -> RecordDecoder:
+    """Open what decodes the records of ``topic``, whose table has ``columns`` already.
+
+    Raises:
+        ConfigurationError: a schema is needed, and there is neither a registry nor a file that can be read as one; or
+            there is no secret for masked fields.
+        ServiceError: the store of the file does not answer.
+    """
+    return make_record_decoder(
+        shape,
+        columns,
+        texts=_read_schemas(topic, shape),
+        open_source=lambda: open_schemas(installation),
+        secret=load_mask_secret(installation, topic, shape),
+    )
 
 
 def compute_shape(installation: Installation, topic: str, shape: RowShape) -> str:
