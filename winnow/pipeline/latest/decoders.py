@@ -9,6 +9,7 @@ import pyarrow as pa
 from winnow.config.definitions import KEY_SCHEMA, VALUE_SCHEMA
 from winnow.errors import ConfigurationError
 from winnow.files import storage
+from winnow.log.kept_schemas import read_kept_schemas
 from winnow.log.latest_tables import LatestHead
 from winnow.log.table import LOG_SCHEMA
 from winnow.log.typed_schema import TypedSchema
@@ -19,8 +20,9 @@ from winnow.schemas.decoder import Decoder
 from winnow.schemas.documents import SchemaSource
 from winnow.schemas.formats import make_decoder, open_registry
 from winnow.schemas.json_values import JsonDecoder
+from winnow.schemas.kept_documents import unpack_documents
 from winnow.schemas.row_types import find_side
-from winnow.schemas.schema_cache import SchemaCache
+from winnow.schemas.schema_cache import KeptDocuments, SchemaCache
 from winnow.values.erasures import compute_key_id
 from winnow.values.formats import Format
 from winnow.values.row_shape import Envelope, RowShape
@@ -47,7 +49,7 @@ def open_decoder(
         return JsonDecoder(known if shape.envelope is Envelope.NONE else _wrap_columns(known))
     if place:
         return make_decoder(kind, schema_text=_read_schema(topic, name, place))
-    return make_decoder(kind, source=open_schemas(installation))
+    return make_decoder(kind, source=_open_source(installation, topic))
 
 
 def _wrap_columns(columns: pa.StructType) -> pa.StructType:
@@ -127,6 +129,21 @@ def open_schemas(installation: Installation) -> SchemaSource | None:
     """
     settings = installation.settings.schema_registry
     return None if settings.url is None else SchemaCache([open_registry(settings)])
+
+
+def _open_source(installation: Installation, topic: str) -> SchemaSource | None:
+    """Open what knows the schemas of ``topic``: those that are kept with it, then the registry.
+
+    Raises:
+        DamagedMetadataError: what is kept is not what was committed.
+        Also as :func:`open_schemas`.
+    """
+    registry = open_schemas(installation)
+    kept = unpack_documents(read_kept_schemas(installation.log.open(topic).newest_head().state))
+    if not kept:
+        return registry
+    documents = KeptDocuments("what is kept of them", kept)
+    return SchemaCache([documents] if registry is None else [documents, registry])
 
 
 def _read_schema(topic: str, name: str, place: str) -> str:
