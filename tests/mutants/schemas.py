@@ -76,6 +76,9 @@ SCHEMAS = (
     Mutant("protobuf-presence-ignored", "what a datum leaves out is never null")
     .changes("_Types._make_field", never("has_presence"))
     .caught_by("test_rows_of_any_message_equal_those_of_the_plain_decoder"),
+    Mutant("protobuf-message-without-package", "a message may be named without its package")
+    .changes("protobuf_files.find_path", always("startswith"))
+    .caught_by("test_a_message_is_chosen_by_its_full_name"),
     Mutant("schema-of-any-size", "a document may be of any size")
     .changes("require_readable_size", never("MAXIMUM_SCHEMA_BYTES"))
     .caught_by(_HOSTILE_AVRO),

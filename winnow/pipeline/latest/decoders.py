@@ -48,7 +48,8 @@ def open_decoder(
         known = pa.struct([field for field in columns if find_side(field) is side])
         return JsonDecoder(known if shape.envelope is Envelope.NONE else _wrap_columns(known))
     if place:
-        return make_decoder(kind, schema_text=_read_schema(topic, name, place))
+        file, message = _split_place(place)
+        return make_decoder(kind, schema_text=_read_schema(topic, name, file), message=message)
     return make_decoder(kind, source=_open_source(installation, topic))
 
 
@@ -97,7 +98,7 @@ def compute_shape(installation: Installation, topic: str, shape: RowShape) -> st
         return ""
     secret = load_mask_secret(installation, topic, shape)
     places = ((KEY_SCHEMA, shape.key_schema), (VALUE_SCHEMA, shape.value_schema))
-    texts = [_read_schema(topic, name, place) if place else "" for name, place in places]
+    texts = [_read_schema(topic, name, _split_place(place)[0]) if place else "" for name, place in places]
     return shape.compute_digest(*texts, "" if secret is None else compute_key_id(secret))
 
 
@@ -144,6 +145,12 @@ def _open_source(installation: Installation, topic: str) -> SchemaSource | None:
         return registry
     documents = KeptDocuments("what is kept of them", kept)
     return SchemaCache([documents] if registry is None else [documents, registry])
+
+
+def _split_place(place: str) -> tuple[str, str]:
+    """Return the place of a schema's file, and which message of it datums are: what follows ``.proto#``, or nothing."""
+    file, mark, message = place.rpartition(".proto#")
+    return (f"{file}.proto", message) if mark else (place, "")
 
 
 def _read_schema(topic: str, name: str, place: str) -> str:
