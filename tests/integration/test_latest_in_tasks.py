@@ -18,12 +18,12 @@ from winnow.config.settings import Settings
 from winnow.errors import DamagedSegmentError, RunAgainError, ServiceError
 from winnow.files import storage
 from winnow.log.snapshot_expiry import NO_GRACE_MS
-from winnow.pipeline.latest import decoders, run_spark
+from winnow.pipeline.latest import run_spark
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.latest.table_files import sweep_latest_table
 from winnow.pipeline.spark import plan_job
 from winnow.pipeline.spark.submit import JobOutcome, JobOutput
-from winnow.schemas import row_task
+from winnow.schemas import row_decoders
 from winnow.values.model import Record
 
 opened = define_world(in_the_present=True)
@@ -196,8 +196,7 @@ def test_a_field_that_was_renamed_in_one_partition_is_masked_in_all(
     changed = {name: getattr(settings, name).model_validate(fields) for name, fields in given.items()}
     opened.installation = replace(opened.installation, settings=settings.model_copy(update=changed))
     schemas: list[dict[str, Any]] = [{"name": "email"}, {"name": "mail", "aliases": ["email"]}, {"name": "mail"}]
-    for module in (decoders, row_task):
-        monkeypatch.setattr(module, "open_registry", lambda _: keep_documents(map(make_customer, schemas)))
+    monkeypatch.setattr(row_decoders, "open_registry", lambda _: keep_documents(map(make_customer, schemas)))
     world = prefer_tasks(opened)
     create(world, winnow_value_format="avro", winnow_latest_fields="email:hmac")
     world.ingest([framed(0, 0, b"a", 0, schemas), framed(1, 0, b"b", 0, schemas)])

@@ -101,6 +101,18 @@ def test_fields_of_values_are_columns_and_the_record_s_place_follows(world: Worl
     assert [(row["city"], row["key"]) for row in read_topic_columns(world)] == [("Kiel", "anna"), ("Hof", "carl")]
 
 
+def test_values_are_the_message_that_follows_the_place_of_their_file(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "shop.proto"
+    file.write_text('syntax = "proto3"; package shop; message Cart { int32 a = 1; } message Order { int32 n = 1; }')
+    create(world, winnow_value_format="protobuf", winnow_value_schema=f"{file.as_uri()}#shop.Order")
+    world.ingest([record(0, b"a", b"\x08\x07")])
+    update(world)
+    assert [row["n"] for row in read_table(world)] == [7]
+    alter(world, winnow_value_schema=file.as_uri())
+    assert update(world).rebuilt == "its columns are made in another way"
+    assert [row["a"] for row in read_table(world)] == [7]
+
+
 def test_a_value_that_cannot_be_decoded_is_a_row_with_its_bytes_and_an_error(world: World, tmp_path: Path) -> None:
     create(world, winnow_value_format="avro", winnow_value_schema=write_schema(tmp_path, CUSTOMER))
     world.ingest([record(0, b"a", b"\xff\xff secret"), record(1, b"b", encode(CUSTOMER, {"city": "Ulm", "visits": 1}))])

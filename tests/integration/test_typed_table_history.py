@@ -23,9 +23,8 @@ from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
 from winnow.log.topic_configuration import set_config
-from winnow.pipeline.latest import decoders
 from winnow.pipeline.spark import plan_job
-from winnow.schemas import row_task
+from winnow.schemas import row_decoders
 from winnow.schemas.documents import SchemaDocument
 from winnow.schemas.schema_cache import KeptDocuments
 from winnow.values.formats import Format
@@ -241,7 +240,6 @@ def test_rows_equal_the_oracle_s_winners_after_any_history(
         }
         set_config(world.installation.log.open(TOPIC), config, [])
         history = (JsonHistory if kind is Format.JSON else TypedHistory)(world, strategy, schemas)
-        for module in (decoders, row_task):
-            patch.setattr(module, "open_registry", lambda _: keep_documents(history.schemas))
+        patch.setattr(row_decoders, "open_registry", lambda _: keep_documents(history.schemas))
         for step, argument in [*steps, ("update", 0)]:
             getattr(history, step)(argument)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, drop_statement, never, replace, return_value, set_keyword
+from tests.mutants.changes import (
+    always,
+    drop_element,
+    drop_keyword,
+    drop_statement,
+    never,
+    replace,
+    return_value,
+    set_keyword,
+)
 from tests.mutants.mutant import Mutant
 
 _LIMITS = "test_value_that_no_column_holds_is_an_error_of_its_datum"
@@ -67,12 +76,30 @@ SCHEMAS = (
     Mutant("protobuf-presence-ignored", "what a datum leaves out is never null")
     .changes("_Types._make_field", never("has_presence"))
     .caught_by("test_rows_of_any_message_equal_those_of_the_plain_decoder"),
+    Mutant("protobuf-message-without-package", "a message may be named without its package")
+    .changes("protobuf_files.find_path", always("startswith"))
+    .caught_by("test_a_message_is_chosen_by_its_full_name"),
     Mutant("schema-of-any-size", "a document may be of any size")
     .changes("require_readable_size", never("MAXIMUM_SCHEMA_BYTES"))
     .caught_by(_HOSTILE_AVRO),
     Mutant("schema-of-another-kind", "a document is read whatever its kind")
     .changes("FramedDecoder._make", never("kind"))
     .caught_by("test_json_with_a_schema_is_read"),
+    Mutant("kept-schemas-not-asked", "what is kept with a topic is not asked")
+    .changes("_Sources.schemas", never("kept"))
+    .caught_by("test_what_is_kept_is_read_before_any_registry"),
+    Mutant("kept-schemas-not-in-backups", "backups have no kept schemas")
+    .changes("TableWalk._walk_state", drop_element("('schemas', FileKind.SCHEMAS)"))
+    .caught_by("test_kept_schemas_are_in_backups"),
+    Mutant("kept-schemas-not-found-again", "a state that is rebuilt forgets the kept schemas")
+    .changes("state_rebuild.rebuild_state", drop_keyword("schemas"))
+    .caught_by("test_a_state_that_is_rebuilt_finds_the_kept_schemas_again"),
+    Mutant("pull-asks-again", "a second pull asks for everything once more")
+    .changes(
+        "schema_pull.pull_schemas",
+        replace("[schema_id for schema_id in named if schema_id not in kept]", "list(named)"),
+    )
+    .caught_by("test_pulling_again_asks_for_what_is_new_only_and_changes_nothing_without"),
     Mutant("registry-follows-redirects", "credentials go wherever a registry points")
     .changes("SchemaRegistry.__init__", set_keyword("follow_redirects", "True"))
     .caught_by(_DOWN),

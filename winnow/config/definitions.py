@@ -372,14 +372,16 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.STRING,
         "",
         ShortText(1_000),
-        "The place of a file with the schema of all keys (Avro, JSON Schema or .proto); then they bear no schema id.",
+        "The place of a file with the schema of all keys (Avro, JSON Schema or .proto); then they bear no schema id. "
+        "FILE.proto#package.Message: they are that message, not the first one.",
     ),
     Definition(
         VALUE_SCHEMA,
         ValueType.STRING,
         "",
         ShortText(1_000),
-        "The place of a file with the schema of all values (Avro, JSON Schema or .proto); then they bear no schema id.",
+        "The place of a file with the schema of all values (Avro, JSON Schema or .proto); then they bear no schema id. "
+        "FILE.proto#package.Message: they are that message, not the first one.",
     ),
     Definition(
         VALUE_ENVELOPE,

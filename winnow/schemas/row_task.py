@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,9 @@ import pyarrow as pa
 from pydantic import SecretStr
 
 from winnow.config.setting_fields import SchemaRegistrySettings
-from winnow.schemas.formats import open_registry
 from winnow.schemas.record_decoder import RowTypes
 from winnow.schemas.row_decoders import make_record_decoder
 from winnow.schemas.row_maker import RowMaker
-from winnow.schemas.schema_cache import SchemaCache
 from winnow.values.row_shape import ColumnsGrewError, TypedRows
 from winnow.values.typed_columns import Side
 
@@ -72,7 +70,8 @@ class TaskRows:
             decode_type(typed.known),
             fields=decode_type(typed.fields),
             texts={side: text for side, text in texts.items() if text is not None},
-            open_source=_open_once(secrets.registry),
+            kept=typed.kept,
+            registry=secrets.registry,
             secret=secrets.latest,
         )
         self._maker = RowMaker(self._decoder, self._columns, self._require_same)
@@ -143,15 +142,3 @@ def decode_types(texts: Iterable[str]) -> RowTypes:
     """Decode types of rows."""
     parts = (text.partition(":") for text in texts)
     return tuple((Side(side), decode_type(text)) for side, _, text in parts)
-
-
-def _open_once(settings: SchemaRegistrySettings) -> Callable[[], SchemaCache | None]:
-    """Return what opens the registry when it is first needed; keys and values ask the same."""
-    opened: list[SchemaCache] = []
-
-    def open_source() -> SchemaCache | None:
-        if settings.url is not None and not opened:
-            opened.append(SchemaCache([open_registry(settings)]))
-        return opened[0] if opened else None
-
-    return open_source

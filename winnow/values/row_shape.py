@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from winnow.values.formats import Format
+from winnow.values.kept_schemas import KeptSchemas
 from winnow.values.latest_fields import FieldRules
 
 
@@ -50,6 +51,12 @@ class RowShape:
         return hashlib.sha256(json.dumps([asdict(self), parts], sort_keys=True).encode()).hexdigest()[:16]
 
 
+def split_schema_place(place: str) -> tuple[str, str]:
+    """Return the place of a schema's file, and which message of it datums are: what follows ``.proto#``, or nothing."""
+    file, mark, message = place.rpartition(".proto#")
+    return (f"{file}.proto", message) if mark else (place, "")
+
+
 class ColumnsGrewError(Exception):
     """Rows need columns that they cannot have here. Never leaves a task."""
 
@@ -58,9 +65,9 @@ class ColumnsGrewError(Exception):
 class TypedRows:
     """How a task makes rows, all of the same columns. Types and schemas are encoded.
 
-    ``key_schema``, ``value_schema``: texts of schemas in files. ``known``: columns that the table had before the
-    update. ``columns``, ``fields``: those that there are now, and all fields of the topic so far, not masked.
-    ``schema``: of rows, with field ids.
+    ``key_schema``, ``value_schema``: texts of schemas in files. ``kept``: those that are kept with the topic.
+    ``known``: columns that the table had before the update. ``columns``, ``fields``: those that there are now, and all
+    fields of the topic so far, not masked. ``schema``: of rows, with field ids.
     """
 
     shape: RowShape
@@ -71,3 +78,4 @@ class TypedRows:
     fields: str
     schema: str
     error_column_id: int
+    kept: tuple[KeptSchemas, ...] = ()

@@ -10,20 +10,19 @@ import pyarrow as pa
 from winnow.config.definitions import KEY_SCHEMA, VALUE_SCHEMA
 from winnow.errors import ConfigurationError
 from winnow.files import storage
+from winnow.log.kept_schemas import read_kept_schemas
 from winnow.log.latest_tables import LatestHead
 from winnow.log.table import LOG_SCHEMA
 from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.topic_view import TopicView
-from winnow.schemas.documents import SchemaSource
-from winnow.schemas.formats import open_registry
 from winnow.schemas.record_decoder import RecordDecoder
 from winnow.schemas.row_decoders import make_record_decoder
 from winnow.schemas.row_maker import RowMaker
 from winnow.schemas.row_task import encode_schema, encode_type
-from winnow.schemas.schema_cache import SchemaCache
 from winnow.values.erasures import compute_key_id
-from winnow.values.row_shape import RowShape, TypedRows
+from winnow.values.kept_schemas import KeptSchemas
+from winnow.values.row_shape import RowShape, TypedRows, split_schema_place
 from winnow.values.typed_columns import Side, SystemColumn
 
 MINIMUM_SECRET_BYTES: Final = 16
@@ -34,7 +33,7 @@ _RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
 class TableRows:
     """What makes the rows of one table, and the table's schema, which follows its columns.
 
-    ``texts``: of schemas in files. ``secret``: for masked fields.
+    ``texts``: of schemas in files. ``kept``: those that are kept with the topic. ``secret``: for masked fields.
     """
 
     def __init__(
@@ -43,6 +42,7 @@ class TableRows:
         present: TypedSchema,
         shape: RowShape,
         texts: Mapping[Side, str],
+        kept: tuple[KeptSchemas, ...],
         secret: bytes | None,
     ) -> None:
         self.table_schema = present
@@ -50,6 +50,7 @@ class TableRows:
         self._shape = shape
         self._known = present.columns
         self._texts = texts
+        self._kept = kept
         self.maker = RowMaker(decoder, present.columns, self._evolve)
 
     def _evolve(self, columns: pa.StructType) -> pa.Schema:
@@ -67,6 +68,7 @@ class TableRows:
             fields=encode_type(self.maker.fields),
             schema=encode_schema(self.maker.get_schema()),
             error_column_id=self.table_schema.error_column_id,
+            kept=self._kept,
         )
 
 
@@ -86,8 +88,18 @@ def make_table_rows(
     last_column_id = LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id
     schema = TypedSchema(present.table.schema() if present is not None and goes_on else LOG_SCHEMA, last_column_id)
     topic = view.log.topic
-    decoder = open_record_decoder(installation, topic, shape, schema.columns)
-    return TableRows(decoder, schema, shape, _read_schemas(topic, shape), load_mask_secret(installation, topic, shape))
+    texts = _read_schemas(topic, shape)
+    kept = tuple(read_kept_schemas(view.head.state))
+    secret = load_mask_secret(installation, topic, shape)
+    decoder = make_record_decoder(
+        shape,
+        schema.columns,
+        texts=texts,
+        kept=kept,
+        registry=installation.settings.schema_registry,
+        secret=secret,
+    )
+    return TableRows(decoder, schema, shape, texts, kept, secret)
 
 
 def open_record_decoder(
@@ -98,13 +110,15 @@ def open_record_decoder(
     Raises:
         ConfigurationError: a schema is needed, and there is neither a registry nor a file that can be read as one; or
             there is no secret for masked fields.
+        DamagedMetadataError: what is kept of schemas is not what was committed.
         ServiceError: the store of the file does not answer.
     """
     return make_record_decoder(
         shape,
         columns,
         texts=_read_schemas(topic, shape),
-        open_source=lambda: open_schemas(installation),
+        kept=read_kept_schemas(installation.log.open(topic).newest_head().state),
+        registry=installation.settings.schema_registry,
         secret=load_mask_secret(installation, topic, shape),
     )
 
@@ -144,20 +158,10 @@ def load_mask_secret(installation: Installation, topic: str, shape: RowShape) ->
     return given
 
 
-def open_schemas(installation: Installation) -> SchemaSource | None:
-    """Open what knows the schemas whose ids records bear; None: the settings name no registry.
-
-    Raises:
-        ConfigurationError: a file of certificates cannot be read, or the extra ``schemas`` is missing.
-    """
-    settings = installation.settings.schema_registry
-    return None if settings.url is None else SchemaCache([open_registry(settings)])
-
-
 def _read_schemas(topic: str, shape: RowShape) -> dict[Side, str]:
     """Read the schemas that are in files."""
     places = ((Side.KEY, KEY_SCHEMA, shape.key_schema), (Side.VALUE, VALUE_SCHEMA, shape.value_schema))
-    return {side: _read_schema(topic, name, place) for side, name, place in places if place}
+    return {side: _read_schema(topic, name, split_schema_place(place)[0]) for side, name, place in places if place}
 
 
 def _read_schema(topic: str, name: str, place: str) -> str:
