@@ -31,6 +31,7 @@ SHOP = {
         {"name": "visits", "type": ["null", "long"]},
         {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
         {"name": "opened", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "seen", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "owner", "type": {"type": "record", "name": "Owner", "fields": [{"name": "code", "type": "string"}]}},
     ],
 }
@@ -64,7 +65,14 @@ def create_shop(world: World, tmp_path: Path, *expectations: dict[str, Any]) -> 
 
 
 def make_shop(**fields: object) -> bytes:
-    shop = {"city": "Kiel", "visits": 1, "price": Decimal("9.50"), "opened": 19_000, "owner": {"code": "A1"}}
+    shop = {
+        "city": "Kiel",
+        "visits": 1,
+        "price": Decimal("9.50"),
+        "opened": 19_000,
+        "seen": 10**12,
+        "owner": {"code": "A1"},
+    }
     return encode(SHOP, shop | fields)
 
 
@@ -78,11 +86,12 @@ def list_open(world: World) -> list[OpenAlert]:
         (expect(BETWEEN, "visits", min_value=0, max_value=2**53 + 1), {"visits": 2**53 + 2}),
         (expect(BETWEEN, "price", min_value=0), {"price": Decimal("-0.01")}),
         (expect(BETWEEN, "opened", min_value="2000-01-01"), {"opened": 0}),
+        (expect(BETWEEN, "seen", min_value="2000-01-01T00:00:00"), {"seen": 0}),
         (expect(NOT_NULL, "city"), {"city": None}),
         (expect(IN_SET, "city", value_set=["Kiel", "Bonn"]), {"city": SECRET}),
         (expect(MATCH, "owner.code", regex="^[A-Z][0-9]$"), {"owner": {"code": SECRET}}),
     ],
-    ids=["whole", "decimal", "date", "null", "set", "nested"],
+    ids=["whole", "decimal", "date", "timestamp", "null", "set", "nested"],
 )
 def test_rows_that_violate_the_suite_are_not_shown_and_named_by_field_count_and_offset(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, expectation: dict[str, Any], bad: dict[str, Any]

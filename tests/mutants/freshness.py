@@ -30,4 +30,19 @@ FRESHNESS = (
     Mutant("fresh-due-taken-twice", "two processes update the same table at once")
     .changes("LatestTables.claim", replace("A == due.due_ms", "A == A"))
     .caught_by("test_of_many_processes_one_takes_an_update_that_is_due"),
+    Mutant("suite-only-warns", "a critical expectation over typed columns that does not hold stops nothing")
+    .changes("latest_content._judge_partition", replace("A.severity", "type(A.severity).WARN"))
+    .caught_by("test_rows_that_violate_the_suite_are_not_shown_and_named_by_field_count_and_offset"),
+    Mutant("suite-of-unknown-columns", "an expectation on a column that there is not is passed over")
+    .changes("latest_content._list_columns", never("path"))
+    .caught_by("test_a_suite_that_names_a_column_that_there_is_not_leaves_the_table_as_it_was"),
+    Mutant("suite-judges-undecoded", "rows without fields are judged by a suite over fields")
+    .changes("latest_content._read_frames", replace("batch.filter(A)", "batch"))
+    .caught_by("test_rows_that_could_not_be_decoded_are_no_matter_of_the_suite"),
+    Mutant("undecoded-limit-ignored", "undecoded rows are alerted however many the topic allows")
+    .changes("latest_facts._compute", replace("A * partition.max_undecoded_ratio", "0"))
+    .caught_by("test_undecoded_rows_are_alerted_above_the_limit_with_their_partition_and_first_offsets"),
+    Mutant("suspect-recovers-elsewhere", "an update of another partition closes the alert on undecoded rows")
+    .changes("judgement._alert_suspect", replace("judged - {A for finding in B}", "{0, 1}"))
+    .caught_by("test_undecoded_rows_are_alerted_above_the_limit_with_their_partition_and_first_offsets"),
 )

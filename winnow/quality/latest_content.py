@@ -4,8 +4,8 @@ As over records (:mod:`winnow.quality.content_validation`) the new files are rea
 the suite names, nested fields by dotted names. Of a row that violates it only the offset is kept.
 Rows that could not be decoded have no fields, and are not judged.
 
-Limits of dates and timestamps are ISO text (``2024-01-31T12:30:00``) and mean UTC. UUIDs are text; numbers and decimals
-are exact.
+Limits of dates are ISO text (``2024-01-31``), of timestamps too (``2024-01-31T12:30:00``, in UTC). UUIDs are text;
+numbers and decimals are exact.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _follow(rows: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
 
 
 def _make_comparable(column: pa.Array) -> pa.Array:
-    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+    if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us"))  # GX takes limits for times without a zone
     if isinstance(column.type, pa.UuidType):
         return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
