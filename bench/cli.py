@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     kafka.add_argument("--records", type=int, metavar="N", help="records of the topic; default: by size")
     kafka.add_argument("--rounds", type=int, default=2, metavar="N", help="runs of each; default: 2")
     kafka.add_argument(
-        "--parts", default="", metavar="A,B", help="only these: ingest, costs, following, cleaner, restore"
+        "--parts", default="", metavar="A,B", help="only these: ingest, costs, following, cleaner, restore, delay"
     )
     curves = commands.add_parser("curves", help="cost against records, keys, partitions, dirty share")
     curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
@@ -225,6 +225,7 @@ def _archives(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 def _kafka(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.kafka_cleaner import run_cleaners
+    from bench.kafka_delay import MINUTES, describe_delays, run_delay
     from bench.kafka_following import run_following
     from bench.kafka_ingest import RECORDS, run_kafka, run_parts
     from bench.kafka_restore import run_restores
@@ -238,6 +239,8 @@ def _kafka(given: argparse.Namespace, shown: ProgressPrinter) -> int:
         run_parts(get_bench_folder(), min(given.records or RECORDS[given.size], 1_000_000), given.rounds, shown.say)
     if "following" in parts:
         run_following(get_bench_folder(), given.records or 1_000, given.rounds, shown.say)
+    if "delay" in parts:
+        shown.say(describe_delays(run_delay(get_bench_folder(), MINUTES, shown.say)))
     if "cleaner" in parts:
         run_cleaners(get_bench_folder(), given.records or RECORDS[given.size], shown.say)
     if "restore" in parts:
@@ -291,6 +294,7 @@ def _clean(given: argparse.Namespace, shown: ProgressPrinter) -> int:
         get_bench_folder() / "archives",
         get_bench_folder() / "kafka",
         get_bench_folder() / "kafka-cleaner",
+        get_bench_folder() / "kafka-delay",
         get_bench_folder() / "kafka-restore",
         get_bench_folder() / "curves",
     ):
