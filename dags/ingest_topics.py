@@ -61,7 +61,8 @@ KAFKA_DOC = """
 Asks the brokers about all topics of the run, and appends what is new, each topic in one commit. A failed topic stops no
 other, and fails a task of its own (`ingest_topic`), not this one. If another run reads from Kafka at the same time, the
 task leaves the topics to it. Records how far each topic is behind, and which are gone at the brokers: those are an
-alert (`source_gone`), and no failure.
+alert (`source_gone`), and no failure. At the end, tables of latest states are brought up to date that are due
+(`winnow.latest.update=SECONDS`).
 """
 
 TOPIC_DOC = """
