@@ -45,4 +45,7 @@ FRESHNESS = (
     Mutant("suspect-recovers-elsewhere", "an update of another partition closes the alert on undecoded rows")
     .changes("judgement._alert_suspect", replace("judged - {A for finding in B}", "{0, 1}"))
     .caught_by("test_undecoded_rows_are_alerted_above_the_limit_with_their_partition_and_first_offsets"),
+    Mutant("fresh-watch-updates-nothing", "a tick of watch_topics leaves tables that are due as they are")
+    .changes("monitoring.watch_topics", drop_statement("update_due_tables"))
+    .caught_by("test_a_run_brings_a_table_of_the_latest_state_up_to_date_that_is_due"),
 )
