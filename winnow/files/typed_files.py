@@ -133,7 +133,9 @@ def read_typed_rows(uri: str, schema: pa.Schema, rows_per_batch: int) -> Iterato
         with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
             source = pq.ParquetFile(stream, page_checksum_verification=True)
             wanted = {_read_id(field) for field in schema}
-            columns = [field.name for field in source.schema_arrow if _read_id(field) in wanted]
+            present = source.schema_arrow
+            names = [field.name for field in present if _read_id(field) in wanted]
+            columns = names if len(names) < len(present) else None
             for batch in source.iter_batches(rows_per_batch, columns=columns):
                 yield fit_rows(batch, schema)
     except (MemoryError, FileNotFoundError):
