@@ -114,6 +114,19 @@ def test_kept_schemas_come_back_with_a_deleted_topic_and_stay_through_sweeps(wor
     assert read_without_registry(world.folder) == [0]
 
 
+def test_kept_schemas_go_with_a_topic_that_goes_for_good(world: World) -> None:
+    ingest(world, 1)
+    pull(world)
+    home = world.folder / "home"
+    assert len(list(home.rglob("schemas/*.json"))) == 2
+    delete_topic(world.installation, TOPIC)
+    world.clock.now_ms += 400 * 86_400_000
+    for _ in range(3):
+        sweep_topics(world.installation, [])
+        world.clock.now_ms += 400 * 86_400_000
+    assert list(home.rglob("schemas/*.json")) == []
+
+
 def test_kept_schemas_are_in_backups(world: World) -> None:
     ingest(world, 1)
     pull(world)

@@ -9,6 +9,7 @@ from tests.mutants.changes import (
     drop_statement,
     never,
     replace,
+    replace_text,
     return_value,
     set_keyword,
 )
@@ -94,6 +95,9 @@ SCHEMAS = (
     Mutant("kept-schemas-not-found-again", "a state that is rebuilt forgets the kept schemas")
     .changes("state_rebuild.rebuild_state", drop_keyword("schemas"))
     .caught_by("test_a_state_that_is_rebuilt_finds_the_kept_schemas_again"),
+    Mutant("kept-schemas-outlive-their-topic", "documents of kept schemas are no files of their table")
+    .changes("file_names._DOCUMENTS", replace_text("(?:state|schemas)", "state"))
+    .caught_by("test_kept_schemas_go_with_a_topic_that_goes_for_good"),
     Mutant("pull-asks-again", "a second pull asks for everything once more")
     .changes(
         "schema_pull.pull_schemas",
