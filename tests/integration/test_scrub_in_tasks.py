@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +13,12 @@ from tests.support.world import NOW_MS, TOPIC, World, build_versions, define_wor
 from winnow.engine import scrub_job
 from winnow.errors import ServiceError
 from winnow.files import storage
+from winnow.files.checked_reading import read_segment
 from winnow.pipeline.admin import scrub_on_spark
 from winnow.pipeline.admin.scrub import Scrub, ScrubReport, open_scrub
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.spark import plan_job
+from winnow.pipeline.spark.plan_job import run_plan_job
 from winnow.values.model import Segment
 
 world = define_world(
@@ -60,11 +61,10 @@ def test_tasks_find_what_one_process_finds_and_leave_the_same_records(world: Wor
 
 def test_files_of_at_least_the_setting_s_bytes_go_to_tasks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    genuine = scrub_on_spark.run_plan_job
 
     def note(*arguments: Any, **more: Any) -> Any:
         started.append(more["size_bytes"])
-        return genuine(*arguments, **more)
+        return run_plan_job(*arguments, **more)
 
     monkeypatch.setattr(scrub_on_spark, "run_plan_job", note)
     size_bytes = sum(segment.size_bytes for partition in range(2) for segment in world.segments(partition))
@@ -80,12 +80,11 @@ def test_a_file_that_cannot_be_read_is_an_error_and_the_others_are_recorded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unreadable = world.segments(0)[1].path
-    genuine = scrub_job.read_segment
 
     def fail(segment: Segment, **more: Any) -> Any:
         if segment.path == unreadable:
             raise ServiceError("The object store did not answer.")
-        return genuine(segment, **more)
+        return read_segment(segment, **more)
 
     monkeypatch.setattr(scrub_job, "read_segment", fail)
     with pytest.raises(ServiceError, match="The object store did not answer"):
@@ -97,13 +96,12 @@ def test_a_file_that_cannot_be_read_is_an_error_and_the_others_are_recorded(
 def test_a_segment_that_was_compacted_away_meanwhile_is_no_finding(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before: Callable[..., Any] = scrub_on_spark.run_plan_job
 
     def compact_first(*arguments: Any, **more: Any) -> Any:
         world.compact()
         world.clock.now_ms += 40 * 86_400_000
         sweep_topics(world.installation, [TOPIC])
-        return before(*arguments, **more)
+        return run_plan_job(*arguments, **more)
 
     monkeypatch.setattr(scrub_on_spark, "run_plan_job", compact_first)
     report = scrub(world)
